@@ -1,0 +1,170 @@
+/*
+ * What a client (the shim in a job's process) and fikitd say to each other: the one header both sides include.
+ *
+ * Two roads:
+ *  - a SOCK_SEQPACKET Unix socket for rare messages (one struct per packet, host byte order, one machine);
+ *  - one shared page per client and GPU: a sealed memfd made by the daemon, sent with WELCOME.
+ *
+ * The client is untrusted. It can damage only its own page; the daemon reads every field once, checks it, and never
+ * uses a client's value as an index, size or time without a bound. All times are CLOCK_MONOTONIC nanoseconds.
+ */
+#ifndef FIKIT_PROTOCOL_H
+#define FIKIT_PROTOCOL_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#include <atomic>
+#define FIKIT_ATOMIC(T) std::atomic<T>
+extern "C" {
+#else
+#include <stdatomic.h>
+#define FIKIT_ATOMIC(T) _Atomic T
+#endif
+
+#define FIKIT_PROTOCOL_VERSION 1u
+#define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
+
+#define FIKIT_SOCKET_NAME "fikitd.sock"      /* in run_dir; shims connect here */
+#define FIKIT_DEFAULT_RUN_DIR "/run/fikit"
+#define FIKIT_ENV_SOCKET "FIKIT_SOCKET"      /* full path of the socket; set by the SPANK plugin or `fikit run` */
+
+#define FIKIT_RING_ENTRIES 4096u             /* power of two */
+#define FIKIT_SLOTS 4096u                    /* kernel identities per client; slot 0 = "not described" */
+#define FIKIT_WAIT_BUCKETS 40u               /* wait histogram: bucket b counts waits in [2^b, 2^(b+1)) ns */
+#define FIKIT_NAME_BYTES 1024u
+#define FIKIT_REASON_BYTES 256u
+#define FIKIT_MESSAGE_BYTES 2048u            /* no packet is larger */
+
+/* ---------------------------------------------------------------- socket messages */
+
+enum fikit_message_type {
+  FIKIT_MSG_HELLO = 1,   /* client: one per process and GPU, first packet of a connection */
+  FIKIT_MSG_WELCOME = 2, /* daemon: you are managed. SCM_RIGHTS: [0] page memfd, [1] doorbell eventfd */
+  FIKIT_MSG_REFUSED = 3, /* daemon: run as if fikit were not there; reason is one sentence */
+  FIKIT_MSG_KERNEL = 4,  /* client: describes a slot, once, before or shortly after its first launch */
+};
+
+struct fikit_message_head {
+  uint32_t type;  /* enum fikit_message_type */
+  uint32_t bytes; /* whole packet */
+};
+
+struct fikit_hello {
+  struct fikit_message_head head;
+  uint32_t version; /* FIKIT_PROTOCOL_VERSION of the shim */
+  uint32_t reserved;
+  uint8_t gpu_uuid[16]; /* cuDeviceGetUuid of the device this connection is about */
+  uint64_t gpu_memory_bytes;
+  char gpu_name[256]; /* NUL-terminated; an emulated device says "Emulated" in it */
+};
+
+struct fikit_welcome {
+  struct fikit_message_head head;
+  uint32_t version; /* the daemon's */
+  uint32_t page_bytes;
+};
+
+struct fikit_refused {
+  struct fikit_message_head head;
+  char reason[FIKIT_REASON_BYTES];
+};
+
+enum fikit_kernel_kind { FIKIT_KIND_KERNEL = 0, FIKIT_KIND_GRAPH = 1, FIKIT_KIND_COOPERATIVE = 2 };
+
+struct fikit_kernel {
+  struct fikit_message_head head;
+  uint32_t slot; /* 1 .. FIKIT_SLOTS-1 */
+  uint32_t kind; /* enum fikit_kernel_kind */
+  uint64_t module_hash; /* of the image's bytes; 0 = unknown. For a graph: its structural hash */
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t shared_bytes; /* dynamic shared memory */
+  uint32_t reserved;
+  char name[FIKIT_NAME_BYTES]; /* mangled function name, NUL-terminated, truncated if longer */
+};
+
+/* ---------------------------------------------------------------- the shared page */
+
+enum fikit_gate { FIKIT_GATE_OPEN = 0, FIKIT_GATE_CLOSED = 1 };
+
+/* What a ring entry reports. */
+enum fikit_entry_kind {
+  FIKIT_ENTRY_LAUNCH = 1,  /* a launch through an OPEN gate. t_ns: just before the real call */
+  FIKIT_ENTRY_GRANTED = 2, /* a launch through a CLOSED gate with grant `value` (its request_seq) */
+  FIKIT_ENTRY_DRAINED = 3, /* every launch with launch_seq <= value is known complete at t_ns (host sync returned) */
+  FIKIT_ENTRY_DONE = 4,    /* the granted launch with request_seq `value` has completed (marker seen at t_ns) */
+  FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot` took `value` ns of device time */
+  FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, before the next launch of
+                              this process started */
+  FIKIT_ENTRY_EXPIRED = 7, /* the lease of a closed gate ran out; the launch went through ungranted */
+};
+
+/* One ring entry. Producers: any thread of the client. claim: i = ring_head.fetch_add(1); stamp = 0 (relaxed), fill,
+ * stamp = i + 1 (release). The daemon accepts an entry only if stamp == i + 1 before and after reading it. The ring
+ * overwrites: a daemon that falls behind by more than FIKIT_RING_ENTRIES continues at the oldest entry still there. */
+struct fikit_entry {
+  FIKIT_ATOMIC(uint64_t) stamp;
+  int64_t t_ns;
+  uint32_t slot;
+  uint32_t kind; /* enum fikit_entry_kind */
+  uint64_t value;
+};
+
+struct fikit_page {
+  /* Constant after WELCOME; written by the daemon. */
+  uint32_t magic;
+  uint32_t version;
+  uint32_t page_bytes;
+  uint32_t measure;    /* 1: time every launch (--fikit-measure); the gate is always open then */
+  int64_t lease_ns;    /* how long a closed gate may hold without being renewed */
+  int64_t spin_ns;     /* how long to spin at a closed gate before futex-waiting */
+  uint8_t pad0[32];
+
+  /* Written by the daemon, read on the launch path: a cache line of its own. */
+  FIKIT_ATOMIC(uint32_t) gate;      /* enum fikit_gate */
+  FIKIT_ATOMIC(uint32_t) wake;      /* futex word: the daemon adds 1 and wakes after every change below or of gate */
+  FIKIT_ATOMIC(uint32_t) grant_seq; /* the request with this request_seq may launch */
+  FIKIT_ATOMIC(uint32_t) awake;     /* 1: the dispatcher is polling; no doorbell needed */
+  FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
+  FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
+  uint8_t pad1[32];
+
+  /* Written by the client's launch path. */
+  FIKIT_ATOMIC(uint64_t) ring_head;
+  FIKIT_ATOMIC(uint64_t) launch_seq; /* launches issued so far, kernels and graphs, open or granted */
+  uint8_t pad2[48];
+
+  /* Written by the client's slow path (closed gate). One requester at a time per process. */
+  FIKIT_ATOMIC(uint32_t) request_seq;  /* +1 for each request; never 0 */
+  FIKIT_ATOMIC(uint32_t) waiting;      /* 1 while request_seq waits; written after the fields below */
+  FIKIT_ATOMIC(uint32_t) request_slot;
+  FIKIT_ATOMIC(uint32_t) reserved0;
+  FIKIT_ATOMIC(int64_t) request_ns;
+  FIKIT_ATOMIC(uint64_t) wait_count;   /* closed-gate waits, and their total length */
+  FIKIT_ATOMIC(uint64_t) wait_total_ns;
+  FIKIT_ATOMIC(uint64_t) expired_count;
+  FIKIT_ATOMIC(uint64_t) marker_count; /* completion markers issued */
+  uint8_t pad3[8];
+
+  FIKIT_ATOMIC(uint32_t) wait_histogram[FIKIT_WAIT_BUCKETS];
+  FIKIT_ATOMIC(int64_t) first_launch_ns; /* 0 = none yet */
+  FIKIT_ATOMIC(int64_t) last_drained_ns; /* t_ns of the newest DRAINED, also when the ring lost it */
+  uint8_t pad4[80];
+
+  FIKIT_ATOMIC(uint64_t) slot_launches[FIKIT_SLOTS]; /* exact launch counts by identity */
+  struct fikit_entry ring[FIKIT_RING_ENTRIES];
+};
+
+#ifdef __cplusplus
+}
+#define FIKIT_STATIC_ASSERT static_assert
+#else
+#define FIKIT_STATIC_ASSERT _Static_assert
+#endif
+
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_entry) == 32, "a ring entry is half a cache line");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % 64 == 0, "the page is whole cache lines");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_kernel) <= FIKIT_MESSAGE_BYTES, "a message fits a packet");
+
+#endif
