@@ -1,0 +1,53 @@
+"""Fixtures that every level uses: where the native files are, an emulated GPU of one's own, a C compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def native() -> Path:
+    """Directory of the built native files (docs/design/contracts.md, "Native files")."""
+    from fikitd import paths
+
+    return paths.native_dir()
+
+
+@pytest.fixture
+def emulator_env(native: Path) -> Iterator[Callable[..., dict[str, str]]]:
+    """A function that returns an environment whose libcuda is an emulated device set of this test's own."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    base = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("FIKIT_", "EMUCUDA_", "CUDA_", "LD_"))},
+        "LD_LIBRARY_PATH": str(native / "emulator"),
+        "EMUCUDA_NAME": name,
+    }
+    yield lambda **overrides: {**base, **overrides}
+    subprocess.run([native / "bin" / "emuctl", "reset"], env=base, check=False, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def cc(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compile a C or C++ source once per session and set of flags; returns the program or library."""
+    out = tmp_path_factory.mktemp("cc")
+    done: dict[tuple[str, ...], Path] = {}
+
+    def compile_(source: str | Path, *flags: str) -> Path:
+        key = (str(source), *flags)
+        if key not in done:
+            target = out / f"{Path(source).stem}-{len(done)}{'.so' if '-shared' in flags else ''}"
+            compiler = "c++" if Path(source).suffix in {".cpp", ".cc"} else "cc"
+            command = [compiler, "-O1", "-g", "-Wall", "-Wextra", "-o", str(target), str(source), *flags]
+            subprocess.run(command, check=True, cwd=ROOT)
+            done[key] = target
+        return done[key]
+
+    return compile_
