@@ -1,0 +1,1 @@
+"""The command line of fikit: run, report, profile, doctor, demo, sandbox."""

@@ -1,0 +1,131 @@
+"""A fikitd of the user's own, for `fikit run`: join the one that is there, or start one that leaves when idle."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import tomlkit
+from fikitd.client import Control, ControlError, DaemonUnreachable
+
+from fikit import places
+from fikit.errors import UserError
+from fikit.places import Place
+
+IDLE_EXIT_S = 60
+START_TIMEOUT_S = 5.0
+PERSONAL_CONFIG = "fikit.toml"  # in the personal run_dir
+
+
+class CannotStart(Exception):
+    """fikitd is not there and did not start; the text is a sentence that says why."""
+
+
+def join_or_start(policy: str | None) -> Place:
+    """The place of a fikitd that answers now, with `policy` if one is asked for.
+
+    Raises UserError when a fikitd with another policy is at work, CannotStart when there is none.
+    """
+    place = places.named() if os.environ.get("FIKIT_CONFIG") else _personal(policy)
+    running = _policy_of(place)
+    if running is not None and policy is not None and running != policy:
+        _stop_if_idle(place, running, policy)
+        running = None
+    if running is None:
+        _start(place)
+        running = _policy_of(place)
+        if policy is not None and running != policy:
+            raise UserError(
+                f"{place.config_file} says policy {running}, which --policy {policy} cannot change; edit that file"
+            )
+    return place
+
+
+def _personal(policy: str | None) -> Place:
+    """The personal place, with the fikit.toml its daemon reads. A running daemon has read its own already."""
+    place = places.personal()
+    places.make_private(place.run_dir)
+    config_file = place.run_dir / PERSONAL_CONFIG
+    content: dict[str, object] = {
+        "daemon": {
+            "run_dir": str(place.run_dir),
+            "report_dir": str(place.report_dir),
+            "profile_dir": str(place.profile_dir),
+            "idle_exit_s": IDLE_EXIT_S,
+        }
+    }
+    if policy is not None:
+        content["scheduler"] = {"policy": policy}
+    unfinished = config_file.with_suffix(f".{os.getpid()}.tmp")
+    unfinished.write_text(tomlkit.dumps(content))
+    unfinished.rename(config_file)
+    for directory in (place.report_dir, place.profile_dir):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Place(place.run_dir, place.report_dir, place.profile_dir, config_file)
+
+
+def _policy_of(place: Place) -> str | None:
+    """The policy of the fikitd at `place`; None when nobody answers."""
+    try:
+        return Control(place.run_dir).ping().split()[-1]
+    except (DaemonUnreachable, ControlError):
+        return None
+
+
+def _stop_if_idle(place: Place, running: str, wanted: str) -> None:
+    control = Control(place.run_dir)
+    try:
+        jobs = [str(job["job"]) for job in control.jobs()]
+        if jobs:
+            raise UserError(
+                f"the running fikitd has policy {running} and serves {', '.join(jobs)}; "
+                f"--policy {wanted} needs these jobs to end first"
+            )
+        control.shutdown()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            control.ping()
+            time.sleep(0.01)
+    except DaemonUnreachable:
+        return
+
+
+def _start(place: Place) -> None:
+    """Start a fikitd and wait until it answers."""
+    program = _program()
+    log_path = place.run_dir / "fikitd.log"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("FIKIT_", "LD_", "EMUCUDA_"))}
+    try:
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [*program, "--config", str(place.config_file)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean, cwd="/", start_new_session=True,
+            )  # fmt: skip
+    except OSError as error:
+        raise CannotStart(f"fikitd did not start: {error}") from error
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while _policy_of(place) is None:
+        # Exit code 0 means that another fikitd was faster and holds the lock: keep asking for that one.
+        if process.poll():
+            raise CannotStart(f"fikitd ended with exit code {process.returncode}: {_last_line(log_path)}")
+        if time.monotonic() > deadline:
+            raise CannotStart(f"fikitd did not answer within {START_TIMEOUT_S:.0f} s (see {log_path})")
+        time.sleep(0.01)
+
+
+def _program() -> list[str]:
+    """fikitd beside this Python, else on PATH."""
+    beside = Path(sys.executable).with_name("fikitd")
+    found = str(beside) if beside.exists() else shutil.which("fikitd")
+    if found is None:
+        raise CannotStart("fikitd is not installed beside this Python and not on PATH")
+    return [found]
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it wrote nothing"
