@@ -1,0 +1,1 @@
+"""One file per command; each defines a click command called `command`."""

@@ -1,0 +1,148 @@
+"""`fikit run`: a program under fikit without Slurm."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from pathlib import Path
+
+import click
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.records import JobRecord
+
+from fikit import child, daemon
+from fikit.errors import UserError
+from fikit.places import Place
+from fikit.reporters.line import say
+from fikit.sizes import parse_size
+from fikitd import paths, priorities
+
+SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h
+
+
+class Priority(click.ParamType):
+    """high, normal, low or 0 to 9."""
+
+    name = "priority"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else priorities.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Name(click.ParamType):
+    """A profile's name, as fikitd accepts it."""
+
+    name = "name"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if re.fullmatch(r"[A-Za-z0-9._-]{0,64}", str(value)) is None:
+            self.fail(f'"{value}" is not a profile name; use up to 64 letters, digits, ".", "_" and "-"', param, ctx)
+        return str(value)
+
+
+class Size(click.ParamType):
+    """A size of memory, in bytes."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return value if isinstance(value, int) else parse_size(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--priority", type=Priority(), envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9",
+              show_default=True, help="0 is highest; high = 1, normal = 5, low = 8.")  # fmt: skip
+@click.option("--measure", is_flag=True, envvar="FIKIT_MEASURE", help="Measure every kernel and store a profile.")
+@click.option(
+    "--profile",
+    type=Name(),
+    default="",
+    envvar="FIKIT_PROFILE",
+    metavar="NAME",
+    help="Which profile to use or to write.",
+)
+@click.option(
+    "--mem", type=Size(), default=0, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M."
+)
+@click.option("--policy", type=click.Choice(["fifo", "prio", "fikit"]), help="The daemon's policy, when it starts one.")
+@click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
+@click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
+def command(
+    *, priority: int, measure: bool, profile: str, mem: int, policy: str | None, emulated: bool, argv: tuple[str, ...]
+) -> int:
+    """Run CMD under fikit on this machine's GPU, without Slurm.
+
+    Starts a fikitd of your own when none runs, and exits with CMD's exit code. If fikit cannot work, CMD runs unmanaged.
+    """
+    env = dict(os.environ)
+    if emulated:
+        _prepend(env, "LD_LIBRARY_PATH", paths.emulator_dir())
+    job = None
+    try:
+        place = daemon.join_or_start(policy)
+        shim = paths.shim()
+        job = _register(place, priority=priority, measure=measure, profile=profile, mem=mem, name=Path(argv[0]).name)
+    except (daemon.CannotStart, OSError) as error:
+        say(f"warning: {error}; the program runs unmanaged")
+    else:
+        _prepend(env, "LD_PRELOAD", shim)
+        env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
+    try:
+        return child.run(argv, env)
+    except FileNotFoundError:
+        raise _no_program(f'there is no program "{argv[0]}"; check the name and PATH', child.NOT_FOUND) from None
+    except PermissionError:
+        raise _no_program(f'"{argv[0]}" is not executable; chmod +x it', child.NOT_EXECUTABLE) from None
+    finally:
+        if job is not None:
+            _finish(place, job)
+
+
+def _register(place: Place, *, priority: int, measure: bool, profile: str, mem: int, name: str) -> str:
+    """Write the record by which fikitd knows the program as a job, and return the job's id.
+
+    The record names our own pid: the program and all it starts are our descendants.
+    """
+    taken = (place.report_dir / f"run-{os.getpid()}-{n}.json" for n in itertools.count(1))
+    number, _ = next((n, path) for n, path in enumerate(taken, start=1) if not path.exists())
+    record = JobRecord(
+        job=f"run-{os.getpid()}-{number}", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure,
+        mem_bytes=mem, profile=profile, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=name,
+        pid=os.getpid(), started_ns=time.time_ns(),
+    )  # fmt: skip
+    record.write(place.run_dir)
+    return record.job
+
+
+def _finish(place: Place, job: str) -> None:
+    """The job's summary line, its report stored, its record removed."""
+    control = Control(place.run_dir)
+    try:
+        summary = control.summary(job)
+        control.end(job)
+    except (DaemonUnreachable, ControlError) as error:
+        say(f"warning: {error}; there is no report of this run")
+    else:
+        if summary:
+            say(summary)
+    (place.run_dir / "jobs" / job).unlink(missing_ok=True)
+
+
+def _prepend(env: dict[str, str], variable: str, path: Path) -> None:
+    """Put `path` in front of a colon-separated list, once."""
+    others = [entry for entry in env.get(variable, "").split(":") if entry and entry != str(path)]
+    env[variable] = ":".join([str(path), *others])
+
+
+def _no_program(text: str, exit_code: int) -> UserError:
+    error = UserError(text)
+    error.exit_code = exit_code
+    return error

@@ -1,0 +1,202 @@
+"""Tables for people: one look for all of them, readable over ssh and in a pipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fikit.reporters import units
+
+PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
+STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+BAR_WIDTH = 20
+
+
+def show(*renderables: RenderableType) -> None:
+    """Print to stdout; rich leaves out colour when that is not a terminal."""
+    console = Console(highlight=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def bar(part: float, whole: float, width: int = BAR_WIDTH) -> str:
+    """`part` of `whole` as a bar of at most `width` cells, in eighths of a cell."""
+    eighths = round(8 * width * part / whole) if whole > 0 else 0
+    full, rest = divmod(max(0, min(eighths, 8 * width)), 8)
+    return "█" * full + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]
+
+
+def report(record: dict[str, Any]) -> Table:
+    """Everything that fikit knows about one job."""
+    table = Table(box=box.SIMPLE, show_header=False, title=f"Job {_job(record)}", title_justify="left", pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    wait, gaps, profile = record["wait"], record["gaps"], record["profile"]
+    rows: list[tuple[str, RenderableType]] = [
+        ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
+        ("priority", _priority(record)),
+        ("GPU", device(record["device"])),
+        ("kernels", units.count(record["kernels"])),
+        ("GPU time", units.duration(record["gpu_time_s"])),
+        ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
+        ("waited at the gate", _waited(wait)),
+        ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
+                 f"{units.count(gaps['others_kernels'])} kernels of others inside"),
+        ("gap length", f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
+                       f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"),
+        ("profile", _profile(profile)),
+        ("policy", str(record["policy"])),
+    ]  # fmt: skip
+    if record["expired"]:
+        rows.append(("leases run out", Text(units.count(record["expired"]), style="yellow")))
+    rows += [("warning", Text(str(text), style="yellow")) for text in record["warnings"]]
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def reports(records: list[dict[str, Any]]) -> Table:
+    """One line per job."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("job", no_wrap=True)
+    for name in ("priority", "state"):
+        table.add_column(name)
+    for name in ("kernels", "GPU time", "span", "against solo", "waited"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("GPU")
+    for record in records:
+        table.add_row(
+            _job(record), _priority(record), record["state"], units.count(record["kernels"]),
+            units.duration(record["gpu_time_s"]), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
+            units.duration(record["wait"]["total_s"]), device(record["device"]),
+        )  # fmt: skip
+    return table
+
+
+def profiles(entries: list[dict[str, Any]]) -> Table:
+    """One line per profile key."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("key", no_wrap=True)
+    table.add_column("GPU")
+    for name in ("runs", "kernels", "launches"):
+        table.add_column(name, justify="right")
+    table.add_column("command")
+    for entry in entries:
+        table.add_row(
+            entry["key"], device(entry["device"]), str(entry["runs"]), str(entry["kernels"]),
+            units.count(entry["launches"]), Text(" ".join(entry["command"]), overflow="ellipsis", no_wrap=True),
+        )  # fmt: skip
+    return table
+
+
+def profile(entry: dict[str, Any]) -> Table:
+    """A profile's kernels, those that take most of the GPU's time first."""
+    kernels = sorted(entry["kernels"], key=lambda kernel: -kernel["total_ns"])
+    whole = sum(kernel["total_ns"] for kernel in kernels)
+    table = Table(
+        box=box.SIMPLE,
+        pad_edge=False,
+        title=f"Profile {entry['key']} on {device(entry['device'])}",
+        title_justify="left",
+    )
+    table.add_column("kernel", overflow="fold")
+    table.add_column("grid x block", no_wrap=True)
+    for name in ("count", "mean", "p50", "p99", "gap after", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("of the GPU time", no_wrap=True, width=BAR_WIDTH)
+    for kernel in kernels:
+        shape = f"{'x'.join(map(str, kernel['grid']))} x {'x'.join(map(str, kernel['block']))}"
+        table.add_row(
+            Text(kernel["name"]), shape, units.count(kernel["count"]), units.nanoseconds(kernel["mean_ns"]),
+            units.nanoseconds(kernel["p50_ns"]), units.nanoseconds(kernel["p99_ns"]), units.nanoseconds(kernel["gap_ns"]),
+            units.percent(kernel["total_ns"], whole), Text(bar(kernel["total_ns"], whole), style="cyan"),
+        )  # fmt: skip
+    return table
+
+
+def checks(results: list[dict[str, str]]) -> Table:
+    """What `fikit doctor` found; advice only where there is something to do."""
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for result in results:
+        text = Text(result["found"])
+        if result["advice"]:
+            text.append(f"\n{result['advice']}", style="italic")
+        table.add_row(Text(result["status"], style=STATUS_STYLES[result["status"]]), result["name"], text)
+    return table
+
+
+def demo(summary: dict[str, Any]) -> Group:
+    """The demo's comparison: seconds of each job in each mode, and what fikit made of it."""
+    table = Table(
+        box=box.SIMPLE, pad_edge=False, title=f"Two jobs on one GPU: {device(summary['device'])}", title_justify="left"
+    )
+    for name in ("job", "mode"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("against alone", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, width=2 * BAR_WIDTH)
+    modes = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
+    longest = max(summary[job][mode] for job in ("high", "low") for mode in modes)
+    for job in ("high", "low"):
+        seconds = summary[job]
+        for mode, label in modes.items():
+            table.add_row(
+                Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]), label, units.duration(seconds[mode]),
+                units.ratio(seconds[mode] / seconds["solo_s"]),
+                Text(bar(seconds[mode], longest, 2 * BAR_WIDTH), style=PRIORITY_STYLES[job]),
+                end_section=mode == "fikit_s",
+            )  # fmt: skip
+    share = "unknown" if summary["low_share"] is None else f"{summary['low_share']:.0%}"
+    return Group(
+        table,
+        f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, "
+        f"{summary['high_speedup']:.1f} times faster than with default sharing.",
+        f"Low-priority job: used {share} of the device time that the high-priority job left.",
+    )
+
+
+def device(description: dict[str, Any]) -> str:
+    """The device's name, with a mark when it is not hardware (the name of an emulated one usually says so itself)."""
+    name = str(description["name"])
+    if description["emulated"] and "emulated" not in name.lower():
+        return f"{name} (emulated)"
+    return name
+
+
+def _job(record: dict[str, Any]) -> str:
+    return f"{record['job']} {record['name']}".strip()
+
+
+def _priority(record: dict[str, Any]) -> Text:
+    if record["measured"]:
+        return Text("measured")
+    name, number = str(record["priority_name"]), str(record["priority"])
+    return Text(name if name == number else f"{name} ({number})", style=PRIORITY_STYLES.get(name, ""))
+
+
+def _against_profile(record: dict[str, Any]) -> str:
+    if record["slowdown"] is None:
+        return "no profile to compare with"
+    return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
+
+
+def _waited(wait: dict[str, Any]) -> str:
+    if not wait["count"]:
+        return "never"
+    return (
+        f"{units.duration(wait['total_s'])} in {units.count(wait['count'])} waits; "
+        f"mean {units.microseconds(wait['mean_us'])}, p99 {units.microseconds(wait['p99_us'])}"
+    )
+
+
+def _profile(profile: dict[str, Any]) -> str:
+    if profile["stored"]:
+        return f"{profile['key']}, written by this run"
+    return f"{profile['key']}, {'found' if profile['found'] else 'not measured yet: run once with --fikit-measure'}"
