@@ -1,0 +1,49 @@
+"""fikit.toml, fikitd's sockets, and the directories of reports and profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fikitd.client import Control, DaemonUnreachable
+
+from fikit import places
+from fikit.checks.check import Check, fail, ok, warn
+from fikit.errors import UserError
+from fikit.places import Place
+
+
+def area() -> Iterator[Check]:
+    try:
+        found = places.places()
+    except UserError as error:
+        yield fail("fikit.toml", error.format_message(), "correct the file; `fikitd --check-config` checks it again")
+        return
+    machine = found[0]
+    yield ok("fikit.toml", str(machine.config_file) if machine.config_file else "none, defaults are in force")
+    yield daemon(machine)
+    for name, directory in (("report_dir", machine.report_dir), ("profile_dir", machine.profile_dir)):
+        yield storage(name, directory)
+
+
+def daemon(place: Place) -> Check:
+    """Does fikitd answer, and is its directory safe? Under Slurm it starts with the first job that needs it."""
+    try:
+        answer = Control(place.run_dir).ping()
+    except DaemonUnreachable as error:
+        return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
+    status = place.run_dir.stat()
+    if status.st_mode & 0o022:
+        return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
+    return ok("fikitd", f"{answer}, in {place.run_dir}")
+
+
+def storage(name: str, directory: Path) -> Check:
+    """Reports and profiles are written as the job's user, below a directory that exists."""
+    if not directory.is_dir():
+        advice = f"make it on shared storage, or set {name} in fikit.toml (`fikit run` uses a directory of your own)"
+        return warn(name, f"{directory} does not exist", advice)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
+    return ok(name, str(directory))

@@ -1,0 +1,57 @@
+"""Python and the native files of the package."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fikit.checks.check import Check, fail, ok
+from fikitd import paths
+
+OLDEST_PYTHON = (3, 11)
+NEWEST_GLIBC = (2, 28)  # the shim is loaded into programs we did not build (architecture.md, D3)
+REBUILD = "run `make build`"
+
+
+def area() -> Iterator[Check]:
+    version = sys.version.split()[0]
+    if sys.version_info < OLDEST_PYTHON:
+        yield fail("Python", f"{version} is too old", "install Python 3.11 or newer and run `make setup`")
+    else:
+        yield ok("Python", version)
+    shim, emulator = paths.shim(), paths.emulator_dir() / "libcuda.so.1"
+    for name, path in (("preload library", shim), ("emulated GPU", emulator), ("emuctl", paths.emuctl())):
+        if not path.is_file():
+            yield fail(name, f"{path} does not exist", REBUILD)
+    if shim.is_file():
+        yield preload(shim)
+        yield symbols(shim)
+
+
+def preload(shim: Path) -> Check:
+    """ld.so reports a library that cannot be preloaded on stderr and goes on without it."""
+    env = {**os.environ, "LD_PRELOAD": str(shim)}
+    done = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False, timeout=10)
+    if done.returncode or done.stderr:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        return fail("preload library", f"{shim} cannot be loaded: {said}", REBUILD)
+    return ok("preload library", str(shim))
+
+
+def symbols(shim: Path) -> Check:
+    """The newest glibc that the library asks for, from its version names."""
+    found = {(int(a), int(b)) for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", shim.read_bytes())}
+    newest = max(found, default=(2, 0))
+    text = f"needs glibc {newest[0]}.{newest[1]}"
+    if newest > NEWEST_GLIBC:
+        limit = ".".join(map(str, NEWEST_GLIBC))
+        return fail(
+            "glibc symbols",
+            f"{text}, newer than {limit}",
+            "build it with symbols no newer than that, or old programs cannot start",
+        )
+    return ok("glibc symbols", text)

@@ -1,0 +1,148 @@
+"""Slurm: installed, of the plugin's version, and configured as the admin guide says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from fikit.checks.check import Check, fail, ok, warn
+from fikitd import paths
+
+DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
+PLUGIN = "spank_fikit.so"
+
+
+def area() -> Iterator[Check]:
+    version = slurm_version()
+    if version is None:
+        yield warn("Slurm", "not installed", "nothing to do for `fikit run`; for jobs: `make setup` installs it")
+        return
+    yield ok("Slurm", ".".join(map(str, version)))
+    yield plugin(paths.slurm_dir() / PLUGIN, version)
+    yield munge()
+    path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
+    if not path.is_file():
+        yield warn(
+            "slurm.conf", f"{path} does not exist", "this machine is in no cluster; try `fikit sandbox -- sinfo`"
+        )
+        return
+    yield from configuration(path)
+
+
+def slurm_version() -> tuple[int, ...] | None:
+    """(22, 5, 8), or None without Slurm."""
+    program = shutil.which("sinfo") or shutil.which("slurmd")
+    if program is None:
+        return None
+    done = subprocess.run([program, "-V"], capture_output=True, text=True, check=False, timeout=10)
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout)
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def plugin(path: Path, version: tuple[int, ...]) -> Check:
+    """Slurm refuses a SPANK plugin of another major.minor (its plugin_version symbol says which it was built for)."""
+    advice = "install libslurm-dev of that version and run `make build`"
+    if not path.is_file():
+        return fail("SPANK plugin", f"{path} was not built", advice)
+    try:
+        number = ctypes.c_uint32.in_dll(ctypes.CDLL(str(path), mode=os.RTLD_LAZY), "plugin_version").value
+    except (OSError, ValueError) as error:
+        return fail("SPANK plugin", f"it cannot be read: {error}", advice)
+    built = (number >> 16 & 0xFF, number >> 8 & 0xFF)
+    if built != version[:2]:
+        found = f"built for Slurm {built[0]}.{built[1]:02}, this is {version[0]}.{version[1]:02}"
+        return fail("SPANK plugin", found, advice)
+    return ok("SPANK plugin", str(path))
+
+
+def munge() -> Check:
+    """A credential made here must be valid here."""
+    if shutil.which("munge") is None:
+        return fail("munge", "not installed", "install the package munge")
+    made = subprocess.run(["munge", "-n"], capture_output=True, check=False, timeout=10)
+    read = subprocess.run(["unmunge"], input=made.stdout, capture_output=True, check=False, timeout=10)
+    if made.returncode or read.returncode:
+        said = (made.stderr or read.stderr).decode(errors="replace").strip()
+        return warn("munge", f"no valid credential: {said}", "start munged; all nodes need the same key")
+    return ok("munge", "credentials are valid")
+
+
+def configuration(path: Path) -> Iterator[Check]:
+    """slurm.conf and the files beside it."""
+    settings = read_settings(path)
+    wanted = {
+        "grestypes": ("GresTypes", ("gpu", "shard")),
+        "selecttype": ("SelectType", ("select/cons_tres",)),
+        "jobsubmitplugins": ("JobSubmitPlugins", ("lua",)),
+        "clifilterplugins": ("CliFilterPlugins", ("lua",)),
+        "prologflags": ("PrologFlags", ("alloc",)),
+    }
+    for key, (name, values) in wanted.items():
+        present = {value.strip().lower() for value in settings.get(key, "").split(",")}
+        missing = [value for value in values if value not in present]
+        if missing:
+            yield fail(
+                name, f"{', '.join(missing)} is missing in {path}", f"{name}={','.join(values)}, besides what you have"
+            )
+        else:
+            yield ok(name, settings[key])
+    yield submit_script(path.parent / "job_submit.lua")
+    yield gres(path.parent / "gres.conf")
+    yield plugstack(Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf"))
+
+
+def read_settings(path: Path) -> dict[str, str]:
+    """The Name=Value lines of slurm.conf; names in lower case, as Slurm compares them."""
+    settings = {}
+    for line in path.read_text(errors="replace").splitlines():
+        name, equals, value = line.partition("#")[0].strip().partition("=")
+        if equals and " " not in name:
+            settings[name.lower()] = value.strip()
+    return settings
+
+
+def submit_script(path: Path) -> Check:
+    if not path.is_file():
+        return fail("job_submit.lua", f"{path} does not exist", f"copy it from {paths.slurm_dir()}")
+    if "fikit" not in path.read_text(errors="replace"):
+        return fail(
+            "job_submit.lua",
+            f"{path} does not call fikit",
+            f"call fikit_submit.lua as {paths.slurm_dir() / path.name} does",
+        )
+    return ok("job_submit.lua", str(path))
+
+
+def gres(path: Path) -> Check:
+    """Before Slurm 23.11.5 an exclusive job can land on a shared GPU unless the GPU lines have Type= or Cores=."""
+    if not path.is_file():
+        return fail("gres.conf", f"{path} does not exist", "list the GPUs with Type=, and one line Name=shard")
+    lines = [line.partition("#")[0].lower() for line in path.read_text(errors="replace").splitlines()]
+    gpus = [line for line in lines if "name=gpu" in line]
+    if not any("name=shard" in line for line in lines):
+        return fail("gres.conf", "there is no line Name=shard", "add one with 1 shard per GiB of GPU memory")
+    if any("type=" not in line and "cores=" not in line for line in gpus):
+        return fail(
+            "gres.conf",
+            "a GPU line has neither Type= nor Cores=",
+            "add Type=, or exclusive jobs can land on a shared GPU",
+        )
+    return ok("gres.conf", str(path))
+
+
+def plugstack(path: Path) -> Check:
+    line = f"required {paths.slurm_dir() / PLUGIN}"
+    if not path.is_file():
+        return fail("plugstack.conf", f"{path} does not exist", f"make it with the line: {line}")
+    lines = [text.partition("#")[0].split() for text in path.read_text(errors="replace").splitlines()]
+    ours = [words for words in lines if len(words) > 1 and words[1].endswith(PLUGIN)]
+    if not ours:
+        return fail("plugstack.conf", f"{path} does not load {PLUGIN}", f"add the line: {line}")
+    if ours[0][0] != "required":
+        return warn("plugstack.conf", "the plugin is optional", "make it required: its own errors never fail a job")
+    return ok("plugstack.conf", str(path))
