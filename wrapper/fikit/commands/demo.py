@@ -1,0 +1,68 @@
+"""`fikit demo`: two jobs on one GPU, measured."""
+
+from __future__ import annotations
+
+import functools
+import json as json_format
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from fikit.demo import plan, usage
+from fikit.demo.doors import Door, open_door
+from fikit.demo.experiment import Experiment, Outcome
+from fikit.demo.result import Result
+from fikit.errors import UserError
+from fikit.reporters import json, picture, table
+
+
+@click.command()
+@click.option("--device", type=click.Choice(["emulated", "real"]), default="emulated", show_default=True,
+              help="The GPU: the emulated one, or this machine's.")  # fmt: skip
+@click.option("--no-slurm", is_flag=True, help="Start the jobs with `fikit run` instead of a throw-away Slurm.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out/demo"), show_default=True,
+              help="Directory for summary.json, demo.svg and the jobs' outputs.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the table.")
+def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
+    """Two jobs on one GPU: each alone, both with default sharing, both with fikit.
+
+    High priority: image classification, a request at a time. Low priority: a training loop. Exit code 1 when fikit does
+    not protect the high-priority job well enough.
+    """
+    plan.require()
+    emulated = device == "emulated"
+    logs = out.absolute() / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    with open_door(not no_slurm, plan.MODEL if emulated else None) as door:
+        result = Result.of(_run(door, emulated, logs), emulated, door.slurm_version)
+    summary = result.summary()
+    (out / "summary.json").write_text(json_format.dumps(summary, indent=2) + "\n")
+    (out / "demo.svg").write_text(picture.demo(summary))
+    json.emit(summary) if as_json else table.show(table.demo(summary))
+    failures = result.failures()
+    if failures:
+        raise UserError(f"the demo did not show what it should: {'; '.join(failures)} (jobs' outputs in {logs})")
+
+
+def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
+    """Every step's outcome by the step's name, with a progress bar on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="fikit-meet-") as meet,
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+    ):
+        sample = functools.partial(usage.emulated, door) if emulated else functools.partial(usage.real, door)
+        experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), sample, Path(meet), logs)
+        outcomes = {}
+        steps = plan.steps(Path(meet))
+        task = progress.add_task("", total=len(steps))
+        for name, step in steps.items():
+            progress.update(task, description=step.label)
+            outcomes[name] = experiment.run(name, step)
+            progress.advance(task)
+    return outcomes

@@ -1,0 +1,130 @@
+"""Two doors to one path: the same jobs as Slurm jobs in a throw-away cluster, or under `fikit run`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import tomlkit
+from fikitd.client import Control, DaemonUnreachable
+
+from fikit.demo.plan import Job
+from fikit.sandbox import Sandbox
+from fikitd import paths
+
+GPU_MEMORY = "16GiB"
+
+
+class Door(Protocol):
+    """How jobs get onto the GPU. `emulator_env` is the environment in which emuctl sees the demo's device."""
+
+    slurm_version: str | None
+    emulator_env: dict[str, str]
+    run_dir: Path
+
+    def set_policy(self, name: str) -> None: ...
+
+    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+        """Start `job`, its output going to the file `output`. The process that is returned ends with it, same exit code."""
+        ...
+
+
+class SlurmDoor:
+    """Every job is submitted with sbatch."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.emulator_env = dict(sandbox.env)
+        self.run_dir = Path(sandbox.run_dir)
+        version = sandbox.run(["sinfo", "-V"], capture_output=True, text=True, check=True)
+        self.slurm_version: str | None = version.stdout.split()[-1]
+
+    def set_policy(self, name: str) -> None:
+        self._sandbox.set_policy(name)
+
+    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+        script = output.with_suffix(".sh")
+        exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.items())
+        script.write_text(f"#!/bin/bash\n{exports}exec {shlex.join(job.argv)}\n")
+        options = [f"--fikit-{key}={value}" if value else f"--fikit-{key}" for key, value in job.options.items()]
+        command = ["sbatch", "--wait", "--quiet", f"--job-name={job.name}", f"--output={output}", "--gres=gpu:1"]
+        return subprocess.Popen([*command, *options, str(script)], env=self._sandbox.env, stdout=subprocess.DEVNULL)
+
+
+class LocalDoor:
+    """Every job is a process of ours; a managed one is started by `fikit run`."""
+
+    slurm_version: str | None = None
+
+    def __init__(self, root: Path, emulated: bool) -> None:
+        self._root = root
+        self.emulator_env = dict(os.environ)
+        if emulated:
+            library_path = f"{paths.emulator_dir()}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+            self.emulator_env |= {"EMUCUDA_NAME": root.name, "LD_LIBRARY_PATH": library_path.rstrip(":")}
+        self.set_policy("fikit")
+
+    def set_policy(self, name: str) -> None:
+        """One fikitd for each policy: each has a run_dir and a fikit.toml, profiles and reports are common."""
+        self.run_dir = self._root / name
+        self.run_dir.mkdir(mode=0o700, exist_ok=True)
+        directories = {f"{kind}_dir": str(self._root / f"{kind}s") for kind in ("report", "profile")}
+        for directory in directories.values():
+            Path(directory).mkdir(exist_ok=True)
+        content = {"daemon": {"run_dir": str(self.run_dir), **directories}, "scheduler": {"policy": name}}
+        self._config = self._root / f"{name}.toml"
+        self._config.write_text(tomlkit.dumps(content))
+
+    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+        argv = list(job.argv)
+        if job.options:
+            options = [part for key, value in job.options.items() for part in (f"--{key}", value) if part]
+            argv = [sys.executable, "-m", "fikit", "run", *options, "--", *argv]
+        with output.open("wb") as sink:
+            return subprocess.Popen(
+                argv, env={**self.emulator_env, **env, "FIKIT_CONFIG": str(self._config)}, stdout=sink, stderr=sink
+            )
+
+    def close(self) -> None:
+        """Stop every fikitd and forget the emulated device."""
+        for config in self._root.glob("*.toml"):
+            try:
+                Control(self._root / config.stem).shutdown()
+            except DaemonUnreachable:
+                continue
+        if "EMUCUDA_NAME" in self.emulator_env:
+            subprocess.run([paths.emuctl(), "reset"], env=self.emulator_env, check=False, capture_output=True)
+
+
+@contextmanager
+def local(emulated: bool) -> Iterator[Door]:
+    root = Path(tempfile.mkdtemp(prefix="fikit-demo-"))
+    door = LocalDoor(root, emulated)
+    try:
+        yield door
+    finally:
+        door.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def slurm(emulator_config: Path | None) -> Iterator[Door]:
+    """A throw-away Slurm on this machine; `emulator_config` None means the real GPU."""
+    sandbox = Sandbox(
+        gpus=1, gpu_memory=GPU_MEMORY, policy="fikit", emulator_config=emulator_config, real_gpu=emulator_config is None
+    )
+    with sandbox:
+        yield SlurmDoor(sandbox)
+
+
+def open_door(use_slurm: bool, emulator_config: Path | None) -> AbstractContextManager[Door]:
+    """The door to use; `emulator_config` None means the real GPU."""
+    return slurm(emulator_config) if use_slurm else local(emulator_config is not None)

@@ -1,0 +1,103 @@
+"""Runs the demo's steps and measures them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fikit.demo.doors import Door
+from fikit.demo.plan import Step
+from fikit.demo.usage import Usage
+from fikit.errors import UserError
+
+START_TIMEOUT_S = 90.0  # a cold start compiles every kernel, on as little as two cores
+LOOP_TIMEOUT_S = 120.0
+POLL_S = 0.01
+
+Sampler = Callable[[dict[str, int]], Usage]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A step as measured: seconds of each job's loop, and the device's use while the first job's loop ran."""
+
+    seconds: dict[str, float]
+    begin: Usage
+    end: Usage
+
+
+class Experiment:
+    """Runs steps through one door. `meet` is where a step's programs wait for each other, `logs` where they write."""
+
+    def __init__(self, door: Door, env: dict[str, str], sample: Sampler, meet: Path, logs: Path) -> None:
+        self._door, self._env, self._sample, self._meet, self._logs = door, env, sample, meet, logs
+
+    def run(self, name: str, step: Step) -> Outcome:
+        """Start the step's jobs, let their loops begin together, wait for their ends."""
+        for path in self._meet.iterdir():
+            path.unlink()
+        self._door.set_policy(step.policy)
+        started = {}
+        try:
+            for job in step.jobs:
+                output = self._logs / f"{name}-{job.name}.out"
+                started[job.name] = _Started(job.name, self._door.start(job, self._env, output), output)
+            return self._measure(started)
+        finally:
+            for one in started.values():
+                one.stop()
+
+    def _measure(self, started: dict[str, _Started]) -> Outcome:
+        ready = {name: one.wait_for(self._meet, "ready", START_TIMEOUT_S) for name, one in started.items()}
+        pids = {name: int(content["pid"]) for name, content in ready.items()}
+        begin = self._sample(pids)
+        (self._meet / "go").touch()
+        seconds, end = {}, begin
+        for position, (name, one) in enumerate(started.items()):
+            seconds[name] = float(one.wait_for(self._meet, "result", LOOP_TIMEOUT_S)["seconds"])
+            if position == 0:
+                end = self._sample(pids)
+        for one in started.values():
+            one.finish()
+        return Outcome(seconds, begin, end)
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A job that runs: its name, the process that ends with it, the file with its output."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def wait_for(self, meet: Path, kind: str, timeout_s: float) -> dict[str, Any]:
+        """The content of the file that the job writes when it is ready or done."""
+        path = meet / f"{self.name}.{kind}"
+        deadline = time.monotonic() + timeout_s
+        while not path.exists():
+            if self.process.poll() is not None and not path.exists():
+                raise self._failed(f"ended with exit code {self.process.returncode} before it was {kind}")
+            if time.monotonic() > deadline:
+                raise self._failed(f"was not {kind} after {timeout_s:.0f} s")
+            time.sleep(POLL_S)
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content
+
+    def finish(self) -> None:
+        if self.process.wait(LOOP_TIMEOUT_S):
+            raise self._failed(f"ended with exit code {self.process.returncode}")
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(10)
+
+    def _failed(self, what: str) -> UserError:
+        lines = self.output.read_text(errors="replace").strip().splitlines() if self.output.exists() else []
+        said = f", its last line is: {lines[-1]}" if lines else ""
+        return UserError(f"the {self.name}-priority job {what} (output in {self.output}{said})")

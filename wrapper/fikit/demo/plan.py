@@ -1,0 +1,88 @@
+"""What the demo runs: the two programs, their sizes, and where their files are."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fikit.errors import UserError
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+MODEL = EXAMPLES / "demo_gpu.toml"  # of the emulated GPU
+HIGH_REQUESTS, LOW_STEPS = 400, 1500
+MEASURED_REQUESTS, MEASURED_STEPS = 100, 60
+
+
+@dataclass(frozen=True)
+class Job:
+    """One program of one run. `options` are fikit's, without the prefix: {"priority": "high"}; none = unmanaged."""
+
+    name: str
+    argv: tuple[str, ...]
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Jobs that begin their loops together under one policy; `label` is for the progress bar."""
+
+    label: str
+    policy: str
+    jobs: tuple[Job, ...]
+
+
+def steps(meet: Path) -> dict[str, Step]:
+    """The demo in order. The jobs of a step meet in the directory `meet`, which is emptied between steps."""
+    high = _program("classify.py", "high", "--requests", HIGH_REQUESTS, meet)
+    low = _program("train.py", "low", "--steps", LOW_STEPS, meet)
+    short_high = _program("classify.py", "high", "--requests", MEASURED_REQUESTS, meet)
+    short_low = _program("train.py", "low", "--steps", MEASURED_STEPS, meet)
+
+    def measured(name: str, argv: tuple[str, ...]) -> Job:
+        return Job(name, argv, {"measure": "", "profile": f"demo-{name}"})
+
+    def shared() -> tuple[Job, ...]:
+        return tuple(
+            Job(name, argv, {"priority": name, "profile": f"demo-{name}"})
+            for name, argv in (("high", high), ("low", low))
+        )
+
+    return {
+        "measure_high": Step("measuring the high-priority job", "fikit", (measured("high", short_high),)),
+        "measure_low": Step("measuring the low-priority job", "fikit", (measured("low", short_low),)),
+        "solo_high": Step("high-priority job alone", "fikit", (Job("high", high),)),
+        "solo_low": Step("low-priority job alone", "fikit", (Job("low", low),)),
+        "shared": Step("both, default sharing", "fifo", shared()),
+        "fikit": Step("both, fikit", "fikit", shared()),
+    }
+
+
+def environment(emulated: bool, cache: Path) -> dict[str, str]:
+    """What the programs get: tinygrad on CUDA, kernels launched one by one, compiled kernels kept from run to run."""
+    env = {"DEV": "CUDA", "JIT": "2", "CACHEDB": str(cache / "tinygrad.db"), "PYTHONUNBUFFERED": "1"}
+    if emulated:
+        # The emulated GPU computes nothing: optimising the kernels would only lengthen the start.
+        env |= {"DEV": "CUDA:PTX", "NOOPT": "1", "EMUCUDA_CONFIG": str(MODEL)}
+    return env
+
+
+def cache_dir() -> Path:
+    """Where compiled kernels stay between demos."""
+    path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fikit"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def require() -> None:
+    """Raise UserError when the demo's programs cannot run here."""
+    if not EXAMPLES.is_dir():
+        raise UserError(f"the demo's programs are not in {EXAMPLES}: run it from a checkout of fikit")
+    if importlib.util.find_spec("tinygrad") is None:
+        raise UserError("the demo's programs need tinygrad, which is not installed: pip install 'fikit[clients]'")
+
+
+def _program(file: str, name: str, size_option: str, size: int, meet: Path) -> tuple[str, ...]:
+    return (sys.executable, str(EXAMPLES / file), size_option, str(size), "--meet", str(meet), "--name", name)

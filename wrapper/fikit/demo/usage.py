@@ -1,0 +1,53 @@
+"""How much device time each job has used so far: from the emulated GPU itself, or from fikit on a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+
+from fikitd.client import Control
+
+from fikit.demo.doors import Door
+from fikit.errors import UserError
+from fikitd import paths
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Nanoseconds of device time by job name on `device` at the moment `now_ns`."""
+
+    device: str
+    now_ns: int
+    busy_ns: dict[str, int]
+
+
+def emulated(door: Door, pids: dict[str, int]) -> Usage:
+    """The emulated device's own count: what every kernel of each process really took."""
+    done = subprocess.run([paths.emuctl(), "stats", "--json"], env=door.emulator_env, capture_output=True, check=False)
+    if done.returncode:
+        raise UserError(f"the emulated GPU does not answer: {done.stderr.decode(errors='replace').strip()}")
+    device = json.loads(done.stdout)["devices"][0]
+    by_pid = {process["pid"]: process["busy_ns"] for process in device["processes"]}
+    return Usage(device["name"], device["now_ns"], {name: by_pid.get(pid, 0) for name, pid in pids.items()})
+
+
+def real(door: Door, _pids: dict[str, int]) -> Usage:
+    """fikit's account of the running jobs; unmanaged jobs and unknown kernels are not in it."""
+    now_ns = time.monotonic_ns()
+    jobs = Control(door.run_dir).jobs()
+    names = [str(job["device"]["name"]) for job in jobs]
+    return Usage(
+        names[0] if names else "",
+        now_ns,
+        {str(job["priority_name"]): int(1e9 * (job["gpu_time_s"] or 0.0)) for job in jobs},
+    )
+
+
+def share(begin: Usage, end: Usage, low: str, high: str) -> float | None:
+    """low's device time between two samples / device time that high left; None when there is nothing to divide."""
+    window = end.now_ns - begin.now_ns
+    used = {name: end.busy_ns.get(name, 0) - begin.busy_ns.get(name, 0) for name in (low, high)}
+    left = window - used[high]
+    return used[low] / left if left > 0 else None
