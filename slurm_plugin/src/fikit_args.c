@@ -1,0 +1,175 @@
+#include "fikit_args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fikit_priority.h"
+
+enum argument { PRIORITY, MEASURE, MEM, PROFILE, ARGUMENTS };
+
+static int on_option(int val, const char *value, int remote);
+
+/* Slurm wraps usage text at 30 columns. */
+static struct spank_option table[ARGUMENTS] = {
+    [PRIORITY] = {"fikit-priority", "PRIORITY",
+                  "[fikit] share the GPU with other jobs at this priority: high, normal, low, or 0 (highest) to 9", 1,
+                  PRIORITY, on_option},
+    [MEASURE] = {"fikit-measure", NULL,
+                 "[fikit] measure this job's kernels, alone on its GPU, and store the profile for later runs", 0, MEASURE,
+                 on_option},
+    [MEM] = {"fikit-mem", "SIZE", "[fikit] GPU memory of a sharing job: 20G, 512M, 1T; a plain number is MB as for --mem",
+             1, MEM, on_option},
+    [PROFILE] = {"fikit-profile", "NAME", "[fikit] name of the profile to use or to store, instead of one by command", 1,
+                 PROFILE, on_option},
+};
+
+static const char *const environment[ARGUMENTS] = {
+    [PRIORITY] = "FIKIT_PRIORITY",
+    [MEASURE] = "FIKIT_MEASURE",
+    [MEM] = "FIKIT_MEM",
+    [PROFILE] = "FIKIT_PROFILE",
+};
+
+static const char *const expected[ARGUMENTS] = {
+    [PRIORITY] = "use high, normal, low, or 0 (highest) to 9",
+    [MEASURE] = "use 1 or 0",
+    [MEM] = "use a size such as 20G, 512M or 1T",
+    [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes",
+};
+
+static struct fikit_options seen = {.priority = -1};
+static bool given[ARGUMENTS];
+
+/* A number with Slurm's suffix K, M, G or T; "B" or "iB" may follow. Without a suffix it is MB, as for --mem. */
+static bool parse_size(const char *text, uint64_t *bytes) {
+  static const char suffixes[] = "KMGT";
+  unsigned shift = 20;
+  char *end = NULL;
+  if (text[0] < '0' || text[0] > '9')
+    return false;
+  errno = 0;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (errno || number == 0)
+    return false;
+  if (*end != '\0') {
+    const char upper = (char)(*end & ~0x20);
+    const char *suffix = strchr(suffixes, upper);
+    if (upper == '\0' || !suffix)
+      return false;
+    shift = 10U * (unsigned)(suffix - suffixes + 1);
+    end++;
+    if (*end != '\0' && strcasecmp(end, "B") != 0 && strcasecmp(end, "iB") != 0)
+      return false;
+  }
+  if (number > (UINT64_MAX >> 1) >> shift)
+    return false;
+  *bytes = (uint64_t)number << shift;
+  return true;
+}
+
+static bool parse_flag(const char *text, bool *flag) {
+  *flag = strcmp(text, "1") == 0 || strcasecmp(text, "yes") == 0 || strcasecmp(text, "true") == 0;
+  return *flag || strcmp(text, "0") == 0 || strcasecmp(text, "no") == 0 || strcasecmp(text, "false") == 0;
+}
+
+static bool parse_profile(const char *text, char *profile) {
+  const size_t length = strlen(text);
+  if (length == 0 || length >= FIKIT_PROFILE_BYTES || text[0] == '.')
+    return false;
+  if (strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != length)
+    return false;
+  memcpy(profile, text, length + 1);
+  return true;
+}
+
+static bool parse(enum argument argument, const char *value, struct fikit_options *options) {
+  switch (argument) {
+  case PRIORITY: return fikit_parse_priority(value, &options->priority);
+  case MEASURE: return parse_flag(value, &options->measure);
+  case MEM: return parse_size(value, &options->mem_bytes);
+  case PROFILE: return parse_profile(value, options->profile);
+  default: return false;
+  }
+}
+
+/* Ends srun, sbatch or salloc before anything is submitted. Returning an error instead would make Slurm add two
+ * sentences of its own that say less. */
+static _Noreturn void refuse(const char *what, const char *value, enum argument argument) {
+  slurm_error("fikit: %s=%s is not valid: %s", what, value, expected[argument]);
+  exit(1);
+}
+
+static bool submitting(void) {
+  const spank_context_t context = spank_context();
+  return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
+}
+
+/* Called once per source (#SBATCH line, environment, command line), the later one wins; on a node sometimes twice. */
+static int on_option(int val, const char *value, int remote) {
+  (void)remote;
+  const enum argument argument = (enum argument)val;
+  /* An option without argument arrives on the node as the text "(null)". */
+  const char *text = argument == MEASURE ? "1" : value;
+  if (text && parse(argument, text, &seen)) {
+    given[argument] = true;
+    return 0;
+  }
+  if (submitting()) {
+    char option[SPANK_OPTION_MAXLEN + 3];
+    snprintf(option, sizeof option, "--%s", table[argument].name);
+    refuse(option, text ? text : "", argument);
+  }
+  /* Whoever bypassed the check above has a job without that option; an error here would drain the node. */
+  slurm_error("fikit: ignoring --%s: %s", table[argument].name, expected[argument]);
+  return 0;
+}
+
+void fikit_args_register(spank_t sp) {
+  for (int i = 0; i < ARGUMENTS; i++) {
+    if (spank_option_register(sp, &table[i]) != ESPANK_SUCCESS)
+      slurm_error("fikit: couldn't register option --%s", table[i].name);
+  }
+}
+
+const struct fikit_options *fikit_args(void) { return &seen; }
+
+bool fikit_any_option(const struct fikit_options *options) {
+  return options->priority >= 0 || options->measure || options->mem_bytes || options->profile[0];
+}
+
+struct fikit_options fikit_args_of_job(spank_t sp) {
+  struct fikit_options options = FIKIT_NO_OPTIONS;
+  for (int i = 0; i < ARGUMENTS; i++) {
+    char *value = NULL;
+    if (spank_option_getopt(sp, &table[i], &value) != ESPANK_SUCCESS)
+      continue;
+    const char *text = i == MEASURE ? "1" : value;
+    if (!text || !parse((enum argument)i, text, &options))
+      slurm_error("fikit: ignoring --%s: %s", table[i].name, expected[i]);
+  }
+  return options;
+}
+
+void fikit_args_from_environment(spank_t sp) {
+  for (int i = 0; i < ARGUMENTS; i++) {
+    const char *value = getenv(environment[i]);
+    if (given[i] || !value || !*value)
+      continue;
+    if (!parse((enum argument)i, value, &seen))
+      refuse(environment[i], value, (enum argument)i);
+    if (i == MEASURE && !seen.measure)
+      continue;
+    /* The name under which Slurm itself carries the option (spank.c), with "-" written as "_". */
+    char name[SPANK_OPTION_MAXLEN + 32];
+    const int prefix = snprintf(name, sizeof name, "_SLURM_SPANK_OPTION_fikit_");
+    snprintf(name + prefix, sizeof name - (size_t)prefix, "%s", table[i].name);
+    for (char *c = name; *c; c++) {
+      if (*c == '-')
+        *c = '_';
+    }
+    if (spank_job_control_setenv(sp, name, value, 1) != ESPANK_SUCCESS)
+      slurm_error("fikit: couldn't pass %s on to the job: use --%s instead", environment[i], table[i].name);
+  }
+}

@@ -1,0 +1,35 @@
+/* The --fikit-* options: one table, their environment equivalents, and what a job asked for. */
+#ifndef FIKIT_ARGS_H
+#define FIKIT_ARGS_H
+
+#include <slurm/spank.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FIKIT_PROFILE_BYTES 65
+
+struct fikit_options {
+  int priority;                       /* 0..9; -1 = not given */
+  bool measure;
+  uint64_t mem_bytes;                 /* 0 = not given */
+  char profile[FIKIT_PROFILE_BYTES];  /* "" = not given */
+};
+
+#define FIKIT_NO_OPTIONS ((struct fikit_options){.priority = -1})
+
+/* Registers the options; to be called from slurm_spank_init of every context. */
+void fikit_args_register(spank_t sp);
+
+/* What the option callbacks have seen so far in this process. */
+const struct fikit_options *fikit_args(void);
+
+bool fikit_any_option(const struct fikit_options *options);
+
+/* For prolog and epilog, where callbacks never run: the options that the job was submitted with. */
+struct fikit_options fikit_args_of_job(spank_t sp);
+
+/* In srun, sbatch and salloc: FIKIT_PRIORITY and the like count as their option where that was not given, and travel
+ * the option's own way to slurmctld and to the node. A bad value ends the command with one sentence. */
+void fikit_args_from_environment(spank_t sp);
+
+#endif

@@ -1,0 +1,71 @@
+#include "fikit_control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_BYTES 4096
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A full backlog makes connect() on a non-blocking Unix socket fail with EAGAIN: wait a little and try again. */
+static bool connect_until(int fd, const struct sockaddr_un *address, int64_t deadline_ms) {
+  while (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+    if ((errno != EAGAIN && errno != EINTR) || now_ms() >= deadline_ms)
+      return false;
+    poll(NULL, 0, 5);
+  }
+  return true;
+}
+
+/* Bytes of the answer, or -1 at the deadline. */
+static ssize_t receive_until(int fd, char *answer, size_t size, int64_t deadline_ms) {
+  for (;;) {
+    const int64_t left_ms = deadline_ms - now_ms();
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    if (left_ms <= 0 || poll(&readable, 1, (int)left_ms) == 0)
+      return -1;
+    const ssize_t bytes = recv(fd, answer, size, 0);
+    if (bytes >= 0 || (errno != EAGAIN && errno != EINTR))
+      return bytes;
+  }
+}
+
+static bool ask(int fd, const char *request, int64_t deadline_ms, char *payload, size_t size) {
+  char answer[ANSWER_BYTES];
+  if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0)
+    return false;
+  const ssize_t bytes = receive_until(fd, answer, sizeof answer - 1, deadline_ms);
+  if (bytes < 0)
+    return false;
+  answer[bytes] = '\0';
+  if (strncmp(answer, "ok", 2) != 0 || (answer[2] != '\n' && answer[2] != '\0'))
+    return false;
+  if (payload)
+    snprintf(payload, size, "%s", answer[2] == '\n' ? answer + 3 : "");
+  return true;
+}
+
+bool fikit_control(const char *run_dir, const char *request, int timeout_ms, char *payload, size_t size) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  const int64_t deadline_ms = now_ms() + timeout_ms;
+  const int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", run_dir);
+  if (length < 0 || (size_t)length >= sizeof address.sun_path)
+    return false;
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0)
+    return false;
+  const bool answered = connect_until(fd, &address, deadline_ms) && ask(fd, request, deadline_ms, payload, size);
+  close(fd);
+  return answered;
+}

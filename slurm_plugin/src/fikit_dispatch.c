@@ -1,0 +1,60 @@
+/*
+ * The SPANK plugin's hooks. Slurm loads the plugin into srun, sbatch, salloc, slurmd, slurmstepd and the prolog's and
+ * epilog's process: each hook calls the file of its context.
+ *
+ * All of them return 0. From most hooks Slurm answers an error by draining the node while srun returns success.
+ */
+#include <slurm/spank.h>
+
+#include "fikit_args.h"
+#include "fikit_config.h"
+#include "fikit_contexts.h"
+
+SPANK_PLUGIN(fikit, 1)
+
+int slurm_spank_init(spank_t sp, int ac, char **av) {
+  if (fikit_config(ac, av)->enabled && spank_context() != S_CTX_SLURMD)
+    fikit_args_register(sp);
+  return 0;
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int ac, char **av) {
+  const struct fikit_config *config = fikit_config(ac, av);
+  if (!config->enabled)
+    return 0;
+  switch (spank_context()) {
+  case S_CTX_LOCAL:
+  case S_CTX_ALLOCATOR: fikit_alloc_post_opt(sp, config); break;
+  case S_CTX_REMOTE: fikit_step_post_opt(sp, config); break;
+  default: break;
+  }
+  return 0;
+}
+
+int slurm_spank_job_prolog(spank_t sp, int ac, char **av) {
+  const struct fikit_config *config = fikit_config(ac, av);
+  if (config->enabled)
+    fikit_node_prolog(sp, config);
+  return 0;
+}
+
+int slurm_spank_task_init(spank_t sp, int ac, char **av) {
+  const struct fikit_config *config = fikit_config(ac, av);
+  if (config->enabled && spank_context() == S_CTX_REMOTE)
+    fikit_step_task_init(sp, config);
+  return 0;
+}
+
+int slurm_spank_task_exit(spank_t sp, int ac, char **av) {
+  const struct fikit_config *config = fikit_config(ac, av);
+  if (config->enabled && spank_context() == S_CTX_REMOTE)
+    fikit_step_task_exit(sp, config);
+  return 0;
+}
+
+int slurm_spank_job_epilog(spank_t sp, int ac, char **av) {
+  const struct fikit_config *config = fikit_config(ac, av);
+  if (config->enabled)
+    fikit_node_epilog(sp, config);
+  return 0;
+}

@@ -1,0 +1,73 @@
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fikit_args.h"
+#include "fikit_contexts.h"
+#include "fikit_control.h"
+#include "fikit_daemon.h"
+#include "fikit_record.h"
+
+#define END_MS 500
+
+/* slurmd starts prologs with descriptor 0 closed: a socket or file of ours would become standard input. */
+static void fill_standard_descriptors(void) {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO)
+    close(fd);
+}
+
+void fikit_node_admit(const struct fikit_config *config, struct fikit_record *record) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  record->started_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  if (record->options.priority < 0)
+    record->options.priority = config->default_priority;
+  int error = fikit_record_directory(config->run_dir);
+  if (!error)
+    error = fikit_record_write(config->run_dir, record);
+  if (error) {
+    slurm_error("fikit: couldn't write the record of job %" PRIu32 " in %s: %s; it runs unmanaged", record->job,
+                config->run_dir, strerror(error));
+    return;
+  }
+  fikit_daemon_ensure(config);
+}
+
+void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
+  struct fikit_record record = {.options = fikit_args_of_job(sp)};
+  if (spank_get_item(sp, S_JOB_ID, &record.job) != ESPANK_SUCCESS ||
+      spank_get_item(sp, S_JOB_UID, &record.uid) != ESPANK_SUCCESS ||
+      spank_get_item(sp, S_JOB_GID, &record.gid) != ESPANK_SUCCESS) {
+    slurm_error("fikit: couldn't learn the prolog's job from Slurm; it runs unmanaged");
+    return;
+  }
+  fill_standard_descriptors();
+  if (!fikit_any_option(&record.options)) {
+    /* Left by an earlier job of the same number whose epilog never ran. */
+    fikit_record_remove(config->run_dir, record.job);
+    return;
+  }
+  const char *gpus = getenv("SLURM_JOB_GPUS");
+  snprintf(record.gpus, sizeof record.gpus, "%s", gpus ? gpus : "");
+  fikit_node_admit(config, &record);
+}
+
+void fikit_node_epilog(spank_t sp, const struct fikit_config *config) {
+  uint32_t job = 0;
+  char request[32];
+  if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS || !fikit_record_exists(config->run_dir, job))
+    return;
+  fill_standard_descriptors();
+  snprintf(request, sizeof request, "end %" PRIu32, job);
+  if (!fikit_control(config->run_dir, request, END_MS, NULL, 0))
+    slurm_verbose("fikit: couldn't tell fikitd that job %" PRIu32 " is over: it finds out by itself", job);
+  fikit_record_remove(config->run_dir, job);
+}

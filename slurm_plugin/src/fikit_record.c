@@ -1,0 +1,147 @@
+#include "fikit_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RECORD_BYTES 4096
+
+static void path_of(const char *run_dir, uint32_t job, char path[PATH_MAX]) {
+  snprintf(path, PATH_MAX, "%s/jobs/%" PRIu32, run_dir, job);
+}
+
+/* Values come from users: no control character may begin a line of its own. */
+static void printable(const char *text, char *clean, size_t size) {
+  size_t length = 0;
+  for (; *text && length + 1 < size; text++) {
+    if ((unsigned char)*text >= 0x20 && *text != 0x7f)
+      clean[length++] = *text;
+  }
+  clean[length] = '\0';
+}
+
+int fikit_record_directory(const char *run_dir) {
+  char jobs[PATH_MAX];
+  snprintf(jobs, sizeof jobs, "%s/jobs", run_dir);
+  const mode_t old = umask(022);
+  int error = mkdir(run_dir, 0755) != 0 && errno != EEXIST ? errno : 0;
+  if (!error && mkdir(jobs, 0755) != 0 && errno != EEXIST)
+    error = errno;
+  umask(old);
+  return error;
+}
+
+static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
+  char gpus[sizeof record->gpus];
+  char name[sizeof record->name];
+  printable(record->gpus, gpus, sizeof gpus);
+  printable(record->name, name, sizeof name);
+  return snprintf(text, RECORD_BYTES,
+                  "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
+                  "\nprofile=%s\ngpus=%s\nname=%s\nbatch=%d\nstarted_ns=%" PRId64 "\n",
+                  record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
+                  record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
+                  record->batch, record->started_ns);
+}
+
+static int write_all(int fd, const char *text, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t written = write(fd, text, bytes);
+    if (written < 0 && errno != EINTR)
+      return errno;
+    if (written > 0) {
+      text += written;
+      bytes -= (size_t)written;
+    }
+  }
+  return 0;
+}
+
+int fikit_record_write(const char *run_dir, const struct fikit_record *record) {
+  char path[PATH_MAX];
+  char temporary[PATH_MAX + 16];
+  char text[RECORD_BYTES];
+  path_of(run_dir, record->job, path);
+  snprintf(temporary, sizeof temporary, "%s/jobs/.%" PRIu32 ".%d", run_dir, record->job, (int)getpid());
+  const int bytes = format(record, text);
+  const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return errno;
+  int error = write_all(fd, text, (size_t)bytes);
+  if (!error && fchmod(fd, 0644) != 0) /* whatever slurmd's umask is: steps read it as the user */
+    error = errno;
+  if (close(fd) != 0 && !error)
+    error = errno;
+  if (!error && rename(temporary, path) != 0)
+    error = errno;
+  if (error)
+    unlink(temporary);
+  return error;
+}
+
+static void apply(struct fikit_record *record, const char *key, const char *value) {
+  if (strcmp(key, "uid") == 0)
+    record->uid = (uid_t)strtoul(value, NULL, 10);
+  else if (strcmp(key, "gid") == 0)
+    record->gid = (gid_t)strtoul(value, NULL, 10);
+  else if (strcmp(key, "priority") == 0)
+    record->options.priority = (int)strtol(value, NULL, 10);
+  else if (strcmp(key, "measure") == 0)
+    record->options.measure = strcmp(value, "1") == 0;
+  else if (strcmp(key, "mem_bytes") == 0)
+    record->options.mem_bytes = strtoull(value, NULL, 10);
+  else if (strcmp(key, "profile") == 0)
+    snprintf(record->options.profile, sizeof record->options.profile, "%s", value);
+  else if (strcmp(key, "gpus") == 0)
+    snprintf(record->gpus, sizeof record->gpus, "%s", value);
+  else if (strcmp(key, "name") == 0)
+    snprintf(record->name, sizeof record->name, "%s", value);
+  else if (strcmp(key, "batch") == 0)
+    record->batch = strcmp(value, "1") == 0;
+  else if (strcmp(key, "started_ns") == 0)
+    record->started_ns = strtoll(value, NULL, 10);
+}
+
+bool fikit_record_read(const char *run_dir, uint32_t job, uid_t uid, struct fikit_record *record) {
+  char path[PATH_MAX];
+  char text[RECORD_BYTES];
+  path_of(run_dir, job, path);
+  const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  const ssize_t bytes = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (bytes <= 0)
+    return false;
+  text[bytes] = '\0';
+  *record = (struct fikit_record){.job = job, .uid = (uid_t)-1, .options = FIKIT_NO_OPTIONS};
+  char *rest = NULL;
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    char *value = strchr(line, '=');
+    if (value) {
+      *value++ = '\0';
+      apply(record, line, value);
+    }
+  }
+  return record->uid == uid;
+}
+
+bool fikit_record_exists(const char *run_dir, uint32_t job) {
+  char path[PATH_MAX];
+  path_of(run_dir, job, path);
+  return access(path, F_OK) == 0;
+}
+
+void fikit_record_remove(const char *run_dir, uint32_t job) {
+  char path[PATH_MAX];
+  path_of(run_dir, job, path);
+  if (unlink(path) != 0 && errno != ENOENT)
+    slurm_error("fikit: couldn't remove job record %s: %m", path);
+}

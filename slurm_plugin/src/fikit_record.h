@@ -1,0 +1,37 @@
+/* RUN_DIR/jobs/<jobid>: what root knows about a managed job. fikitd and the job's steps read it; contracts.md has the
+ * format. */
+#ifndef FIKIT_RECORD_H
+#define FIKIT_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fikit_args.h"
+
+#define FIKIT_NAME_BYTES 129
+
+struct fikit_record {
+  uint32_t job;
+  uid_t uid;
+  gid_t gid;
+  struct fikit_options options;  /* options.priority is always 0..9 */
+  char gpus[256];                /* as in SLURM_JOB_GPUS */
+  char name[FIKIT_NAME_BYTES];
+  bool batch;                    /* the job has a batch step, which reports for its inner steps */
+  int64_t started_ns;            /* CLOCK_REALTIME */
+};
+
+/* Makes RUN_DIR and RUN_DIR/jobs if needed; 0 or an errno value. */
+int fikit_record_directory(const char *run_dir);
+
+/* Writes the record by temporary file and rename, so that nobody ever reads half of it; 0 or an errno value. */
+int fikit_record_write(const char *run_dir, const struct fikit_record *record);
+
+/* False when the job has no record that belongs to `uid`. */
+bool fikit_record_read(const char *run_dir, uint32_t job, uid_t uid, struct fikit_record *record);
+
+bool fikit_record_exists(const char *run_dir, uint32_t job);
+void fikit_record_remove(const char *run_dir, uint32_t job);
+
+#endif

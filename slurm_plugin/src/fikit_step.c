@@ -1,0 +1,144 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fikit_args.h"
+#include "fikit_contexts.h"
+#include "fikit_control.h"
+#include "fikit_preload.h"
+#include "fikit_record.h"
+
+/* slurm.h has these, but it is no header for SPANK plugins. */
+#define BATCH_STEP 0xfffffffbU
+#define EXTERN_STEP 0xfffffffcU
+
+#define SUMMARY_MS 500
+#define LIST_BYTES 131072 /* the kernel's limit for one environment string */
+
+/* What srun would take as a wish for GPUs. The job was submitted with --gres=gpu:1 and has shards now. */
+static const char *const gpu_requests[] = {
+    "SLURM_GPUS",        "SLURM_GPUS_PER_NODE",   "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND",
+    "SLURM_GPU_FREQ",    "SLURM_TRES_PER_TASK",   "SLURM_TRES_BIND",     "SLURM_CPUS_PER_GPU",    "SLURM_MEM_PER_GPU",
+    "SLURM_NTASKS_PER_GPU",
+};
+
+/* Of this slurmstepd's step; tasks inherit it by fork. */
+static struct {
+  bool managed;
+  uint32_t job;
+  uint32_t id;
+  bool batch_job;
+  uint32_t tasks_left;
+} step;
+
+static bool has_shards(spank_t sp) {
+  char shards[32];
+  return spank_getenv(sp, "SLURM_SHARDS_ON_NODE", shards, sizeof shards) == ESPANK_SUCCESS && shards[0];
+}
+
+/* A job that asked for shards without any option of ours shares its GPU all the same. No prolog can see that: its
+ * environment does not tell shards from GPUs. */
+static bool admit_shards(spank_t sp, const struct fikit_config *config, uid_t uid, struct fikit_record *record) {
+  *record = (struct fikit_record){.job = step.job, .uid = uid, .options = *fikit_args()};
+  spank_get_item(sp, S_JOB_GID, &record->gid);
+  if (spank_getenv(sp, "SLURM_JOB_GPUS", record->gpus, (int)sizeof record->gpus) != ESPANK_SUCCESS)
+    record->gpus[0] = '\0';
+  fikit_node_admit(config, record);
+  return fikit_record_read(config->run_dir, step.job, uid, record);
+}
+
+/* The prolog knows neither the job's name nor whether it has a batch step. */
+static void complete(spank_t sp, const struct fikit_config *config, struct fikit_record *record) {
+  const bool batch = record->batch || step.id == BATCH_STEP;
+  char name[FIKIT_NAME_BYTES] = "";
+  if (!record->name[0])
+    spank_getenv(sp, "SLURM_JOB_NAME", name, (int)sizeof name);
+  if (batch == record->batch && !name[0])
+    return;
+  record->batch = batch;
+  if (name[0])
+    memcpy(record->name, name, sizeof name);
+  const int error = fikit_record_write(config->run_dir, record);
+  if (error)
+    slurm_verbose("fikit: couldn't complete the record of job %" PRIu32 ": %s", step.job, strerror(error));
+}
+
+void fikit_step_post_opt(spank_t sp, const struct fikit_config *config) {
+  struct fikit_record record;
+  uid_t uid = 0;
+  if (spank_get_item(sp, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
+      spank_get_item(sp, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
+      spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || step.id == EXTERN_STEP)
+    return;
+  step.managed = fikit_record_read(config->run_dir, step.job, uid, &record);
+  if (!step.managed && has_shards(sp))
+    step.managed = admit_shards(sp, config, uid, &record);
+  if (!step.managed)
+    return;
+  complete(sp, config, &record);
+  step.batch_job = record.batch;
+  if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &step.tasks_left) != ESPANK_SUCCESS)
+    step.tasks_left = 1;
+}
+
+static void preload_shim(spank_t sp, const struct fikit_config *config) {
+  char *list = calloc(2, LIST_BYTES);
+  char *wanted = list ? list + LIST_BYTES : NULL;
+  if (!list)
+    return;
+  const spank_err_t got = spank_getenv(sp, "LD_PRELOAD", list, LIST_BYTES);
+  if (got == ESPANK_ENV_NOEXIST)
+    list[0] = '\0';
+  if ((got != ESPANK_SUCCESS && got != ESPANK_ENV_NOEXIST) ||
+      !fikit_preload_with(list, config->shim, wanted, LIST_BYTES) ||
+      spank_setenv(sp, "LD_PRELOAD", wanted, 1) != ESPANK_SUCCESS)
+    slurm_spank_log("fikit: couldn't add the shim to LD_PRELOAD; this task runs unmanaged");
+  free(list);
+}
+
+void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
+  char socket[PATH_MAX];
+  if (has_shards(sp)) {
+    for (size_t i = 0; i < sizeof gpu_requests / sizeof *gpu_requests; i++)
+      spank_unsetenv(sp, gpu_requests[i]);
+  }
+  if (!step.managed)
+    return;
+  /* ld.so would complain in every process of the job. */
+  if (access(config->shim, R_OK) != 0) {
+    slurm_spank_log("fikit: couldn't read %s on this node: %s; this task runs unmanaged", config->shim,
+                    strerror(errno));
+    return;
+  }
+  snprintf(socket, sizeof socket, "%s/fikitd.sock", config->run_dir);
+  spank_setenv(sp, "FIKIT_SOCKET", socket, 1);
+  preload_shim(sp, config);
+}
+
+/* A batch script's report comes once, at its end; a step outside a batch script reports when its last task ends. */
+static bool reports(void) {
+  if (step.tasks_left > 0)
+    step.tasks_left--;
+  return step.managed && step.tasks_left == 0 && (step.id == BATCH_STEP || !step.batch_job);
+}
+
+void fikit_step_task_exit(spank_t sp, const struct fikit_config *config) {
+  char request[64];
+  char line[1024];
+  (void)sp;
+  if (!reports() || !config->report)
+    return;
+  if (step.id == BATCH_STEP)
+    snprintf(request, sizeof request, "summary %" PRIu32 " batch", step.job);
+  else
+    snprintf(request, sizeof request, "summary %" PRIu32 " %" PRIu32, step.job, step.id);
+  if (!fikit_control(config->run_dir, request, SUMMARY_MS, line, sizeof line))
+    return;
+  line[strcspn(line, "\n")] = '\0';
+  if (line[0])
+    slurm_spank_log("%s", line);
+}
