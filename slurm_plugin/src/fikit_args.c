@@ -36,9 +36,10 @@ static const char *const expected[ARGUMENTS] = {
     [PRIORITY] = "use high, normal, low, or 0 (highest) to 9",
     [MEASURE] = "use 1 or 0",
     [MEM] = "use a size such as 20G, 512M or 1T",
-    [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes",
+    [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes, without a dot in front",
 };
 
+/* SPANK keeps nothing for a plugin between callback and hook: the process's own state does. */
 static struct fikit_options seen = {.priority = -1};
 static bool given[ARGUMENTS];
 

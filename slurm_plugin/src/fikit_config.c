@@ -14,7 +14,6 @@ static struct fikit_config config = {
     .report = true,
     .default_priority = FIKIT_PRIORITY_NORMAL,
     .run_dir = "/run/fikit",
-    .daemon = "/usr/bin/fikitd",
 };
 
 /* The wheel keeps native/slurm/spank_fikit.so beside native/libfikit_shim.so. */
@@ -30,11 +29,6 @@ static void find_shim(void) {
 static bool choose(const char *value, const char *yes, const char *no, bool *flag) {
   *flag = strcmp(value, yes) == 0;
   return *flag || strcmp(value, no) == 0;
-}
-
-static bool path(const char *value, const char **target) {
-  *target = value;
-  return value[0] == '/';
 }
 
 static void complain(const char *word, const char *hint) {
@@ -70,11 +64,10 @@ static void apply(const char *word) {
     else
       complain(word, "give an absolute path");
   } else if (KEY("run_dir") || KEY("daemon") || KEY("config")) {
-    const char *given = NULL;
-    if (!path(value, &given))
-      complain(word, "give an absolute path");
+    if (value[0] == '/')
+      *(KEY("run_dir") ? &config.run_dir : KEY("daemon") ? &config.daemon : &config.fikit_toml) = value;
     else
-      *(KEY("run_dir") ? &config.run_dir : KEY("daemon") ? &config.daemon : &config.fikit_toml) = given;
+      complain(word, "give an absolute path");
   } else {
     complain(word, "the keys are enabled, run_dir, shim, daemon, config, default_priority, systemd and report");
   }

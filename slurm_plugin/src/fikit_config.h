@@ -11,7 +11,7 @@ struct fikit_config {
   bool report;              /* report=summary|off: the line at the end of a job's output */
   int default_priority;     /* default_priority=: of a sharing job that does not say */
   const char *run_dir;      /* run_dir=: sockets and job records */
-  const char *daemon;       /* daemon=: the fikitd program */
+  const char *daemon;       /* daemon=: the fikitd program; NULL = only systemd starts it */
   const char *fikit_toml;   /* config=: passed to fikitd; NULL = fikitd's own default */
   char shim[PATH_MAX];      /* shim=: default is libfikit_shim.so in the folder above this plugin's */
 };

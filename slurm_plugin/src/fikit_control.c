@@ -12,7 +12,7 @@
 
 #define ANSWER_BYTES 4096
 
-static int64_t now_ms(void) {
+int64_t fikit_now_ms(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
@@ -21,7 +21,7 @@ static int64_t now_ms(void) {
 /* A full backlog makes connect() on a non-blocking Unix socket fail with EAGAIN: wait a little and try again. */
 static bool connect_until(int fd, const struct sockaddr_un *address, int64_t deadline_ms) {
   while (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0) {
-    if ((errno != EAGAIN && errno != EINTR) || now_ms() >= deadline_ms)
+    if ((errno != EAGAIN && errno != EINTR) || fikit_now_ms() >= deadline_ms)
       return false;
     poll(NULL, 0, 5);
   }
@@ -31,7 +31,7 @@ static bool connect_until(int fd, const struct sockaddr_un *address, int64_t dea
 /* Bytes of the answer, or -1 at the deadline. */
 static ssize_t receive_until(int fd, char *answer, size_t size, int64_t deadline_ms) {
   for (;;) {
-    const int64_t left_ms = deadline_ms - now_ms();
+    const int64_t left_ms = deadline_ms - fikit_now_ms();
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     if (left_ms <= 0 || poll(&readable, 1, (int)left_ms) == 0)
       return -1;
@@ -58,7 +58,7 @@ static bool ask(int fd, const char *request, int64_t deadline_ms, char *payload,
 
 bool fikit_control(const char *run_dir, const char *request, int timeout_ms, char *payload, size_t size) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const int64_t deadline_ms = now_ms() + timeout_ms;
+  const int64_t deadline_ms = fikit_now_ms() + timeout_ms;
   const int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", run_dir);
   if (length < 0 || (size_t)length >= sizeof address.sun_path)
     return false;

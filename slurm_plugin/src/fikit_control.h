@@ -4,6 +4,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC in milliseconds. */
+int64_t fikit_now_ms(void);
 
 /* Sends `request` ("VERB ARG...") and stores the payload's first packet in `payload`, NUL-terminated and without the
  * leading "ok". False when nobody answered "ok" within timeout_ms. */

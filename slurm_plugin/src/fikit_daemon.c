@@ -104,9 +104,15 @@ static bool start_unit(const struct fikit_config *config) {
  * session, and the process between the two ends at once so that init inherits it. */
 static bool start_process(const struct fikit_config *config) {
   char log_path[PATH_MAX];
+  /* execve() takes char * for historical reasons and changes nothing. */
   char *const argv[] = {(char *)config->daemon, "--run-dir", (char *)config->run_dir,
                         config->fikit_toml ? "--config" : NULL, (char *)config->fikit_toml, NULL};
   snprintf(log_path, sizeof log_path, "%s/fikitd.log", config->run_dir);
+  if (!config->daemon) {
+    slurm_error("fikit: no fikitd answers in %s: set daemon= in plugstack.conf or enable fikitd.service; jobs run unmanaged",
+                config->run_dir);
+    return false;
+  }
   if (access(config->daemon, X_OK) != 0) {
     slurm_error("fikit: couldn't start %s: %m: set daemon= in plugstack.conf; jobs run unmanaged", config->daemon);
     return false;
@@ -127,8 +133,9 @@ bool fikit_daemon_ensure(const struct fikit_config *config) {
     return true;
   if (!start_unit(config) && !start_process(config))
     return false;
-  for (int waited_ms = 0; waited_ms < START_MS; waited_ms += POLL_MS) {
-    if (answers(config, POLL_MS))
+  const int64_t deadline_ms = fikit_now_ms() + START_MS;
+  while (fikit_now_ms() < deadline_ms) {
+    if (answers(config, PING_MS))
       return true;
     poll(NULL, 0, POLL_MS);
   }

@@ -13,8 +13,9 @@
 SPANK_PLUGIN(fikit, 1)
 
 int slurm_spank_init(spank_t sp, int ac, char **av) {
-  if (fikit_config(ac, av)->enabled && spank_context() != S_CTX_SLURMD)
-    fikit_args_register(sp);
+  /* With enabled=no the options stay, without effect: scripts that have them must go on working. */
+  (void)fikit_config(ac, av);
+  fikit_args_register(sp);
   return 0;
 }
 

@@ -1,0 +1,51 @@
+/* The few functions of Slurm that the plugin calls, for tests without Slurm: logs into a buffer, knows no job. */
+#include <slurm/spank.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+char fake_log[8192];
+int fake_context = S_CTX_SLURMD;
+char fake_option_name[64];
+char fake_option_value[256];
+
+static void record(const char *format, va_list arguments) {
+  const size_t used = strlen(fake_log);
+  vsnprintf(fake_log + used, sizeof fake_log - used - 1, format, arguments);
+  strcat(fake_log, "\n");
+}
+
+#define LOGGER(name)                     \
+  void name(const char *format, ...) {   \
+    va_list arguments;                   \
+    va_start(arguments, format);         \
+    record(format, arguments);           \
+    va_end(arguments);                   \
+  }
+LOGGER(slurm_error)
+LOGGER(slurm_verbose)
+LOGGER(slurm_spank_log)
+
+spank_context_t spank_context(void) { return (spank_context_t)fake_context; }
+
+spank_err_t spank_option_register(spank_t sp, struct spank_option *option) {
+  (void)sp;
+  (void)option;
+  return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **value) {
+  (void)sp;
+  if (strcmp(option->name, fake_option_name) != 0)
+    return ESPANK_ERROR;
+  *value = fake_option_value;
+  return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite) {
+  (void)sp;
+  (void)name;
+  (void)value;
+  (void)overwrite;
+  return ESPANK_SUCCESS;
+}

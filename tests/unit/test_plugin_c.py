@@ -1,0 +1,269 @@
+"""The SPANK plugin's parts that need no Slurm: parsing, records, LD_PRELOAD, the control socket's deadline."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fikitd import priorities
+from fikitd.records import JobRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "slurm_plugin" / "src"
+GIB = 2**30
+
+pytestmark = pytest.mark.skipif(not Path("/usr/include/slurm/spank.h").exists(), reason="needs libslurm-dev")
+
+
+class Options(ctypes.Structure):
+    """struct fikit_options of fikit_args.h."""
+
+    _fields_ = (
+        ("priority", ctypes.c_int),
+        ("measure", ctypes.c_bool),
+        ("mem_bytes", ctypes.c_uint64),
+        ("profile", ctypes.c_char * 65),
+    )
+
+
+class Record(ctypes.Structure):
+    """struct fikit_record of fikit_record.h."""
+
+    _fields_ = (
+        ("job", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32),
+        ("gid", ctypes.c_uint32),
+        ("options", Options),
+        ("gpus", ctypes.c_char * 256),
+        ("name", ctypes.c_char * 129),
+        ("batch", ctypes.c_bool),
+        ("started_ns", ctypes.c_int64),
+    )
+
+
+class Config(ctypes.Structure):
+    """struct fikit_config of fikit_config.h."""
+
+    _fields_ = (
+        ("enabled", ctypes.c_bool),
+        ("systemd", ctypes.c_bool),
+        ("report", ctypes.c_bool),
+        ("default_priority", ctypes.c_int),
+        ("run_dir", ctypes.c_char_p),
+        ("daemon", ctypes.c_char_p),
+        ("fikit_toml", ctypes.c_char_p),
+        ("shim", ctypes.c_char * 4096),
+    )
+
+
+@pytest.fixture
+def plugin(cc: Callable[..., Path], tmp_path: Path) -> ctypes.CDLL:
+    """The plugin's sources with a fake Slurm, freshly loaded: a copy has static variables of its own."""
+    sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem in
+                     {"fikit_args", "fikit_config", "fikit_control", "fikit_preload", "fikit_priority", "fikit_record"})  # fmt: skip
+    library = cc("tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *sources)
+    copy = tmp_path / "slurm" / "plugin.so"
+    copy.parent.mkdir()
+    shutil.copy(library, copy)
+    loaded = ctypes.CDLL(str(copy))
+    loaded.fikit_config.restype = ctypes.POINTER(Config)
+    loaded.fikit_args_of_job.restype = Options
+    for function in ("fikit_parse_priority", "fikit_preload_with", "fikit_preload_without", "fikit_control", "fikit_record_read"):
+        getattr(loaded, function).restype = ctypes.c_bool
+    return loaded
+
+
+def log_of(plugin: ctypes.CDLL) -> str:
+    return (ctypes.c_char * 8192).in_dll(plugin, "fake_log").value.decode()
+
+
+def job_option(plugin: ctypes.CDLL, name: str, value: str) -> Options:
+    (ctypes.c_char * 64).in_dll(plugin, "fake_option_name").value = name.encode()
+    (ctypes.c_char * 256).in_dll(plugin, "fake_option_value").value = value.encode()
+    options = plugin.fikit_args_of_job(None)
+    assert isinstance(options, Options)
+    return options
+
+
+def test_priority_table_is_the_one_of_fikitd(plugin: ctypes.CDLL) -> None:
+    words = [*priorities.NAMES, *"0123456789", "", "10", "-1", "High", "urgent", "1 "]
+    for word in words:
+        number = ctypes.c_int(-1)
+        known = plugin.fikit_parse_priority(word.encode(), ctypes.byref(number))
+        try:
+            assert (known, number.value) == (True, priorities.parse(word))
+        except ValueError:
+            assert not known
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("20G", 20 * GIB), ("512M", GIB // 2), ("1T", 1024 * GIB), ("2g", 2 * GIB), ("4096", 4 * GIB), ("16GiB", 16 * GIB), ("3GB", 3 * GIB), ("1048576K", GIB)],
+)  # fmt: skip
+def test_memory_is_read_as_slurm_reads_it(plugin: ctypes.CDLL, text: str, size: int) -> None:
+    assert job_option(plugin, "fikit-mem", text).mem_bytes == size
+
+
+@pytest.mark.parametrize("text", ["lots", "", "0", "-1", "1.5G", "G", "20X", "20GG", "20 G", "99999999999999999999", "9999999999T"])
+def test_memory_that_is_no_size_is_ignored_on_the_node(plugin: ctypes.CDLL, text: str) -> None:
+    assert job_option(plugin, "fikit-mem", text).mem_bytes == 0
+    assert log_of(plugin).count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["../../etc", "a/b", "", "x" * 65, "a b", ".hidden", "a\nb"])
+def test_profile_name_cannot_become_a_path(plugin: ctypes.CDLL, text: str) -> None:
+    assert job_option(plugin, "fikit-profile", text).profile == b""
+
+
+def test_flag_arrives_on_the_node_as_null_text(plugin: ctypes.CDLL) -> None:
+    assert job_option(plugin, "fikit-measure", "(null)").measure
+    assert not job_option(plugin, "fikit-priority", "high").measure
+
+
+def load_config(plugin: ctypes.CDLL, *words: str) -> Config:
+    array = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+    plugin.keep = array  # Slurm keeps the words as long as the plugin
+    config = plugin.fikit_config(len(words), array).contents
+    assert isinstance(config, Config)
+    return config
+
+
+def test_config_defaults(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    config = load_config(plugin)
+    assert (config.enabled, config.systemd, config.report) == (True, True, True)
+    assert config.default_priority == priorities.parse("normal")
+    assert config.run_dir == b"/run/fikit"
+    assert Path(config.shim.decode()) == tmp_path / "libfikit_shim.so"
+    assert log_of(plugin) == ""
+
+
+def test_config_words(plugin: ctypes.CDLL) -> None:
+    config = load_config(plugin, "enabled=no", "systemd=off", "report=off", "default_priority=low", "run_dir=/r",
+                         "daemon=/d", "config=/c", "shim=/s")  # fmt: skip
+    assert (config.enabled, config.systemd, config.report) == (False, False, False)
+    assert config.default_priority == priorities.parse("low")
+    assert (config.run_dir, config.daemon, config.fikit_toml, config.shim) == (b"/r", b"/d", b"/c", b"/s")
+    assert log_of(plugin) == ""
+
+
+@pytest.mark.parametrize("word", ["colour=red", "enabled=maybe", "run_dir=relative", "default_priority=urgent", "words"])
+def test_wrong_word_is_one_sentence_and_changes_nothing(plugin: ctypes.CDLL, word: str) -> None:
+    config = load_config(plugin, word, "report=off")
+    assert log_of(plugin).count("\n") == 1
+    assert f'"{word}"' in log_of(plugin)
+    assert (config.run_dir, config.default_priority, config.report) == (b"/run/fikit", 5, False)
+
+
+def test_preload_puts_the_shim_first_once_and_keeps_the_users_entries(plugin: ctypes.CDLL) -> None:
+    out = ctypes.create_string_buffer(100)
+    for before, after in [
+        ("", "/s"),
+        ("/a:/b", "/s:/a:/b"),
+        ("/a /b", "/s:/a:/b"),
+        ("/s:/a", "/s:/a"),
+        ("/a:/s:/s", "/s:/a"),
+        ("::/a::", "/s:/a"),
+        ("/s2:/a/s", "/s:/s2:/a/s"),
+    ]:
+        assert plugin.fikit_preload_with(before.encode(), b"/s", out, len(out))
+        assert out.value.decode() == after
+        assert plugin.fikit_preload_without(out.value, b"/s", out2 := ctypes.create_string_buffer(100), 100)
+        assert out2.value.decode() == after.removeprefix("/s").removeprefix(":")
+    assert not plugin.fikit_preload_with(b"/a:/bbbbbbb", b"/s", out, 8)
+
+
+def a_record(**changes: object) -> Record:
+    record = Record(job=12, uid=33, gid=44, name=b"train", gpus=b"0", batch=True, started_ns=1_700_000_000_000_000_000)
+    record.options = Options(priority=1, measure=False, mem_bytes=20 * GIB, profile=b"resnet")
+    for key, value in changes.items():
+        setattr(record, key, value)
+    return record
+
+
+def write(plugin: ctypes.CDLL, run_dir: Path, record: Record) -> Path:
+    assert plugin.fikit_record_directory(str(run_dir).encode()) == 0
+    assert plugin.fikit_record_write(str(run_dir).encode(), ctypes.byref(record)) == 0
+    return run_dir / "jobs" / str(record.job)
+
+
+def test_record_is_what_fikitd_reads(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    path = write(plugin, tmp_path / "run", a_record())
+    record = JobRecord.read(path)
+    assert (record.job, record.uid, record.gid, record.priority, record.measure) == ("12", 33, 44, 1, False)
+    assert (record.mem_bytes, record.profile, record.gpus, record.name) == (20 * GIB, "resnet", "0", "train")
+    assert record.started_ns == 1_700_000_000_000_000_000
+    assert path.stat().st_mode & 0o7777 == 0o644
+    assert [p.name for p in path.parent.iterdir()] == ["12"], "no temporary file stays"
+
+
+def test_record_survives_a_round_trip_and_belongs_to_its_user(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    write(plugin, tmp_path, a_record())
+    read = Record()
+    assert plugin.fikit_record_read(str(tmp_path).encode(), 12, 33, ctypes.byref(read))
+    assert (read.options.priority, read.options.profile, read.name, read.batch) == (1, b"resnet", b"train", True)
+    assert not plugin.fikit_record_read(str(tmp_path).encode(), 12, 34, ctypes.byref(read))
+    assert not plugin.fikit_record_read(str(tmp_path).encode(), 13, 33, ctypes.byref(read))
+
+
+def test_job_name_cannot_add_a_line_to_the_record(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    path = write(plugin, tmp_path, a_record(name=b"x\npriority=0\nuid=0"))
+    record = JobRecord.read(path)
+    assert (record.priority, record.uid, record.name) == (1, 33, "xpriority=0uid=0")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[[bytes | None], Path]]:
+    """A control socket that answers every request with the given packet, or never."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    held: list[socket.socket] = []
+
+    def serve(answer: bytes | None) -> Path:
+        listener.bind(str(tmp_path / "control.sock"))
+        listener.listen()
+
+        def once() -> None:
+            connection, _ = listener.accept()
+            connection.recv(1024)
+            if answer is None:
+                held.append(connection)
+            else:
+                connection.send(answer)
+                connection.close()
+
+        threading.Thread(target=once, daemon=True).start()
+        return tmp_path
+
+    yield serve
+    for connection in [*held, listener]:
+        connection.close()
+
+
+def ask(plugin: ctypes.CDLL, run_dir: Path, timeout_ms: int = 2000) -> str | None:
+    payload = ctypes.create_string_buffer(256)
+    answered = plugin.fikit_control(str(run_dir).encode(), b"summary 12 batch", timeout_ms, payload, 256)
+    return payload.value.decode() if answered else None
+
+
+@pytest.mark.parametrize(
+    ("answer", "payload"),
+    [(b"ok\nfikit: job 12 high\n", "fikit: job 12 high\n"), (b"ok\n", ""), (b"error not yours\n", None), (b"okay\n", None), (b"", None)],
+)  # fmt: skip
+def test_control_takes_the_payload_of_ok_only(plugin: ctypes.CDLL, server: Callable[[bytes | None], Path], answer: bytes, payload: str | None) -> None:  # fmt: skip
+    assert ask(plugin, server(answer)) == payload
+
+
+def test_control_gives_up_at_its_deadline(plugin: ctypes.CDLL, server: Callable[[bytes | None], Path]) -> None:
+    run_dir = server(None)
+    before = time.monotonic()
+    assert ask(plugin, run_dir, timeout_ms=100) is None
+    assert 0.09 <= time.monotonic() - before < 2
+
+
+def test_control_without_daemon_fails_at_once(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    assert ask(plugin, tmp_path) is None

@@ -1,0 +1,188 @@
+"""The Lua module for job_submit and cli_filter, run by lua5.1 against a fake slurm table."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from fikitd import priorities
+
+LUA = Path(__file__).resolve().parents[2] / "slurm_plugin" / "lua"
+NO_VALUE = 4294967294
+
+pytestmark = pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1")
+
+
+def quote(value: object) -> str:
+    """A Python value as Lua source."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"[{quote(k)}] = {quote(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    return "nil" if value is None else json.dumps(value)
+
+
+def lua(source: str, **env: str) -> list[str]:
+    """Run `source` with the module as `fikit` and a fake `slurm`; what it prints."""
+    prelude = f"""
+      slurm = {{ SUCCESS = 0, ERROR = -1, log_user = function(format, ...) print(format:format(...)) end }}
+      FIKIT_CONFIG = os.getenv("TEST_CONFIG") or "/nonexistent"
+      fikit = dofile("{LUA}/fikit_submit.lua")
+    """
+    done = subprocess.run(["lua5.1", "-"], input=prelude + source, env=env, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def submit(options: dict[str, str], job: dict[str, object], **env: str) -> tuple[int, str, str, str, list[str]]:
+    """job_submit on a job: return code, tres_per_node, tres_per_job, tres_per_task, sentences."""
+    sent = {i: f"_SLURM_SPANK_OPTION_fikit_{k.replace('-', '_')}={v}" for i, (k, v) in enumerate(options.items())}
+    full = {"min_nodes": NO_VALUE, "num_tasks": NO_VALUE, "spank_job_env": sent, **job}
+    *said, result = lua(f"""
+      local job = {quote(full)}
+      local rc = fikit.job_submit(job)
+      print(rc .. "|" .. tostring(job.tres_per_node) .. "|" .. tostring(job.tres_per_job) .. "|" .. tostring(job.tres_per_task))
+    """, **env)  # fmt: skip
+    code, node, per_job, task = result.split("|")
+    return int(code), node, per_job, task, said
+
+
+HIGH = {"fikit-priority": "high"}
+
+
+@pytest.mark.parametrize(
+    ("job", "node"),
+    [
+        ({"tres_per_node": "gres:gpu:1"}, "gres:shard:4"),
+        ({"tres_per_node": "gres/gpu:1"}, "gres:shard:4"),
+        ({"tres_per_node": "gres:gpu"}, "gres:shard:4"),
+        ({"tres_per_node": "gres:gpu:h200:1"}, "gres:shard:h200:4"),
+        ({"tres_per_node": "gres:gpu:h200"}, "gres:shard:h200:4"),
+        ({"tres_per_node": "gres:gpu:1,gres:nic:2"}, "gres:shard:4,gres:nic:2"),
+        ({"tres_per_job": "gres:gpu:1"}, "gres:shard:4"),
+        ({"tres_per_task": "gres/gpu=1", "num_tasks": 1}, "gres:shard:4"),
+    ],
+)
+def test_one_gpu_of_a_sharing_job_becomes_shards(job: dict[str, object], node: str) -> None:
+    code, got, per_job, per_task, said = submit(HIGH, job)
+    assert (code, got, said) == (0, node, [])
+    assert per_job in ("", "nil")
+    assert per_task in ("", "nil")
+
+
+@pytest.mark.parametrize(("mem", "shards"), [("20G", 20), ("512M", 1), ("4097", 5), ("4096", 4), ("1T", 1024), ("3GiB", 3)])
+def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text("[daemon]\ngpu_memory_gib = 1\n[slurm] # ours\ngpu_memory_gib = 2_000 # big\ndefault_share_gib=7\n")
+    job = {"tres_per_node": "gres:gpu:1"}
+    assert submit({"fikit-mem": mem}, job, TEST_CONFIG=str(config))[:2] == (0, f"gres:shard:{shards}")
+    assert submit(HIGH, job, TEST_CONFIG=str(config))[:2] == (0, "gres:shard:7")
+
+
+@pytest.mark.parametrize(
+    ("options", "job"),
+    [
+        ({}, {"tres_per_node": "gres:gpu:1"}),
+        ({}, {"tres_per_node": "gres:gpu:4", "min_nodes": 3}),
+        ({}, {}),
+        (HIGH, {"tres_per_node": "gres:shard:6"}),
+        ({"fikit-measure": "(null)"}, {"tres_per_node": "gres:gpu:1"}),
+        ({"fikit-measure": "(null)", **HIGH}, {"tres_per_node": "gres:gpu:1"}),
+    ],
+)
+def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object]) -> None:
+    code, node, per_job, per_task, said = submit(options, job)
+    assert (code, node, per_job, per_task, said) == (0, str(job.get("tres_per_node", "nil")), "nil", "nil", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "job", "words"),
+    [
+        (HIGH, {"tres_per_node": "gres:gpu:2"}, "--gres=gpu:1 instead of 2 GPUs"),
+        (HIGH, {"tres_per_job": "gres:gpu:3"}, "instead of 3 GPUs"),
+        (HIGH, {"tres_per_task": "gres:gpu:1", "num_tasks": 4}, "instead of 4 GPUs"),
+        (HIGH, {}, "--fikit-priority needs a GPU"),
+        ({"fikit-mem": "2G"}, {}, "--fikit-mem needs a GPU"),
+        ({"fikit-measure": "(null)"}, {}, "--gres=gpu:1"),
+        ({"fikit-measure": "(null)"}, {"tres_per_node": "gres:shard:4"}, "alone on its GPU"),
+        (HIGH, {"tres_per_node": "gres:gpu:1", "min_nodes": 2}, "--nodes=1 instead of 2"),
+        ({"fikit-mem": "17G"}, {"tres_per_node": "gres:gpu:1"}, "more than the 16 GiB"),
+        ({"fikit-priority": "urgent"}, {"tres_per_node": "gres:gpu:1"}, "use high, normal, low"),
+        ({"fikit-mem": "lots"}, {"tres_per_node": "gres:gpu:1"}, "use a size"),
+    ],
+)
+def test_refusal_is_one_sentence_and_changes_nothing(options: dict[str, str], job: dict[str, object], words: str) -> None:
+    code, node, _, _, said = submit(options, job)
+    assert code == -1
+    assert len(said) == 1
+    assert words in said[0]
+    assert node == str(job.get("tres_per_node", "nil"))
+
+
+def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
+    rest = {"script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low", "FIKIT_MEM": "6G"}, "tres_per_node": "gres:gpu:1"}
+    assert submit({}, rest)[:2] == (0, "gres:shard:6")
+    assert submit({"fikit-mem": "2G"}, rest)[:2] == (0, "gres:shard:2"), "the option beats the environment"
+    measured = {**rest, "environment": {"FIKIT_MEASURE": "1"}}
+    assert submit({}, measured)[:2] == (0, "gres:gpu:1")
+    assert submit({}, {**rest, "environment": {"FIKIT_MEASURE": "0"}})[:2] == (0, "gres:gpu:1")
+
+
+def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
+    """cli_filter on a client's options: those that changed."""
+    defaults = {"type": "srun", "nodes": "1-0", "ntasks": "1", "jobid": "unset", "spank": {"fikit": {"fikit-measure": "unset"}}}
+    full = {**defaults, **options}
+    names = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
+    printed = lua(f"""
+      local options = {quote(full)}
+      print(fikit.cli_filter(options))
+      for _, name in ipairs({{"gres", "gpus", "gpus-per-node", "gpus-per-task"}}) do print(tostring(options[name])) end
+    """, **env)  # fmt: skip
+    assert printed[0] == "0", "the client never refuses"
+    return {name: value for name, value in zip(names, printed[1:], strict=True) if value != str(full.get(name, "nil"))}
+
+
+def spank(**options: str) -> dict[str, object]:
+    return {"fikit": {"fikit-measure": "unset", **{k.replace("_", "-"): v for k, v in options.items()}}}
+
+
+def test_srun_asks_for_what_its_job_gets() -> None:
+    high = spank(fikit_priority="high")
+    assert filtered({"gres": "gres:gpu:1", "spank": high}) == {"gres": "shard:4"}
+    assert filtered({"gpus": "1", "spank": high}) == {"gres": "shard:4", "gpus": ""}
+    assert filtered({"gpus-per-node": "a100:1", "spank": high}) == {"gres": "shard:a100:4", "gpus-per-node": ""}
+    assert filtered({"gpus-per-task": "1", "spank": high}) == {"gres": "shard:4", "gpus-per-task": ""}
+    assert filtered({"gres": "gres:gpu:1"}, FIKIT_PRIORITY="low", FIKIT_MEM="2G") == {"gres": "shard:2"}
+
+
+def test_client_leaves_alone_what_is_not_shared_and_what_slurmctld_refuses() -> None:
+    assert filtered({"gres": "gres:gpu:1"}) == {}
+    assert filtered({"gres": "gres:gpu:1", "spank": spank(fikit_measure="set")}) == {}
+    assert filtered({"gres": "gres:gpu:1"}, FIKIT_MEASURE="1", FIKIT_PRIORITY="high") == {}
+    assert filtered({"gres": "gres:gpu:2", "spank": spank(fikit_priority="high")}) == {}
+    assert filtered({"gres": "gres:gpu:1", "spank": spank(fikit_priority="urgent")}) == {}
+
+
+def test_step_inside_a_sharing_job_gets_the_jobs_shards() -> None:
+    step = {"jobid": "7", "nodes": "1", "gres": "gres:gpu:1", "spank": spank(fikit_priority="low")}
+    assert filtered(step, SLURM_SHARDS_ON_NODE="6") == {"gres": "shard:6"}
+    nested = {"type": "sbatch", "jobid": None, "gres": "gres:gpu:1", "spank": spank(fikit_priority="low")}
+    assert filtered(nested, SLURM_SHARDS_ON_NODE="6") == {"gres": "shard:4"}, "a new job is no step"
+
+
+def test_priority_table_is_the_one_of_fikitd() -> None:
+    printed = lua("for name, number in pairs(fikit.priorities) do print(name .. ' ' .. number) end")
+    assert {line.split()[0]: int(line.split()[1]) for line in printed} == priorities.NAMES
+
+
+@pytest.mark.parametrize("script", ["job_submit.lua", "cli_filter.lua"])
+def test_example_scripts_define_what_slurm_calls(script: str) -> None:
+    wanted = {
+        "job_submit.lua": ("slurm_job_submit", "slurm_job_modify"),
+        "cli_filter.lua": ("slurm_cli_setup_defaults", "slurm_cli_pre_submit", "slurm_cli_post_submit"),
+    }[script]
+    printed = lua(f"dofile('{LUA / script}') " + " ".join(f"print(type({name}))" for name in wanted))
+    assert printed == ["function"] * len(wanted)
