@@ -1,0 +1,129 @@
+#include "convert.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace nb = nanobind;
+
+namespace fikit::binding {
+namespace {
+
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
+
+std::uint64_t from_hex(nb::handle text) { return std::strtoull(nb::cast<std::string>(text).c_str(), nullptr, 16); }
+
+std::array<std::uint32_t, 3> three(nb::handle numbers) {
+  const auto sequence = nb::cast<nb::sequence>(numbers);
+  if (nb::len(sequence) != 3) throw nb::value_error("grid and block have three numbers");
+  return {nb::cast<std::uint32_t>(sequence[0]), nb::cast<std::uint32_t>(sequence[1]),
+          nb::cast<std::uint32_t>(sequence[2])};
+}
+
+bool to_statistics(nb::handle entry, predictor::Statistics& out) {
+  const auto dict = nb::cast<nb::dict>(entry);
+  return predictor::Statistics::from(nb::cast<std::uint64_t>(dict["count"]), nb::cast<double>(nb::float_(dict["mean_ns"])),
+                                     nb::cast<double>(nb::float_(dict["m2"])),
+                                     to_histogram(nb::cast<nb::dict>(dict["histogram"])), out);
+}
+
+nb::dict to_dict(const predictor::Statistics& statistics) {
+  nb::dict histogram;
+  for (const auto& [bucket, count] : statistics.histogram()) histogram[nb::str(std::to_string(bucket).c_str())] = count;
+  nb::dict dict;
+  dict["count"] = statistics.count();
+  dict["mean_ns"] = statistics.mean_ns();
+  dict["m2"] = statistics.m2_ns2();
+  dict["histogram"] = histogram;
+  return dict;
+}
+
+nb::list to_list(const std::array<std::uint32_t, 3>& numbers) {
+  nb::list list;
+  for (const std::uint32_t n : numbers) list.append(n);
+  return list;
+}
+
+} // namespace
+
+predictor::Histogram to_histogram(const nb::dict& histogram) {
+  predictor::Histogram result;
+  for (const auto& [bucket, count] : histogram) // JSON has text for keys
+    result.emplace_back(nb::cast<int>(nb::int_(nb::borrow(bucket))), nb::cast<std::uint64_t>(count));
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+predictor::Model to_model(const nb::sequence& kernels) {
+  predictor::Model model;
+  for (const nb::handle item : kernels) {
+    const auto entry = nb::cast<nb::dict>(item);
+    const predictor::Identity identity = model.describe({.name = nb::cast<std::string>(entry["name"]),
+                                                         .module_hash = from_hex(entry["module"]),
+                                                         .grid = three(entry["grid"]),
+                                                         .block = three(entry["block"]),
+                                                         .shared_bytes = nb::cast<std::uint32_t>(entry["shared_bytes"]),
+                                                         .kind = nb::cast<std::uint32_t>(entry["kind"])});
+    predictor::Cost cost;
+    if (!to_statistics(entry["duration"], cost.duration) || !to_statistics(entry["gap"], cost.gap)) continue;
+    const auto before = nb::cast<nb::list>(entry["context"]);
+    predictor::Context context;
+    for (const nb::handle previous : before) context.push(from_hex(previous));
+    if (nb::len(before) == 0 || context.full()) model.merge(identity, context, cost);
+  }
+  return model;
+}
+
+nb::list to_profile(const predictor::Model& model) {
+  nb::list kernels;
+  model.for_each([&](const predictor::Kernel& kernel, const predictor::Context* context, const predictor::Cost& cost) {
+    nb::list before;
+    if (context != nullptr)
+      for (const predictor::Identity identity : context->last) before.append(hex(identity));
+    nb::dict entry;
+    entry["name"] = kernel.name;
+    entry["module"] = hex(kernel.module_hash);
+    entry["grid"] = to_list(kernel.grid);
+    entry["block"] = to_list(kernel.block);
+    entry["shared_bytes"] = kernel.shared_bytes;
+    entry["kind"] = kernel.kind;
+    entry["context"] = before;
+    entry["duration"] = to_dict(cost.duration);
+    entry["gap"] = to_dict(cost.gap);
+    kernels.append(entry);
+  });
+  return kernels;
+}
+
+nb::dict to_dict(const dispatcher::Stats& stats) {
+  const auto or_none = [](const std::optional<double>& value) -> nb::object {
+    return value ? nb::object(nb::float_(*value)) : nb::none();
+  };
+  nb::dict dict;
+  dict["kernels"] = stats.kernels;
+  dict["gpu_time_ns"] = or_none(stats.gpu_time_ns);
+  dict["span_ns"] = stats.span_ns;
+  dict["solo_ns"] = or_none(stats.solo_ns);
+  dict["wait_count"] = stats.wait_count;
+  dict["wait_total_ns"] = stats.wait_total_ns;
+  dict["wait_p99_ns"] = stats.wait_p99_ns;
+  dict["gaps_offered"] = stats.gaps_offered;
+  dict["gaps_filled"] = stats.gaps_filled;
+  dict["others_kernels"] = stats.others_kernels;
+  dict["predicted_gap_ns"] = stats.predicted_gap_ns;
+  dict["actual_gap_ns"] = stats.actual_gap_ns;
+  dict["gap_error_p50_ns"] = stats.gap_error_p50_ns;
+  dict["gap_error_p90_ns"] = stats.gap_error_p90_ns;
+  dict["expired"] = stats.expired;
+  return dict;
+}
+
+} // namespace fikit::binding

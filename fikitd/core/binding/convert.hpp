@@ -1,0 +1,16 @@
+// Profiles, kernels and statistics between Python's dicts and lists (the profile file's form) and the core's types.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "dispatcher/client.hpp"
+#include "predictor/model.hpp"
+
+namespace fikit::binding {
+
+predictor::Histogram to_histogram(const nanobind::dict& histogram);
+predictor::Model to_model(const nanobind::sequence& kernels); // entries that cannot be are left out
+nanobind::list to_profile(const predictor::Model& model);
+nanobind::dict to_dict(const dispatcher::Stats& stats);
+
+} // namespace fikit::binding

@@ -1,0 +1,228 @@
+// fikitd._core: the native core as Python sees it. Typed in fikitd/fikitd/_core.pyi.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convert.hpp"
+#include "dispatcher/dispatcher.hpp"
+#include "dispatcher/page.hpp"
+#include "policy/policy.hpp"
+#include "predictor/model.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fikit::binding {
+namespace {
+
+using dispatcher::Dispatcher;
+using Triple = std::array<std::uint32_t, 3>;
+
+policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int64_t run_ahead_ns,
+                        std::int64_t idle_after_ns) {
+  return {.lease_ns = lease_ns, .epsilon_ns = epsilon_ns, .run_ahead_ns = run_ahead_ns, .idle_after_ns = idle_after_ns};
+}
+
+// A policy driven by hand: every event is followed by decide() at the event's time.
+class ManualPolicy {
+ public:
+  ManualPolicy(const std::string& name, const policy::Options& options) : policy_(policy::make_policy(name, options)) {
+    if (policy_ == nullptr) throw nb::value_error("unknown policy, use fifo, prio or fikit");
+  }
+
+  nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
+                 bool granted, std::uint32_t request, std::optional<std::int64_t> duration_ns,
+                 std::optional<std::int64_t> gap_ns) {
+    const bool taken = policy_->apply({.kind = kind_of(kind),
+                                       .client = client,
+                                       .time_ns = time_ns,
+                                       .priority = priority,
+                                       .measuring = measuring,
+                                       .granted = granted,
+                                       .request = request,
+                                       .duration_ns = duration_ns.value_or(policy::kUnknown),
+                                       .gap_ns = gap_ns.value_or(policy::kUnknown)});
+    if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
+    policy_->decide(time_ns, decisions_);
+    nb::list list;
+    for (const policy::Decision& decision : decisions_.items()) list.append(to_tuple(decision));
+    return list;
+  }
+
+ private:
+  static policy::EventKind kind_of(const std::string& name) {
+    static constexpr std::array<const char*, 8> kNames = {"client_added",  "client_removed", "launched",   "waiting",
+                                                          "waiting_ended", "drained",        "grant_done", "tick"};
+    for (std::size_t i = 0; i < kNames.size(); ++i)
+      if (name == kNames[i]) return static_cast<policy::EventKind>(i);
+    throw nb::value_error("unknown kind of event");
+  }
+
+  static nb::tuple to_tuple(const policy::Decision& decision) {
+    switch (decision.kind) {
+      case policy::DecisionKind::open: return nb::make_tuple("open", decision.client);
+      case policy::DecisionKind::close: return nb::make_tuple("close", decision.client);
+      case policy::DecisionKind::grant: return nb::make_tuple("grant", decision.client, decision.request);
+      case policy::DecisionKind::wake_at: break;
+    }
+    return nb::make_tuple("wake_at", decision.time_ns);
+  }
+
+  std::unique_ptr<policy::Policy> policy_;
+  policy::Decisions decisions_;
+};
+
+predictor::Kernel kernel(const std::string& name, std::uint64_t module_hash, const Triple& grid, const Triple& block,
+                         std::uint32_t shared_bytes, std::uint32_t kind) {
+  return {.name = name,
+          .module_hash = module_hash,
+          .grid = grid,
+          .block = block,
+          .shared_bytes = shared_bytes,
+          .kind = kind};
+}
+
+predictor::Context context(const std::vector<predictor::Identity>& before) {
+  predictor::Context result;
+  for (const predictor::Identity identity : before) result.push(identity);
+  return result;
+}
+
+nb::tuple to_tuple(const predictor::Prediction& prediction) {
+  const auto or_none = [](std::int64_t ns) -> nb::object { return ns < 0 ? nb::none() : nb::object(nb::int_(ns)); };
+  return nb::make_tuple(or_none(prediction.duration_ns), or_none(prediction.gap_ns));
+}
+
+void bind_predictor(nb::module_& m) {
+  m.def("bucket_of", &predictor::bucket_of, "ns"_a);
+  m.def("bucket_low", &predictor::bucket_low, "bucket"_a);
+  m.def(
+      "quantile", [](const nb::dict& histogram, double q) { return predictor::quantile(to_histogram(histogram), q); },
+      "histogram"_a, "q"_a);
+  m.def(
+      "identify",
+      [](const std::string& name, std::uint64_t module_hash, const Triple& grid, const Triple& block,
+         std::uint32_t shared_bytes) { return predictor::identify(kernel(name, module_hash, grid, block, shared_bytes, 0)); },
+      "name"_a, "module_hash"_a, "grid"_a, "block"_a, "shared_bytes"_a);
+
+  nb::class_<predictor::Model>(m, "Model")
+      .def(nb::init<>())
+      .def_static("from_profile", &to_model, "kernels"_a)
+      .def("describe",
+           [](predictor::Model& self, const std::string& name, std::uint64_t module_hash, const Triple& grid,
+              const Triple& block, std::uint32_t shared_bytes, std::uint32_t kind) {
+             return self.describe(kernel(name, module_hash, grid, block, shared_bytes, kind));
+           },
+           "name"_a, "module_hash"_a, "grid"_a, "block"_a, "shared_bytes"_a, "kind"_a = 0)
+      .def("add_duration",
+           [](predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
+              std::int64_t ns) { self.add_duration(identity, context(before), ns); },
+           "identity"_a, "context"_a, "ns"_a)
+      .def("add_gap",
+           [](predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
+              std::int64_t ns) { self.add_gap(identity, context(before), ns); },
+           "identity"_a, "context"_a, "ns"_a)
+      .def("merge", [](predictor::Model& self, const predictor::Model& other) { self.merge(other); }, "other"_a)
+      .def("predict",
+           [](const predictor::Model& self, predictor::Identity identity,
+              const std::vector<predictor::Identity>& before) { return to_tuple(self.predict(identity, context(before))); },
+           "identity"_a, "context"_a)
+      .def("predict_quantile",
+           [](const predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
+              double q) { return to_tuple(self.predict_quantile(identity, context(before), q)); },
+           "identity"_a, "context"_a, "q"_a)
+      .def("export", &to_profile);
+}
+
+void bind_dispatcher(nb::module_& m) {
+  const auto released = nb::call_guard<nb::gil_scoped_release>();
+  m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a);
+
+  nb::class_<Dispatcher>(m, "Dispatcher")
+      .def("__init__",
+           [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns) {
+             new (self) Dispatcher(policy, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns), spin_ns);
+           },
+           "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a)
+      .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
+           released)
+      .def("remove_client",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Stats stats;
+             {
+               const nb::gil_scoped_release release;
+               stats = self.remove_client(id);
+             }
+             return to_dict(stats);
+           },
+           "client_id"_a)
+      .def("set_profile",
+           [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels) {
+             predictor::Model model = to_model(kernels);
+             const nb::gil_scoped_release release;
+             self.set_profile(id, std::move(model));
+           },
+           "client_id"_a, "kernels"_a)
+      .def("describe",
+           [](Dispatcher& self, policy::ClientId id, std::uint32_t slot, const std::string& name,
+              std::uint64_t module_hash, const Triple& grid, const Triple& block, std::uint32_t shared_bytes,
+              std::uint32_t kind) {
+             self.describe(id, slot, kernel(name, module_hash, grid, block, shared_bytes, kind));
+           },
+           "client_id"_a, "slot"_a, "name"_a, "module_hash"_a, "grid"_a, "block"_a, "shared_bytes"_a, "kind"_a, released)
+      .def("stats",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Stats stats;
+             {
+               const nb::gil_scoped_release release;
+               stats = self.stats(id);
+             }
+             return to_dict(stats);
+           },
+           "client_id"_a)
+      .def("export_profile",
+           [](Dispatcher& self, policy::ClientId id) {
+             predictor::Model model;
+             {
+               const nb::gil_scoped_release release;
+               model = self.measured(id);
+             }
+             return to_profile(model);
+           },
+           "client_id"_a)
+      .def("stop", &Dispatcher::stop, released);
+}
+
+void bind_policy(nb::module_& m) {
+  const policy::Options standard;
+  nb::class_<ManualPolicy>(m, "Policy")
+      .def("__init__",
+           [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t epsilon_ns,
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns) {
+             new (self) ManualPolicy(name, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns));
+           },
+           "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
+           "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns)
+      .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
+           "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
+           "gap_ns"_a = nb::none());
+}
+
+} // namespace
+} // namespace fikit::binding
+
+NB_MODULE(_core, m) {
+  m.doc() = "fikitd's native core: policy, predictor, dispatcher.";
+  m.attr("MAX_CLIENTS") = fikit::policy::kMaxClients;
+  fikit::binding::bind_predictor(m);
+  fikit::binding::bind_policy(m);
+  fikit::binding::bind_dispatcher(m);
+}

@@ -1,0 +1,56 @@
+// Book-keeping of one client's launches and gaps. Decides nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "predictor/statistics.hpp"
+
+namespace fikit::dispatcher {
+
+// Predicted work launched after a given launch: what is left when "all up to launch n are complete" comes in.
+class LaunchLog {
+ public:
+  void launched(std::int64_t duration_ns); // negative = unknown
+  void resume_at(std::uint64_t launches); // reports were lost: this many launches so far, nothing known of them
+  // Sum of predictions after launch number `sequence` (1-based); negative when one is unknown, or it is too long ago.
+  std::int64_t remaining_ns(std::uint64_t sequence) const;
+
+ private:
+  static constexpr std::size_t kKept = 1024;
+  struct Total {
+    std::int64_t known_ns = 0;
+    std::uint64_t unknown = 0;
+  };
+  Total total_;
+  std::uint64_t count_ = 0;
+  std::uint64_t first_ = 0;
+  std::array<Total, kKept> totals_{}; // totals_[n % kKept] = total up to and including launch n
+};
+
+// Gaps of a client: predicted after a launch, ended by its next one.
+class GapAccount {
+ public:
+  void kernel_of_other() { ++inside_; } // a lower client was given a kernel now
+  // The client launches again. actual_ns < 0: its end was not known, or its queue was not dry.
+  void ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns);
+
+  std::uint64_t offered() const { return offered_; }
+  std::uint64_t filled() const { return filled_; }
+  std::uint64_t others_kernels() const { return others_kernels_ + inside_; }
+  double predicted_mean_ns() const { return predicted_.mean_ns(); }
+  double actual_mean_ns() const { return actual_.mean_ns(); }
+  double error_quantile_ns(double q) const { return error_.quantile_ns(q); }
+
+ private:
+  std::uint64_t inside_ = 0;
+  std::uint64_t offered_ = 0;
+  std::uint64_t filled_ = 0;
+  std::uint64_t others_kernels_ = 0;
+  predictor::Statistics predicted_;
+  predictor::Statistics actual_;
+  predictor::Statistics error_; // |predicted - actual|
+};
+
+} // namespace fikit::dispatcher

@@ -1,0 +1,183 @@
+#include "client.hpp"
+
+#include <algorithm>
+
+namespace fikit::dispatcher {
+namespace {
+
+constexpr int kBatch = 512; // reports of one client per poll, so that a busy one does not hold up the others
+
+using policy::EventKind;
+
+} // namespace
+
+Client::Client(ClientId id, int memfd, int priority, bool measure, std::int64_t now_ns)
+    : id_(id), priority_(priority), measure_(measure), page_(memfd), last_report_ns_(now_ns), identities_(FIKIT_SLOTS) {}
+
+bool Client::cannot_wait() const {
+  if (ring_.half_full(page_.raw())) return true;
+  const Page::Request request = page_.request();
+  return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
+}
+
+bool Client::poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+  bool any = false;
+  Report report;
+  for (int i = 0; i < kBatch && ring_.next(page_.raw(), now_ns, report); ++i) {
+    if (ring_.take_lost()) {
+      launches_ = page_.counters(now_ns).launches;
+      log_.resume_at(launches_);
+    }
+    take(report, now_ns, policy, epsilon_ns);
+    any = true;
+  }
+  if (any) page_.set_ring_tail(ring_.tail());
+  return look_at_request(now_ns, policy, epsilon_ns) || any; // the request after the launches that came before it
+}
+
+void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+  const std::int64_t t_ns = std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  last_report_ns_ = t_ns;
+  const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
+  switch (report.kind) {
+    case FIKIT_ENTRY_LAUNCH:
+    case FIKIT_ENTRY_GRANTED:
+    case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy, epsilon_ns); break;
+    case FIKIT_ENTRY_DRAINED:
+      policy.apply({.kind = EventKind::drained,
+                    .client = id_,
+                    .time_ns = t_ns,
+                    .duration_ns = report.value >= launches_ ? 0 : log_.remaining_ns(report.value)});
+      break;
+    case FIKIT_ENTRY_DONE:
+      policy.apply({.kind = EventKind::grant_done,
+                    .client = id_,
+                    .time_ns = t_ns,
+                    .request = static_cast<std::uint32_t>(report.value)});
+      break;
+    case FIKIT_ENTRY_SAMPLE: sample(report.slot, value_ns); break;
+    case FIKIT_ENTRY_GAP: gap(report.slot, value_ns); break;
+    default: break; // a newer shim, or garbage
+  }
+}
+
+void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+  const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
+  const predictor::Identity kernel = identity(report.slot);
+  const predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
+  if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
+  launched_context_.push(kernel);
+  ++launches_;
+  log_.launched(predicted.duration_ns);
+  policy.apply({.kind = EventKind::launched,
+                .client = id_,
+                .time_ns = t_ns,
+                .granted = granted,
+                .request = granted ? static_cast<std::uint32_t>(report.value) : 0,
+                .duration_ns = predicted.duration_ns,
+                .gap_ns = predicted.gap_ns});
+}
+
+void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns) {
+  const policy::Client* view = policy.client(id_);
+  if (view == nullptr || launches_ == 0) return;
+  const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
+  gaps_.ended(view->gap_ns, known ? t_ns - view->progress.dry_ns() : -1, epsilon_ns);
+}
+
+void Client::sample(std::uint32_t slot, std::int64_t ns) {
+  const predictor::Identity kernel = identity(slot);
+  measured_.add_duration(kernel, sampled_context_, ns);
+  sampled_ = {Sampled{.slot = slot, .before = sampled_context_}, sampled_[0]};
+  sampled_context_.push(kernel);
+}
+
+void Client::gap(std::uint32_t slot, std::int64_t ns) {
+  const auto run = std::find_if(sampled_.begin(), sampled_.end(), [slot](const Sampled& s) { return s.slot == slot; });
+  measured_.add_gap(identity(slot), run == sampled_.end() ? predictor::Context{} : run->before, ns);
+}
+
+bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+  const Page::Request request = page_.request();
+  bool changed = false;
+  if (posted_ != 0 && (!request.waiting || request.sequence != posted_)) {
+    policy.apply({.kind = EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = posted_});
+    posted_ = 0;
+    changed = true;
+  }
+  if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
+  const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  end_gap(t_ns, policy, epsilon_ns);
+  posted_ = request.sequence;
+  policy.apply({.kind = EventKind::waiting,
+                .client = id_,
+                .time_ns = t_ns,
+                .request = request.sequence,
+                .duration_ns = profile_.predict(identity(request.slot), launched_context_).duration_ns});
+  return true;
+}
+
+void Client::open_gate() {
+  closed_ = false;
+  posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
+  page_.open_gate();
+}
+
+void Client::close_gate(std::int64_t until_ns) {
+  closed_ = true;
+  page_.close_gate(until_ns);
+}
+
+void Client::grant(std::uint32_t request) {
+  granted_ = request;
+  posted_ = 0;
+  page_.grant(request);
+}
+
+void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
+  identities_.at(slot) = measured_.describe(kernel);
+}
+
+Stats Client::stats(std::int64_t now_ns) const {
+  const Page::Counters counters = page_.counters(now_ns);
+  Stats stats;
+  stats.kernels = counters.launches;
+  if (counters.first_launch_ns > 0)
+    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns, 0);
+  stats.wait_count = counters.wait_count;
+  stats.wait_total_ns = counters.wait_total_ns;
+  stats.wait_p99_ns = counters.wait_p99_ns;
+  stats.gaps_offered = gaps_.offered();
+  stats.gaps_filled = gaps_.filled();
+  stats.others_kernels = gaps_.others_kernels();
+  stats.predicted_gap_ns = gaps_.predicted_mean_ns();
+  stats.actual_gap_ns = gaps_.actual_mean_ns();
+  stats.gap_error_p50_ns = gaps_.error_quantile_ns(0.5);
+  stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
+  stats.expired = counters.expired;
+
+  // Kernels times what one of them costs, provided that (nearly) all of them are known.
+  const predictor::Model& model = measure_ ? measured_ : profile_;
+  const std::vector<std::uint64_t> launches = page_.slot_launches();
+  double all = 0;
+  double known = 0;
+  double gpu_ns = 0;
+  double gap_ns = 0;
+  for (std::size_t slot = 0; slot < launches.size(); ++slot) {
+    const auto count = static_cast<double>(launches[slot]);
+    all += count;
+    const predictor::Cost* cost = model.cost(identities_[slot]);
+    if (cost == nullptr || cost->duration.count() == 0) continue;
+    known += count;
+    gpu_ns += count * cost->duration.mean_ns();
+    gap_ns += count * cost->gap.mean_ns();
+  }
+  constexpr double kEnough = 0.99;
+  if (all > 0 && known >= kEnough * all) {
+    stats.gpu_time_ns = gpu_ns;
+    stats.solo_ns = gpu_ns + gap_ns;
+  }
+  return stats;
+}
+
+} // namespace fikit::dispatcher

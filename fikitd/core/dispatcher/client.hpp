@@ -1,0 +1,102 @@
+// One client of a dispatcher: turns what its page says into events of the policy, and keeps its books.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "account.hpp"
+#include "page.hpp"
+#include "policy/policy.hpp"
+#include "predictor/model.hpp"
+#include "ring.hpp"
+
+namespace fikit::dispatcher {
+
+using policy::ClientId;
+
+// Figures of the report; see docs/design/contracts.md, "Report records". Times in ns.
+struct Stats {
+  std::uint64_t kernels = 0;
+  std::optional<double> gpu_time_ns; // nothing: no profile or measurement knows the kernels
+  std::int64_t span_ns = 0;          // first launch to last known drain
+  std::optional<double> solo_ns;
+  std::uint64_t wait_count = 0;
+  std::uint64_t wait_total_ns = 0;
+  double wait_p99_ns = 0;
+  std::uint64_t gaps_offered = 0;
+  std::uint64_t gaps_filled = 0;
+  std::uint64_t others_kernels = 0;
+  double predicted_gap_ns = 0; // means over offered gaps
+  double actual_gap_ns = 0;
+  double gap_error_p50_ns = 0;
+  double gap_error_p90_ns = 0;
+  std::uint64_t expired = 0;
+};
+
+class Client {
+ public:
+  Client(ClientId id, int memfd, int priority, bool measure, std::int64_t now_ns);
+
+  ClientId id() const { return id_; }
+  int priority() const { return priority_; }
+  bool measuring() const { return measure_; }
+  bool closed() const { return closed_; }
+  bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
+  bool cannot_wait() const; // a new request, or a ring about to overflow
+
+  // Reads what is new on the page, applies it to the policy; true if there was anything. At most a batch at a time.
+  bool poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+
+  // Carries out what the policy decided.
+  void open_gate();
+  void close_gate(std::int64_t until_ns);
+  void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
+  void grant(std::uint32_t request);
+  void set_awake(bool awake) { page_.set_awake(awake); }
+  void kernel_of_other() { gaps_.kernel_of_other(); }
+
+  void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
+  void set_profile(predictor::Model profile) { profile_ = std::move(profile); }
+  const predictor::Model& measured() const { return measured_; }
+  Stats stats(std::int64_t now_ns) const;
+
+ private:
+  void take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+  void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+  void end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns);
+  void sample(std::uint32_t slot, std::int64_t ns);
+  void gap(std::uint32_t slot, std::int64_t ns);
+  bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+  predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
+
+  ClientId id_;
+  int priority_;
+  bool measure_;
+  bool closed_ = false;
+  Page page_;
+  Ring ring_;
+  std::int64_t last_report_ns_; // reports of one client never go back in time
+  std::uint64_t launches_ = 0;
+
+  std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
+  std::uint32_t granted_ = 0; // newest request that has its grant
+
+  std::vector<predictor::Identity> identities_; // by slot
+  predictor::Model profile_;
+  predictor::Model measured_;
+  predictor::Context launched_context_;
+  LaunchLog log_;
+  GapAccount gaps_;
+
+  // Samples arrive in launch order but later than the launches, so they have a context of their own.
+  struct Sampled {
+    std::uint32_t slot = 0;
+    predictor::Context before;
+  };
+  predictor::Context sampled_context_;
+  std::array<Sampled, 2> sampled_; // newest first
+};
+
+} // namespace fikit::dispatcher

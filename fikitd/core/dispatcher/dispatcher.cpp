@@ -1,0 +1,232 @@
+#include "dispatcher.hpp"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace fikit::dispatcher {
+namespace {
+
+constexpr std::int64_t kSliceNs = 40'000;         // between looks at the pages while a launch waits
+constexpr std::int64_t kQuietSliceNs = 200'000;   // the same when nothing has moved for kQuietNs
+constexpr std::int64_t kQuietNs = 5'000'000;
+constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually follows the last one closely
+constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
+constexpr std::int64_t kMaxKeepingNs = 250'000'000;
+constexpr std::int64_t kMinLeaseNs = 5'000'000;
+constexpr int kRenewalsPerLease = 5;
+
+std::int64_t now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void sleep_until(std::int64_t moment_ns) {
+  const timespec time{.tv_sec = moment_ns / 1'000'000'000, .tv_nsec = moment_ns % 1'000'000'000};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
+}
+
+void check(const policy::Options& options, std::int64_t spin_ns) {
+  if (options.lease_ns < kMinLeaseNs || options.lease_ns > policy::kHorizonNs)
+    throw std::invalid_argument("lease_ns must be between 5 ms and 10 s");
+  for (const std::int64_t ns : {options.epsilon_ns, options.run_ahead_ns, options.idle_after_ns, spin_ns})
+    if (ns < 0 || ns > policy::kHorizonNs) throw std::invalid_argument("times must be between 0 and 10 s");
+}
+
+} // namespace
+
+Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns)
+    : options_(options), spin_ns_(spin_ns), policy_(policy::make_policy(policy, options)) {
+  if (policy_ == nullptr)
+    throw std::invalid_argument("unknown policy \"" + std::string(policy) + "\", use fifo, prio or fikit");
+  check(options, spin_ns);
+  thread_ = std::thread([this] { run(); });
+}
+
+Dispatcher::~Dispatcher() { stop(); }
+
+void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure) {
+  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+  const std::lock_guard lock(mutex_);
+  if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
+  if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
+  const std::int64_t now_ns = now();
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, now_ns);
+  if (!policy_->apply({.kind = policy::EventKind::client_added,
+                       .client = id,
+                       .time_ns = now_ns,
+                       .priority = priority,
+                       .measuring = measure}))
+    throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
+  try {
+    doorbells_.add(id, doorbell);
+  } catch (...) {
+    policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now_ns});
+    throw;
+  }
+  clients_.push_back(std::move(added));
+  decide();
+  doorbells_.ring_own();
+}
+
+Stats Dispatcher::remove_client(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  Client& leaving = client(id);
+  const std::int64_t now_ns = now();
+  while (leaving.poll(now_ns, *policy_, options_.epsilon_ns) && now() - now_ns < kQuietNs) { // its last words
+  }
+  const Stats stats = leaving.stats(now());
+  leaving.open_gate();
+  doorbells_.remove(id);
+  policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
+  std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
+  decide();
+  doorbells_.ring_own();
+  return stats;
+}
+
+void Dispatcher::set_profile(ClientId id, predictor::Model profile) {
+  const std::lock_guard lock(mutex_);
+  client(id).set_profile(std::move(profile));
+}
+
+void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {
+  if (slot == 0 || slot >= FIKIT_SLOTS) throw std::invalid_argument("kernel slot out of range");
+  const std::lock_guard lock(mutex_);
+  client(id).describe(slot, kernel);
+}
+
+Stats Dispatcher::stats(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).stats(now());
+}
+
+predictor::Model Dispatcher::measured(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  Client& measuring = client(id);
+  const std::int64_t now_ns = now();
+  while (measuring.poll(now_ns, *policy_, options_.epsilon_ns) && now() - now_ns < kQuietNs) { // what it just wrote
+  }
+  return measuring.measured();
+}
+
+void Dispatcher::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    doorbells_.ring_own();
+  }
+  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  for (const auto& client : clients_) client->open_gate();
+}
+
+Client& Dispatcher::client(ClientId id) {
+  const auto it = std::find_if(clients_.begin(), clients_.end(), [id](const auto& c) { return c->id() == id; });
+  if (it == clients_.end()) throw std::out_of_range("no such client");
+  return **it;
+}
+
+void Dispatcher::run() {
+  pthread_setname_np(pthread_self(), "fikit-dispatch");
+  prctl(PR_SET_TIMERSLACK, 1UL); // the default 50 us would be longer than a slice
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    round();
+    const Wait wait = plan(now());
+    if (wait.for_doorbells && !fall_asleep()) {
+      wake_up();
+      const std::int64_t slice_end_ns = now() + kSliceNs; // a client that always has news gets slices, not a busy loop
+      lock.unlock();
+      sleep_until(slice_end_ns);
+      lock.lock();
+      continue;
+    }
+    lock.unlock();
+    if (wait.for_doorbells) doorbells_.wait(wait.until_ns - now());
+    else if (wait.until_ns > 0) sleep_until(wait.until_ns);
+    else std::this_thread::yield(); // spin
+    lock.lock();
+    if (wait.for_doorbells) wake_up();
+  }
+}
+
+bool Dispatcher::round() {
+  const std::int64_t now_ns = now();
+  bool moved = false;
+  for (const auto& client : clients_) {
+    if (!client->poll(now_ns, *policy_, options_.epsilon_ns)) continue;
+    moved = true;
+    if (client->closed()) gate_moved_ns_ = now_ns;
+  }
+  if (moved) moved_ns_ = now_ns;
+  if (moved || now_ns >= wake_at_ns_) decide();
+  renew_leases(now_ns);
+  return moved;
+}
+
+void Dispatcher::decide() {
+  const std::int64_t now_ns = now();
+  policy_->decide(now_ns, decisions_);
+  wake_at_ns_ = policy::kNever;
+  for (const policy::Decision& decision : decisions_.items()) carry_out(decision, now_ns);
+}
+
+void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
+  if (decision.kind == policy::DecisionKind::wake_at) {
+    wake_at_ns_ = decision.time_ns;
+    return;
+  }
+  Client& target = client(decision.client);
+  gate_moved_ns_ = now_ns;
+  switch (decision.kind) {
+    case policy::DecisionKind::open: target.open_gate(); break;
+    case policy::DecisionKind::close: target.close_gate(now_ns + options_.lease_ns); break;
+    case policy::DecisionKind::grant:
+      target.grant(decision.request);
+      for (const auto& other : clients_)
+        if (!other->measuring() && other->priority() < target.priority()) other->kernel_of_other();
+      break;
+    case policy::DecisionKind::wake_at: break;
+  }
+}
+
+void Dispatcher::renew_leases(std::int64_t now_ns) {
+  if (now_ns - renewed_ns_ < options_.lease_ns / kRenewalsPerLease) return;
+  renewed_ns_ = now_ns;
+  for (const auto& client : clients_)
+    if (client->closed()) client->renew_lease(now_ns + options_.lease_ns);
+}
+
+Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
+  const auto any = [this](auto predicate) { return std::any_of(clients_.begin(), clients_.end(), predicate); };
+  const bool closed = any([](const auto& c) { return c->closed(); });
+  if (any([](const auto& c) { return c->waiting(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
+    if (now_ns - moved_ns_ < spin_ns_) return {.until_ns = 0};
+    const std::int64_t slice_ns = now_ns - moved_ns_ < kQuietNs ? kSliceNs : kQuietSliceNs;
+    return {.until_ns = std::min(now_ns + slice_ns, std::max(wake_at_ns_, now_ns))};
+  }
+  // The longer nothing has happened, the less often is there anything to keep.
+  std::int64_t wait_ns = clients_.empty() ? policy::kHorizonNs
+                                          : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
+  if (closed) wait_ns = std::min(wait_ns, renewed_ns_ + options_.lease_ns / kRenewalsPerLease - now_ns);
+  return {.until_ns = now_ns + wait_ns, .for_doorbells = true};
+}
+
+// Asks for doorbells, then looks once more: a client that posted before it could see `awake` = 0 is seen here.
+bool Dispatcher::fall_asleep() {
+  for (const auto& client : clients_) client->set_awake(false);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return std::none_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->cannot_wait(); });
+}
+
+void Dispatcher::wake_up() {
+  for (const auto& client : clients_) client->set_awake(true);
+}
+
+} // namespace fikit::dispatcher

@@ -1,0 +1,74 @@
+// The thread that schedules one GPU: reads its clients' pages, feeds the policy, carries out what it decides.
+//
+// All state is behind one mutex, which the thread gives up while it waits, so clients come and go from any thread.
+// How it waits: while a launch stands at a closed gate it spins a little, then sleeps in short slices; otherwise it tells
+// the clients to ring (`awake` = 0), looks once more, and blocks until a doorbell, a lease to renew, or house-keeping.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "client.hpp"
+#include "doorbells.hpp"
+#include "policy/policy.hpp"
+
+namespace fikit::dispatcher {
+
+class Dispatcher {
+ public:
+  // policy: "fifo", "prio" or "fikit". Throws std::invalid_argument, std::system_error.
+  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // The descriptors stay the caller's. When it returns, the gates are as the policy wants them.
+  // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
+  void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure);
+  Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
+  void set_profile(ClientId id, predictor::Model profile);
+  void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
+  Stats stats(ClientId id);
+  predictor::Model measured(ClientId id);
+  void stop(); // opens all gates, ends the thread; may be called more than once
+
+ private:
+  // All of these with mutex_ held.
+  struct Wait {
+    std::int64_t until_ns = 0;
+    bool for_doorbells = false;
+  };
+  void run();
+  bool round();
+  void decide();
+  void carry_out(const policy::Decision& decision, std::int64_t now_ns);
+  void renew_leases(std::int64_t now_ns);
+  Wait plan(std::int64_t now_ns) const;
+  bool fall_asleep();
+  void wake_up();
+  Client& client(ClientId id);
+
+  policy::Options options_;
+  std::int64_t spin_ns_;
+  std::unique_ptr<policy::Policy> policy_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  Doorbells doorbells_;
+
+  std::int64_t wake_at_ns_ = policy::kNever;
+  std::int64_t renewed_ns_ = 0;
+  std::int64_t moved_ns_ = 0;       // something last happened
+  std::int64_t gate_moved_ns_ = 0;  // something last happened at a closed gate
+  policy::Decisions decisions_;
+
+  std::mutex mutex_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+} // namespace fikit::dispatcher

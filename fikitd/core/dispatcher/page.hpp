@@ -1,0 +1,60 @@
+// The shared page of one client: made by the daemon, mapped by both. The client may write anything into it at any time,
+// so every read here is one load followed by a check, and nothing read is used as an index, size or time without bounds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fikit_protocol.h"
+
+namespace fikit::dispatcher {
+
+// A sealed memfd holding an initialised page with an open gate; the caller owns the descriptor.
+// Throws std::system_error.
+int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns);
+
+class Page {
+ public:
+  explicit Page(int memfd); // maps it; the descriptor stays the caller's. Throws std::system_error.
+  ~Page();
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+
+  // The daemon's words.
+  void open_gate();
+  void close_gate(std::int64_t until_ns);
+  void renew_lease(std::int64_t until_ns);
+  void grant(std::uint32_t request);
+  void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
+  void set_ring_tail(std::uint64_t tail);
+
+  // The client's words, as they stand.
+  struct Request {
+    bool waiting = false;
+    std::uint32_t sequence = 0;
+    std::uint32_t slot = 0; // below FIKIT_SLOTS
+    std::int64_t posted_ns = 0;
+  };
+  Request request() const;
+
+  struct Counters {
+    std::uint64_t launches = 0;
+    std::uint64_t wait_count = 0;
+    std::uint64_t wait_total_ns = 0;
+    std::uint64_t expired = 0;
+    std::int64_t first_launch_ns = 0; // 0 = none yet, never later than now
+    std::int64_t last_drained_ns = 0; // 0 = none yet, never later than now
+    double wait_p99_ns = 0;
+  };
+  Counters counters(std::int64_t now_ns) const;
+  std::vector<std::uint64_t> slot_launches() const;
+
+  const fikit_page& raw() const { return *page_; }
+
+ private:
+  void wake(); // whoever waits on the futex word looks again
+
+  fikit_page* page_;
+};
+
+} // namespace fikit::dispatcher

@@ -1,0 +1,111 @@
+#include "clients.hpp"
+
+#include <algorithm>
+
+namespace fikit::policy {
+namespace {
+
+constexpr std::int64_t kMinGraceNs = 100'000; // a completion report may be this late: two polls, one thread switch
+
+void drop_oldest(Client& client, std::size_t count) {
+  std::move(client.grants.begin() + static_cast<std::ptrdiff_t>(count),
+            client.grants.begin() + static_cast<std::ptrdiff_t>(client.grant_count), client.grants.begin());
+  client.grant_count -= count;
+}
+
+} // namespace
+
+std::int64_t Client::forget_ns() const {
+  if (grant_count == 0) return kNever;
+  const Grant& oldest = grants.front();
+  if (oldest.duration_ns < 0 || !reports_done) return oldest.end_ns;
+  return oldest.end_ns + std::max(oldest.duration_ns / 2, kMinGraceNs);
+}
+
+Client* ClientTable::find(ClientId id) {
+  const auto live = all();
+  const auto it = std::find_if(live.begin(), live.end(), [id](const Client& c) { return c.id == id; });
+  return it == live.end() ? nullptr : &*it;
+}
+
+const Client* ClientTable::find(ClientId id) const { return const_cast<ClientTable*>(this)->find(id); }
+
+Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t now_ns) {
+  if (count_ == kMaxClients || find(id) != nullptr) return nullptr;
+  Client& client = clients_[count_++];
+  client = Client{};
+  client.id = id;
+  client.priority = std::clamp(priority, 0, 9);
+  client.measuring = measuring;
+  client.progress = Progress(now_ns);
+  return &client;
+}
+
+bool ClientTable::remove(ClientId id) {
+  Client* client = find(id);
+  if (client == nullptr) return false;
+  *client = clients_[--count_];
+  return true;
+}
+
+void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns) {
+  client.progress.launched(t_ns, device_free_ns(&client), duration_ns, lease_ns_);
+  client.gap_ns = gap_ns;
+}
+
+void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
+                                 std::int64_t gap_ns) {
+  client.gap_ns = gap_ns;
+  Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
+  if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
+    launched(client, t_ns, duration_ns, gap_ns);
+    return;
+  }
+  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns - newest->granted_ns, 0, lease_ns_);
+  if (newest->duration_ns < 0) client.progress.launched(t_ns, 0, kUnknown, lease_ns_);
+  else client.progress.delay(late_ns);
+  newest->granted_ns += late_ns;
+  newest->end_ns += late_ns;
+}
+
+void ClientTable::drained(Client& client, std::int64_t t_ns, std::int64_t remaining_ns) {
+  client.progress.drained(t_ns, remaining_ns, lease_ns_);
+  if (remaining_ns == 0) client.grant_count = 0;
+}
+
+void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t request) {
+  client.reports_done = true;
+  const auto live = std::span(client.grants).first(client.grant_count);
+  const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
+  if (it == live.end()) return; // forgotten before, or never given
+  drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
+  std::int64_t remaining_ns = 0;
+  for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
+    if (grant.duration_ns < 0) remaining_ns = kUnknown;
+    else if (remaining_ns >= 0) remaining_ns += grant.duration_ns;
+  }
+  client.progress.drained(t_ns, remaining_ns, lease_ns_);
+}
+
+void ClientTable::grant(Client& client, std::int64_t now_ns) {
+  client.waiting = false;
+  client.progress.launched(now_ns, device_free_ns(&client), client.waiting_duration_ns, lease_ns_);
+  client.grants[client.grant_count++] = {.request = client.request,
+                                         .duration_ns = client.waiting_duration_ns,
+                                         .granted_ns = now_ns,
+                                         .end_ns = client.progress.dry_ns()};
+}
+
+void ClientTable::forget_old_grants(std::int64_t now_ns) {
+  for (Client& client : all())
+    while (client.forget_ns() <= now_ns) drop_oldest(client, 1);
+}
+
+std::int64_t ClientTable::device_free_ns(const Client* except) const {
+  std::int64_t free_ns = 0;
+  for (const Client& client : all())
+    if (&client != except && !client.measuring) free_ns = std::max(free_ns, client.progress.finish_ns());
+  return free_ns;
+}
+
+} // namespace fikit::policy

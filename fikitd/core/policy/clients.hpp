@@ -1,0 +1,76 @@
+// The clients of one GPU as a policy sees them, and what is in flight for each. A fixed table: nothing here allocates.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "progress.hpp"
+
+namespace fikit::policy {
+
+using ClientId = std::uint32_t;
+inline constexpr std::size_t kMaxClients = 128;
+inline constexpr std::size_t kMaxGrants = 16; // granted kernels of one client in flight
+
+struct Grant {
+  std::uint32_t request = 0;
+  std::int64_t duration_ns = kUnknown;
+  std::int64_t granted_ns = 0;
+  std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
+};
+
+struct Client {
+  ClientId id = 0;
+  int priority = 5;
+  bool measuring = false;
+  bool closed = false; // its gate
+  Progress progress;
+  std::int64_t gap_ns = kUnknown; // predicted after its last launch
+
+  bool waiting = false; // a request stands at the gate and has no grant
+  std::uint32_t request = 0;
+  std::int64_t waiting_since_ns = 0;
+  std::int64_t waiting_duration_ns = kUnknown;
+
+  bool reports_done = false; // has ever reported the completion of a grant
+  std::array<Grant, kMaxGrants> grants{}; // oldest first
+  std::size_t grant_count = 0;
+
+  // Granted work whose reckoned end has passed without the client's word that it is complete.
+  bool overdue(std::int64_t now_ns) const { return grant_count > 0 && !progress.busy(now_ns); }
+  // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
+  // completions is given half a kernel more; dead reckoning is all there is for one that does not.
+  std::int64_t forget_ns() const;
+};
+
+class ClientTable {
+ public:
+  explicit ClientTable(std::int64_t lease_ns) : lease_ns_(lease_ns) {}
+
+  Client* find(ClientId id);
+  const Client* find(ClientId id) const;
+  Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns); // nullptr: present, or table full
+  bool remove(ClientId id);
+  std::span<Client> all() { return {clients_.data(), count_}; }
+  std::span<const Client> all() const { return {clients_.data(), count_}; }
+
+  void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns);
+  void granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
+                      std::int64_t gap_ns);
+  void drained(Client& client, std::int64_t t_ns, std::int64_t remaining_ns);
+  void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
+  void grant(Client& client, std::int64_t now_ns); // its waiting request; counts as launched from now
+  void forget_old_grants(std::int64_t now_ns);
+
+  // When all known work of everybody but `except` is off the device, which serves its clients one after the other.
+  std::int64_t device_free_ns(const Client* except) const;
+
+ private:
+  std::int64_t lease_ns_;
+  std::array<Client, kMaxClients> clients_{};
+  std::size_t count_ = 0;
+};
+
+} // namespace fikit::policy

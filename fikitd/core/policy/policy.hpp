@@ -1,0 +1,107 @@
+// What every scheduling policy is: a pure state machine. Events go in through apply(), decisions come out of decide().
+// No clock (time is a field of the event), no thread, no input or output, no allocation after construction.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "clients.hpp"
+
+namespace fikit::policy {
+
+struct Options {
+  std::int64_t lease_ns = 100'000'000;    // how long silence, or work of unknown length, may hold others
+  std::int64_t epsilon_ns = 20'000;       // gaps with less than this left are not filled
+  std::int64_t run_ahead_ns = 500'000;    // predicted lower-priority work in flight while the holder is idle
+  std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
+};
+
+enum class EventKind : std::uint8_t {
+  client_added,    // priority, measuring
+  client_removed,
+  launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
+  waiting,         // request, duration_ns: a launch stands at a closed gate
+  waiting_ended,   // the client gave the request up
+  drained,         // duration_ns: predicted work still queued at time_ns; 0 = the queue ran dry
+  grant_done,      // request: this granted kernel, and those before it, have completed
+  tick,
+};
+
+struct Event {
+  EventKind kind = EventKind::tick;
+  ClientId client = 0;
+  std::int64_t time_ns = 0;
+  int priority = 5; // 0 (highest) to 9
+  bool measuring = false;
+  bool granted = false;
+  std::uint32_t request = 0;
+  std::int64_t duration_ns = kUnknown;
+  std::int64_t gap_ns = kUnknown; // predicted idle time after this launch, until the client's next one
+};
+
+enum class DecisionKind : std::uint8_t { open, close, grant, wake_at };
+
+struct Decision {
+  DecisionKind kind = DecisionKind::wake_at;
+  ClientId client = 0;
+  std::uint32_t request = 0;  // grant
+  std::int64_t time_ns = 0;   // wake_at: call decide() then, if no event comes first
+};
+
+// Room for the most that one decide() can say: one gate change and one grant per client, one wake_at.
+class Decisions {
+ public:
+  void clear() { size_ = 0; }
+  void add(const Decision& decision) { items_[size_++] = decision; }
+  std::span<const Decision> items() const { return {items_.data(), size_}; }
+
+ private:
+  std::array<Decision, 2 * kMaxClients + 1> items_{};
+  std::size_t size_ = 0;
+};
+
+class Policy {
+ public:
+  explicit Policy(const Options& options) : options_(options), clients_(options.lease_ns) {}
+  virtual ~Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  // Takes note of what happened. Several events may be applied before one decide(): decisions in between would rest on
+  // a past that later events already contradict. False: the client is unknown, known already, or one too many.
+  bool apply(const Event& event);
+
+  // What to do at now_ns. `out` is cleared first. No wake_at means: nothing changes until the next event.
+  void decide(std::int64_t now_ns, Decisions& out);
+
+  // Read-only view, for accounting; nullptr when the client is unknown.
+  const Client* client(ClientId id) const { return clients_.find(id); }
+
+ protected:
+  // Must `lower` wait for `higher`'s sake?
+  virtual bool outranks(const Client& higher, const Client& lower) const = 0;
+  // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
+  virtual Client* choose(std::int64_t now_ns) = 0;
+  // When choose() may answer differently without any event; kNever if no such moment.
+  virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
+
+  ClientTable& clients() { return clients_; }
+  const ClientTable& clients() const { return clients_; }
+  const Options& options() const { return options_; }
+
+ private:
+  void set_gates(Decisions& out);
+
+  Options options_;
+  ClientTable clients_;
+};
+
+// One of "fifo", "prio", "fikit"; nullptr for any other name.
+std::unique_ptr<Policy> make_policy(std::string_view name, const Options& options);
+
+} // namespace fikit::policy

@@ -1,0 +1,93 @@
+#include "statistics.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace fikit::predictor {
+namespace {
+
+constexpr int kSubBits = 3; // eight buckets per doubling
+constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 53; // counts stay exact as doubles and in JSON
+
+} // namespace
+
+int bucket_of(std::int64_t ns) {
+  const auto value = static_cast<std::uint64_t>(std::clamp<std::int64_t>(ns, 0, kMaxNs));
+  if (value < (1U << kSubBits)) return static_cast<int>(value);
+  const int shift = std::bit_width(value) - 1 - kSubBits;
+  return (shift << kSubBits) + static_cast<int>(value >> shift);
+}
+
+std::int64_t bucket_low(int bucket) {
+  const int b = std::clamp(bucket, 0, kBuckets);
+  if (b < (2 << kSubBits)) return b;
+  const int shift = (b >> kSubBits) - 1;
+  return std::int64_t{(1 << kSubBits) + (b & ((1 << kSubBits) - 1))} << shift;
+}
+
+double quantile(std::span<const std::pair<int, std::uint64_t>> histogram, double q) {
+  double total = 0;
+  for (const auto& [bucket, count] : histogram) total += static_cast<double>(count);
+  if (total == 0) return 0;
+  double rest = (std::isnan(q) ? 0.5 : std::clamp(q, 0.0, 1.0)) * total;
+  for (const auto& [bucket, count] : histogram) {
+    const auto here = static_cast<double>(count);
+    if (rest <= here && count > 0) {
+      const auto low = static_cast<double>(bucket_low(bucket));
+      return low + (static_cast<double>(bucket_low(bucket + 1)) - low) * (rest / here);
+    }
+    rest -= here;
+  }
+  return static_cast<double>(bucket_low(histogram.back().first + 1)); // rounding ate the last fraction
+}
+
+bool Statistics::from(std::uint64_t count, double mean_ns, double m2_ns2, Histogram histogram, Statistics& out) {
+  const auto is_bad = [](double x) { return !std::isfinite(x) || x < 0; };
+  if (count > kMaxCount || is_bad(mean_ns) || is_bad(m2_ns2) || mean_ns > static_cast<double>(kMaxNs)) return false;
+  std::sort(histogram.begin(), histogram.end());
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < histogram.size(); ++i) {
+    const auto& [bucket, in_bucket] = histogram[i];
+    const bool repeated = i > 0 && histogram[i - 1].first == bucket;
+    if (bucket < 0 || bucket >= kBuckets || repeated || in_bucket > kMaxCount - total) return false;
+    total += in_bucket;
+  }
+  if (total != count) return false;
+  std::erase_if(histogram, [](const auto& entry) { return entry.second == 0; });
+  out.count_ = count;
+  out.mean_ = count == 0 ? 0 : mean_ns;
+  out.m2_ = count == 0 ? 0 : m2_ns2;
+  out.histogram_ = std::move(histogram);
+  return true;
+}
+
+void Statistics::add(std::int64_t ns) {
+  if (ns < 0 || count_ >= kMaxCount) return;
+  const auto value = static_cast<double>(std::min(ns, kMaxNs));
+  ++count_;
+  const double delta = value - mean_;
+  mean_ += delta / static_cast<double>(count_);
+  m2_ += delta * (value - mean_);
+  count_bucket(bucket_of(ns), 1);
+}
+
+// Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+void Statistics::merge(const Statistics& other) {
+  if (other.count_ == 0 || other.count_ > kMaxCount - count_) return;
+  const auto mine = static_cast<double>(count_);
+  const auto theirs = static_cast<double>(other.count_);
+  const double delta = other.mean_ - mean_;
+  mean_ = (mine * mean_ + theirs * other.mean_) / (mine + theirs);
+  m2_ += other.m2_ + delta * delta * mine * theirs / (mine + theirs);
+  count_ += other.count_;
+  for (const auto& [bucket, count] : other.histogram_) count_bucket(bucket, count);
+}
+
+void Statistics::count_bucket(int bucket, std::uint64_t by) {
+  const auto it = std::lower_bound(histogram_.begin(), histogram_.end(), std::pair<int, std::uint64_t>{bucket, 0});
+  if (it != histogram_.end() && it->first == bucket) it->second += by;
+  else histogram_.insert(it, {bucket, by});
+}
+
+} // namespace fikit::predictor

@@ -1,0 +1,44 @@
+// Mergeable statistics of a positive quantity in nanoseconds: count, mean, M2 and a log-bucket histogram (D10).
+// Merging is commutative and associative (exactly for counts and buckets, up to rounding for mean and M2).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace fikit::predictor {
+
+// Buckets: 0..15 ns exactly, then eight per doubling (12.5 % wide), up to kMaxNs (73 minutes), where values are cut off.
+inline constexpr std::int64_t kMaxNs = (std::int64_t{1} << 42) - 1;
+inline constexpr int kBuckets = 320;
+int bucket_of(std::int64_t ns);          // of a value cut to 0..kMaxNs
+std::int64_t bucket_low(int bucket);     // smallest value in it; bucket_low(kBuckets) = kMaxNs + 1
+using Histogram = std::vector<std::pair<int, std::uint64_t>>; // (bucket, count), ascending, no empty ones
+double quantile(std::span<const std::pair<int, std::uint64_t>> histogram, double q); // 0 when empty; linear in a bucket
+
+class Statistics {
+ public:
+  // What a profile holds. From outside: numbers that cannot be (not finite, negative, a histogram that does not add up
+  // to the count) give nothing, see from().
+  static bool from(std::uint64_t count, double mean_ns, double m2_ns2, Histogram histogram, Statistics& out);
+
+  void add(std::int64_t ns); // negative values are not counted, huge ones cut to kMaxNs
+  void merge(const Statistics& other);
+
+  std::uint64_t count() const { return count_; }
+  double mean_ns() const { return mean_; }
+  double m2_ns2() const { return m2_; }
+  const Histogram& histogram() const { return histogram_; }
+  double quantile_ns(double q) const { return quantile(histogram_, q); }
+
+ private:
+  void count_bucket(int bucket, std::uint64_t by);
+
+  std::uint64_t count_ = 0;
+  double mean_ = 0;
+  double m2_ = 0;
+  Histogram histogram_;
+};
+
+} // namespace fikit::predictor

@@ -1,0 +1,156 @@
+"""The native core: policies, predictor, and the dispatcher thread of one GPU. Times are int nanoseconds of CLOCK_MONOTONIC.
+
+Who may call what is in docs/design/contracts.md, "fikitd._core"; what it does, in fikitd/core/README.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+MAX_CLIENTS: int
+"""Clients that one dispatcher can take."""
+
+class _Statistics(TypedDict):
+    count: int
+    mean_ns: float
+    m2: float
+    histogram: dict[str, int]
+
+class _Kernel(TypedDict):
+    """One entry of a profile's `kernels`; see docs/design/contracts.md, "Profiles"."""
+
+    name: str
+    module: str
+    grid: list[int]
+    block: list[int]
+    shared_bytes: int
+    kind: int
+    context: list[str]
+    duration: _Statistics
+    gap: _Statistics
+
+class _Stats(TypedDict):
+    kernels: int
+    gpu_time_ns: float | None
+    span_ns: int
+    solo_ns: float | None
+    wait_count: int
+    wait_total_ns: int
+    wait_p99_ns: float
+    gaps_offered: int
+    gaps_filled: int
+    others_kernels: int
+    predicted_gap_ns: float
+    actual_gap_ns: float
+    gap_error_p50_ns: float
+    gap_error_p90_ns: float
+    expired: int
+
+def bucket_of(ns: int) -> int:
+    """Histogram bucket of a time; 0..15 ns exactly, then eight buckets per doubling, times above 73 minutes in the last."""
+
+def bucket_low(bucket: int) -> int:
+    """Smallest time in a bucket."""
+
+def quantile(histogram: Mapping[str, int] | Mapping[int, int], q: float) -> float:
+    """Time below which the share q (0..1) of a {bucket: count} histogram lies, linear inside a bucket; 0 when empty."""
+
+def identify(name: str, module_hash: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> int:
+    """64-bit identity of a kernel, the same in every run and on every machine; profiles write it in hex as context."""
+
+def make_page(measure: bool, lease_ns: int, spin_ns: int) -> int:
+    """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError."""
+
+class Dispatcher:
+    """One native thread that schedules the clients of one GPU. Every method may be called from any thread.
+
+    Raises ValueError for an unknown policy or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
+    IndexError when they are given the id of a client that is not there.
+    """
+
+    def __init__(
+        self, policy: str, lease_ns: int, epsilon_ns: int, run_ahead_ns: int, idle_after_ns: int, spin_ns: int
+    ) -> None: ...
+    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None:
+        """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError."""
+
+    def remove_client(self, client_id: int) -> _Stats:
+        """Reads the page a last time, opens its gate, forgets it; returns its final figures."""
+
+    def set_profile(self, client_id: int, kernels: Sequence[Mapping[str, Any]]) -> None:
+        """Predictions from now on; statistics that cannot be (not finite, not adding up) are left out."""
+
+    def describe(
+        self,
+        client_id: int,
+        slot: int,
+        name: str,
+        module_hash: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        kind: int,
+    ) -> None:
+        """What a slot of the client's page means. Raises ValueError for a slot that is out of range."""
+
+    def stats(self, client_id: int) -> _Stats:
+        """Figures so far; gaps are means over the offered ones. None: the profile does not know 99 % of the launches."""
+
+    def export_profile(self, client_id: int) -> list[_Kernel]:
+        """What a measuring client reported, as entries of a profile."""
+
+    def stop(self) -> None:
+        """Opens all gates and ends the thread; a second call does nothing."""
+
+class Model:
+    """Durations and gaps per kernel, and per kernel after three given ones. Contexts are identities, oldest first."""
+
+    def __init__(self) -> None: ...
+    @staticmethod
+    def from_profile(kernels: Sequence[Mapping[str, Any]]) -> Model: ...
+    def describe(
+        self,
+        name: str,
+        module_hash: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        kind: int = 0,
+    ) -> int: ...
+    def add_duration(self, identity: int, context: Sequence[int], ns: int) -> None: ...
+    def add_gap(self, identity: int, context: Sequence[int], ns: int) -> None: ...
+    def merge(self, other: Model) -> None: ...
+    def predict(self, identity: int, context: Sequence[int]) -> tuple[int | None, int | None]:
+        """Mean duration and mean gap; None for what is not known even without context."""
+
+    def predict_quantile(self, identity: int, context: Sequence[int], q: float) -> tuple[int | None, int | None]: ...
+    def export(self) -> list[_Kernel]: ...
+
+class Policy:
+    """A policy in manual time: every event is followed by the policy's decisions at the event's time.
+
+    Kinds: client_added, client_removed, launched, waiting, waiting_ended, drained, grant_done, tick.
+    Decisions: ("open", client), ("close", client), ("grant", client, request), ("wake_at", time_ns).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        lease_ns: int = ...,
+        epsilon_ns: int = ...,
+        run_ahead_ns: int = ...,
+        idle_after_ns: int = ...,
+    ) -> None: ...
+    def event(
+        self,
+        kind: str,
+        client: int,
+        time_ns: int,
+        *,
+        priority: int = 5,
+        measuring: bool = False,
+        granted: bool = False,
+        request: int = 0,
+        duration_ns: int | None = None,
+        gap_ns: int | None = None,
+    ) -> list[tuple[Any, ...]]: ...
