@@ -1,0 +1,73 @@
+"""Control: the other side of RUN_DIR/control.sock, for the command line and for tests. Blocking, one connection per call."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from fikitd.protocol import CONTROL_NAME
+
+_PACKET_BYTES = 65536
+
+
+class DaemonUnreachable(Exception):
+    """No fikitd answers for that run_dir; one sentence."""
+
+
+class ControlError(Exception):
+    """fikitd answered that it will not or cannot; its sentence."""
+
+
+class Control:
+    """Asks the fikitd of `run_dir`. Every method raises DaemonUnreachable, and ControlError for a refused request."""
+
+    def __init__(self, run_dir: Path | str, timeout_s: float = 5.0) -> None:
+        self.path = Path(run_dir) / CONTROL_NAME
+        self._timeout_s = timeout_s
+
+    def ping(self) -> str:
+        """`fikitd <version> <policy>`."""
+        return self._ask("ping").rstrip("\n")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Report records of the running jobs that the caller may see."""
+        answer: list[dict[str, Any]] = json.loads(self._ask("jobs"))
+        return answer
+
+    def job(self, job: str) -> dict[str, Any]:
+        """Report record of one running job; ControlError when fikitd has none or the caller may not see it."""
+        answer: dict[str, Any] = json.loads(self._ask("job", job))
+        return answer
+
+    def summary(self, job: str, step: str = "0") -> str:
+        """The report line of a job, empty when nothing of it was managed."""
+        return self._ask("summary", job, step).rstrip("\n")
+
+    def end(self, job: str) -> None:
+        """The job is over: finish and store its report."""
+        self._ask("end", job)
+
+    def shutdown(self) -> None:
+        """Stop the daemon."""
+        self._ask("shutdown")
+
+    def _ask(self, *words: str) -> str:
+        packets = []
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self.path))
+                connection.send(" ".join(words).encode())
+                while packet := connection.recv(_PACKET_BYTES):
+                    packets.append(packet)
+        except OSError as error:
+            why = error.strerror or "it did not answer in time"
+            raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}; is it running?") from None
+        status, _, payload = b"".join(packets).decode().partition("\n")
+        if status == "ok":
+            return payload
+        if not status:
+            raise DaemonUnreachable(f"fikitd at {self.path} closed the connection without an answer; did it just stop?")
+        raise ControlError(status.removeprefix("error "))

@@ -1,0 +1,291 @@
+"""The client socket: one connection per process and GPU, from hello to end of file.
+
+What comes in is hostile until it was parsed. A connection that breaks the protocol is closed, alone; its process runs on
+unmanaged, as after any other failure (D7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from array import array
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from fikitd import identify, profiles, protocol
+from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
+from fikitd.jobs import Job, Jobs, iso
+from fikitd.peer import Peer, still_there
+from fikitd.profile_format import Profile
+from fikitd.profile_key import key_of_process
+from fikitd.profiles import ProfileStore
+from fikitd.protocol import Device, ProtocolError
+from fikitd.records import JobRecord, JobRecords
+from fikitd.storage import Storage, StorageTimeout, become, reason
+
+_log = logging.getLogger("fikitd")
+
+HELLO_TIMEOUT_S: Final = 5.0
+PROFILE_WAIT_S: Final = 1.0  # a hello waits so long for its profile; a later one still counts
+PROFILE_TIMEOUT_S: Final = 15.0
+MAX_CONNECTIONS_PER_UID: Final = 256
+MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
+COMPLAINT_INTERVAL_S: Final = 60.0
+_BATCH: Final = 64  # packets of one client before the others get their turn
+
+
+class Refused(Exception):
+    """The client is told to run unmanaged, for the reason given."""
+
+
+class Client:
+    """One admitted connection."""
+
+    def __init__(self, number: int, peer: Peer, record: JobRecord, device: Device, job: Job) -> None:
+        self.number = number
+        self.peer = peer
+        self.record = record
+        self.device = device
+        self.job = job
+        self.started_ns = time.time_ns()
+        self.key = record.profile
+        self.command: list[str] = []
+
+
+class Clients:
+    def __init__(
+        self,
+        *,
+        gpus: Gpus,
+        jobs: Jobs,
+        records: JobRecords,
+        store: ProfileStore,
+        storage: Storage,
+        proc: Path,
+    ) -> None:
+        self._gpus = gpus
+        self._jobs = jobs
+        self._records = records
+        self._store = store
+        self._storage = storage
+        self._proc = proc
+        self._connections: Counter[int] = Counter()
+        self._next_number = 1
+        self._complained: dict[int, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __bool__(self) -> bool:
+        return self._connections.total() > 0
+
+    async def serve(self, connection: socket.socket) -> None:
+        """One connection, from its first packet to its last; closes it."""
+        peer = Peer.of(connection)
+        self._connections[peer.uid] += 1
+        try:
+            await self._converse(connection, peer)
+        except Refused as refusal:
+            _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, refusal)
+            _send(connection, protocol.refused(str(refusal)))
+        except ProtocolError as error:
+            self._complain(peer, str(error))
+        except (OSError, TimeoutError):
+            pass  # it went away, or never said what it wants
+        finally:
+            connection.close()
+            self._connections[peer.uid] -= 1
+            self._connections += Counter()  # forgets users with none
+
+    async def _converse(self, connection: socket.socket, peer: Peer) -> None:
+        if self._connections[peer.uid] > MAX_CONNECTIONS_PER_UID:
+            raise Refused(f"uid {peer.uid} has {MAX_CONNECTIONS_PER_UID} processes connected, which is the limit")
+        packet = await asyncio.wait_for(_receive(connection), HELLO_TIMEOUT_S)
+        if not packet:
+            return
+        hello = protocol.parse_hello(packet)
+        if hello.version != protocol.VERSION:
+            raise Refused(
+                f"the shim speaks protocol {hello.version} and fikitd {protocol.VERSION}; "
+                "install the same fikit for jobs and daemon"
+            )
+        record = await self._identify(connection, peer)
+        try:
+            dispatcher = self._gpus.acquire(hello.device.uuid)
+        except TooManyGpus as error:
+            raise Refused(str(error)) from None
+        try:
+            await self._manage(connection, peer, record, hello.device, dispatcher)
+        finally:
+            self._gpus.release(hello.device.uuid)
+
+    async def _identify(self, connection: socket.socket, peer: Peer) -> JobRecord:
+        find = partial(identify.identify, self._proc, peer.pid, peer.uid, self._records, daemon_uid=os.geteuid())
+        try:
+            record = await self._storage.run(find)
+        except identify.Unidentified as error:
+            raise Refused(str(error)) from None
+        except StorageTimeout:
+            raise Refused(f"process {peer.pid} of uid {peer.uid} could not be identified in time") from None
+        if not still_there(connection):
+            raise Refused(f"process {peer.pid} of uid {peer.uid} ended while it was identified")
+        return record
+
+    async def _manage(
+        self, connection: socket.socket, peer: Peer, record: JobRecord, device: Device, dispatcher: Dispatcher
+    ) -> None:
+        job = self._jobs.of(record, device)
+        client = Client(self._next_number, peer, record, device, job)
+        self._next_number += 1
+        # Shielded: a profile that comes later than a process wants to wait is still used.
+        profile = asyncio.ensure_future(self._find_profile(client))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(profile), PROFILE_WAIT_S)
+
+        page = self._gpus.make_page(record.measure)
+        doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            dispatcher.add_client(client.number, page, doorbell, record.priority, record.measure)
+            # From here on the counters are the job's, whatever happens to the connection.
+            job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
+            adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
+            try:
+                if profile.done():
+                    await adopt
+                _send(connection, protocol.welcome(os.fstat(page).st_size), (page, doorbell))
+                _log.info(
+                    "job %s: process %d is managed on %s, priority %d, profile %s",
+                    record.job, peer.pid, device.uuid, record.priority, client.key or "none",
+                )  # fmt: skip
+                await self._listen(connection, client, dispatcher)
+            finally:
+                adopt.cancel()
+                profile.cancel()
+                self._depart(client, dispatcher)
+        finally:
+            os.close(page)
+            os.close(doorbell)
+
+    async def _listen(self, connection: socket.socket, client: Client, dispatcher: Dispatcher) -> None:
+        received = 0
+        while packet := await _receive(connection):
+            kernel = protocol.parse_kernel(packet)
+            received += 1
+            if received > MAX_KERNEL_MESSAGES:
+                raise ProtocolError(f"more than {MAX_KERNEL_MESSAGES} kernel descriptions")
+            dispatcher.describe(
+                client.number,
+                kernel.slot,
+                kernel.name,
+                kernel.module_hash,
+                kernel.grid,
+                kernel.block,
+                kernel.shared_bytes,
+                kernel.kind,
+            )
+            if received % _BATCH == 0:
+                await asyncio.sleep(0)
+
+    async def _find_profile(self, client: Client) -> Profile | None:
+        """The profile of the client's program, None when there is none; sets its key and command. Never raises."""
+        record, device = client.record, client.device
+
+        skipped: list[str] = []
+
+        def find() -> tuple[str, list[str], Profile | None]:
+            become(record.uid, record.gid)
+            derived, command = key_of_process(self._proc, client.peer.pid)
+            key = record.profile or derived
+            found = None if record.measure else self._store.load(record.uid, key, device.name, skipped.append)
+            return key, command, found
+
+        try:
+            client.key, client.command, found = await self._storage.run(find, PROFILE_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            client.job.warn(f"profiles in {self._store.directory} could not be read: {reason(error)}")
+            return None
+        client.job.uses_profile(client.key)
+        for sentence in skipped:
+            client.job.warn(sentence)
+        return found
+
+    async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[Profile | None]) -> None:
+        found = await profile
+        if found is not None:
+            dispatcher.set_profile(client.number, found["kernels"])
+            client.job.profile_found = True
+
+    def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
+        """End of file: take the counters, and of a measured job the measurement."""
+        job = client.job
+        measured = dispatcher.export_profile(client.number) if client.record.measure else []
+        stats = dispatcher.remove_client(client.number)
+        if client.key:
+            job.uses_profile(client.key, stats["kernels"])
+        if measured:
+            job.saving(+1)
+            task = asyncio.ensure_future(self._save_profile(client, measured, stats))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        job.client_went(client.number, client.peer.pid, stats)
+        if job.quiet:
+            self._jobs.went_quiet(job)
+
+    async def _save_profile(self, client: Client, kernels: list[dict[str, Any]], stats: dict[str, Any]) -> None:
+        record, job = client.record, client.job
+        created = iso(client.started_ns)
+        run = f"{created.replace(':', '').replace('-', '')}-{record.job[:24]}-{client.peer.pid}-{client.number}"
+
+        def save() -> None:
+            document = profiles.document(
+                key=client.key,
+                command=client.command,
+                created=created,
+                device={
+                    "name": client.device.name,
+                    "memory_bytes": client.device.memory_bytes,
+                    "emulated": client.device.emulated,
+                },
+                span_ns=stats["span_ns"],
+                launches=stats["kernels"],
+                kernels=kernels,
+            )
+            self._store.prepare(record.uid, record.gid)
+            become(record.uid, record.gid)
+            self._store.save(record.uid, document, run)
+
+        try:
+            await self._storage.run(save)
+            job.profile_stored = job.profile_stored is not False
+        except (OSError, ValueError) as error:
+            job.profile_stored = False
+            job.warn(f"its profile could not be stored in {self._store.directory}: {reason(error)}")
+        finally:
+            job.saving(-1)
+
+    def _complain(self, peer: Peer, fault: str) -> None:
+        now = time.monotonic()
+        if now - self._complained.get(peer.uid, -COMPLAINT_INTERVAL_S) >= COMPLAINT_INTERVAL_S:
+            self._complained[peer.uid] = now
+            _log.warning(
+                "process %d of uid %d sent no valid message and was disconnected: %s", peer.pid, peer.uid, fault
+            )
+
+
+async def _receive(connection: socket.socket) -> bytes:
+    """The next packet, empty at end of file. Descriptors that a client sends along are closed by the kernel."""
+    packet = await asyncio.get_running_loop().sock_recv(connection, protocol.MESSAGE_BYTES + 1)
+    if len(packet) > protocol.MESSAGE_BYTES:
+        raise ProtocolError(f"a packet of more than {protocol.MESSAGE_BYTES} bytes")
+    return packet
+
+
+def _send(connection: socket.socket, packet: bytes, descriptors: tuple[int, ...] = ()) -> None:
+    """The client has room for the one packet it ever gets; if not, or if it is gone, that is its end of file."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
+    with suppress(OSError):
+        connection.sendmsg([packet], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)

@@ -1,0 +1,220 @@
+"""fikit.toml: every key optional, every mistake reported with file, line and what to write instead."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from fikitd import priorities
+from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
+
+DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
+ENV_CONFIG: Final = "FIKIT_CONFIG"
+POLICIES: Final = ("fifo", "prio", "fikit")
+SOCKET_PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL
+
+Check = Callable[[Any], str | None]  # the fault of a value, as the end of the sentence `KEY ...`; None = none
+
+
+class ConfigError(Exception):
+    """fikit.toml cannot be used. `str()` is one sentence, about the first fault; `sentences` has all of them."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        super().__init__(sentences[0])
+        self.sentences = sentences
+
+
+def _whole(minimum: int, maximum: int) -> Check:
+    def check(value: Any) -> str | None:
+        if type(value) is int and minimum <= value <= maximum:
+            return None
+        return f"must be a whole number from {minimum} to {maximum}, not {_shown(value)}"
+
+    return check
+
+
+def _directory(value: Any) -> str | None:
+    if isinstance(value, str) and value.startswith("/") and "\0" not in value:
+        return None
+    return f"must be an absolute path, not {_shown(value)}"
+
+
+def _run_directory(value: Any) -> str | None:
+    limit = SOCKET_PATH_BYTES - len(CONTROL_NAME) - 1
+    if (fault := _directory(value)) is None and len(os.fsencode(value)) > limit:
+        return f"must be at most {limit} bytes long, because a socket's path may not be longer, not {_shown(value)}"
+    return fault
+
+
+def _policy(value: Any) -> str | None:
+    return None if value in POLICIES else f"must be one of {', '.join(POLICIES)}, not {_shown(value)}"
+
+
+def _priority(value: Any) -> str | None:
+    try:
+        priorities.parse(value if isinstance(value, str) else "")
+    except ValueError:
+        return f'must be "high", "normal", "low", or "0" (highest) to "9", not {_shown(value)}'
+    return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    return f'"{value}"' if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+def _key(default: Any, check: Check) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True)
+class DaemonConfig:
+    run_dir: str = _key(DEFAULT_RUN_DIR, _run_directory)
+    report_dir: str = _key("/var/lib/fikit/reports", _directory)
+    profile_dir: str = _key("/var/lib/fikit/profiles", _directory)
+    idle_exit_s: int = _key(0, _whole(0, 31_536_000))
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    policy: str = _key("fikit", _policy)
+    lease_ms: int = _key(100, _whole(1, 60_000))
+    epsilon_us: int = _key(20, _whole(0, 1_000_000))
+    run_ahead_us: int = _key(500, _whole(0, 10_000_000))
+    idle_after_us: int = _key(2000, _whole(1, 10_000_000))
+    spin_us: int = _key(20, _whole(0, 10_000))
+
+
+@dataclass(frozen=True)
+class SlurmConfig:
+    gpu_memory_gib: int = _key(16, _whole(1, 65_536))
+    default_share_gib: int = _key(4, _whole(1, 65_536))
+    default_priority: str = _key("normal", _priority)
+
+
+@dataclass(frozen=True)
+class Config:
+    daemon: DaemonConfig = DaemonConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    slurm: SlurmConfig = SlurmConfig()
+
+    def with_run_dir(self, run_dir: str) -> Config:
+        """The same with another run_dir; ConfigError when it cannot be one."""
+        if fault := _run_directory(run_dir):
+            raise ConfigError([f"run_dir {fault}"])
+        return replace(self, daemon=replace(self.daemon, run_dir=run_dir))
+
+    def toml(self) -> str:
+        """This configuration as fikit.toml with every key."""
+        lines: list[str] = []
+        for section in fields(self):
+            lines.append(f"[{section.name}]")
+            values = getattr(self, section.name)
+            for key in fields(values):
+                value = getattr(values, key.name)
+                lines.append(f"{key.name} = {_basic_string(value) if isinstance(value, str) else value}")
+        return "\n".join(lines) + "\n"
+
+
+_SECTIONS: Final[dict[str, type]] = {"daemon": DaemonConfig, "scheduler": SchedulerConfig, "slurm": SlurmConfig}
+
+
+def load(path: Path | str | None = None) -> Config:
+    """Read `path`, else the file that FIKIT_CONFIG names, else /etc/fikit/fikit.toml, else the defaults.
+
+    Only the last of the three may be missing. ConfigError for anything that cannot be used.
+    """
+    named = path or os.environ.get(ENV_CONFIG)
+    file = Path(named or DEFAULT_PATH)
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        if named is None:
+            return Config()
+        raise ConfigError([f"{file} does not exist; name another file with --config or {ENV_CONFIG}"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError([f"{file} could not be read: {why}"]) from None
+    return parse(text, str(file))
+
+
+def parse(text: str, file: str) -> Config:
+    """The configuration that `text` says; `file` is only its name in ConfigError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_sentence(error, text, file)]) from None
+    faults = sorted((_line_of(text, keys), fault) for keys, fault in _faults(document))
+    if faults:
+        raise ConfigError([f"{file}:{line}: {fault}" for line, fault in faults])
+    return Config(**{name: section(**document.get(name, {})) for name, section in _SECTIONS.items()})
+
+
+def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, content in document.items():
+        if name not in _SECTIONS:
+            what = f"section [{name}]" if isinstance(content, dict) else f'key "{name}" outside every section'
+            yield (name,), f"unknown {what}{_nearest(name, list(_SECTIONS), '[{}]')}"
+        elif not isinstance(content, dict):
+            yield (name,), f'"{name}" must be a section, [{name}]'
+        else:
+            known = {key.name: key.metadata["check"] for key in fields(_SECTIONS[name])}
+            for key, value in content.items():
+                if key not in known:
+                    yield (
+                        (name, key),
+                        f'unknown key "{key}" in [{name}]{_nearest(key, list(known), chr(34) + "{}" + chr(34))}',
+                    )
+                elif fault := known[key](value):
+                    yield (name, key), f"{key} in [{name}] {fault}"
+
+
+def _nearest(word: str, known: list[str], form: str) -> str:
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"; did you mean {form.format(close[0])}?"
+    return f"; known are {', '.join(form.format(name) for name in known)}"
+
+
+def _line_of(text: str, keys: tuple[str, ...]) -> int:
+    """Line (from 1) on which `keys` first appears.
+
+    tomllib tells no positions, so it is asked again with ever more lines: statements end at line ends, hence the key's
+    statement begins after the last prefix that was a document without it. Only ever done for a faulty file.
+    """
+    lines = text.splitlines()
+    begin = 1
+    for count in range(1, len(lines) + 1):
+        try:
+            content: Any = tomllib.loads("\n".join(lines[:count]) + "\n")
+        except tomllib.TOMLDecodeError:
+            continue  # inside a value of several lines
+        for key in keys:
+            if not isinstance(content, dict) or key not in content:
+                break
+            content = content[key]
+        else:
+            return begin
+        begin = count + 1
+    return begin
+
+
+def _syntax_sentence(error: tomllib.TOMLDecodeError, text: str, file: str) -> str:
+    match = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+    line = match.group(1) if match and match.group(1) else max(1, len(text.splitlines()))
+    what = str(error)[: match.start()] if match else str(error)
+    return f"{file}:{line}: this is not TOML: {what[:1].lower()}{what[1:]}"
+
+
+def _basic_string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\u{ord(m.group()):04x}", escaped) + '"'

@@ -1,0 +1,118 @@
+"""The control socket: one request packet, one answer, closed (docs/design/contracts.md, "Control socket")."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from fikitd import __version__
+from fikitd.jobs import Job, Jobs
+from fikitd.peer import Peer
+from fikitd.reports import summary_line
+from fikitd.untrusted import printable
+
+REQUEST_BYTES: Final = 1024
+REQUEST_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 10.0
+SUMMARY_WAIT_S: Final = 0.3
+_PACKET_BYTES: Final = 32768
+
+
+class RequestError(Exception):
+    """The request is answered with `error` and this sentence."""
+
+
+class Control:
+    def __init__(self, *, jobs: Jobs, policy: str, shutdown: Callable[[], None]) -> None:
+        self._jobs = jobs
+        self._policy = policy
+        self._shutdown = shutdown
+        self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[str]]]] = {
+            "ping": (0, self._ping),
+            "summary": (2, self._summary),
+            "jobs": (0, self._list),
+            "job": (1, self._job),
+            "end": (1, self._end),
+            "shutdown": (0, self._stop),
+        }
+
+    async def serve(self, connection: socket.socket) -> None:
+        """One request of one connection; closes it."""
+        loop = asyncio.get_running_loop()
+        try:
+            peer = Peer.of(connection)
+            request = await asyncio.wait_for(loop.sock_recv(connection, REQUEST_BYTES + 1), REQUEST_TIMEOUT_S)
+            if not request:
+                return
+            try:
+                answer = "ok\n" + await self._answer(peer, request)
+            except RequestError as error:
+                answer = f"error {error}\n"
+            data = answer.encode()
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                for begin in range(0, len(data), _PACKET_BYTES):
+                    await loop.sock_sendall(connection, data[begin : begin + _PACKET_BYTES])
+        except (OSError, TimeoutError):
+            pass  # it went away, or it does not read its answer
+        finally:
+            connection.close()
+
+    async def _answer(self, peer: Peer, request: bytes) -> str:
+        if len(request) > REQUEST_BYTES:
+            raise RequestError(f"a request has at most {REQUEST_BYTES} bytes")
+        try:
+            verb, *arguments = request.decode("ascii").split()
+        except (UnicodeDecodeError, ValueError):
+            raise RequestError("a request is a verb and its arguments in ASCII") from None
+        if verb not in self._verbs:
+            raise RequestError(f'verb "{printable(verb)}" is not known; use one of {", ".join(self._verbs)}')
+        wanted, answer = self._verbs[verb]
+        if len(arguments) != wanted:
+            raise RequestError(f"{verb} takes {wanted} argument{'' if wanted == 1 else 's'}, not {len(arguments)}")
+        return await answer(peer, arguments)
+
+    async def _ping(self, _peer: Peer, _arguments: list[str]) -> str:
+        return f"fikitd {__version__} {self._policy}\n"
+
+    async def _summary(self, peer: Peer, arguments: list[str]) -> str:
+        job = self._jobs.get(arguments[0])
+        if job is None:
+            return ""
+        job = self._visible(peer, arguments[0])
+        await self._jobs.settle(job, SUMMARY_WAIT_S)
+        return summary_line(job.report()) + "\n"
+
+    async def _list(self, peer: Peer, _arguments: list[str]) -> str:
+        return json.dumps([job.report() for job in self._jobs.all() if _may_see(peer, job)])
+
+    async def _job(self, peer: Peer, arguments: list[str]) -> str:
+        return json.dumps(self._visible(peer, arguments[0]).report())
+
+    async def _end(self, peer: Peer, arguments: list[str]) -> str:
+        _only_master(peer, "end a job's report")
+        await self._jobs.end(arguments[0])
+        return ""
+
+    async def _stop(self, peer: Peer, _arguments: list[str]) -> str:
+        _only_master(peer, "stop fikitd")
+        self._shutdown()
+        return ""
+
+    def _visible(self, peer: Peer, job_id: str) -> Job:
+        job = self._jobs.get(job_id)
+        if job is None or not _may_see(peer, job):
+            raise RequestError(f"job {printable(job_id)} is not running under this fikitd, or is not yours")
+        return job
+
+
+def _may_see(peer: Peer, job: Job) -> bool:
+    return peer.uid in (0, os.geteuid(), job.record.uid)
+
+
+def _only_master(peer: Peer, what: str) -> None:
+    if peer.uid not in (0, os.geteuid()):
+        raise RequestError(f"uid {peer.uid} may not {what}; only root and the user who runs fikitd may")

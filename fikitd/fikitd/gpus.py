@@ -1,0 +1,88 @@
+"""One native dispatcher per GPU, made when its first client comes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from fikitd.config import SchedulerConfig
+
+MAX_GPUS = 64  # a node has fewer; UUIDs come from clients, and every dispatcher is a thread
+
+
+class Dispatcher(Protocol):
+    """`fikitd._core.Dispatcher`; a Protocol so that tests can put another in its place."""
+
+    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None: ...
+    def remove_client(self, client_id: int) -> dict[str, Any]: ...
+    def set_profile(self, client_id: int, kernels: list[dict[str, Any]]) -> None: ...
+    def describe(  # noqa: PLR0917
+        self,
+        client_id: int,
+        slot: int,
+        name: str,
+        module_hash: int,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        kind: int,
+    ) -> None: ...
+    def stats(self, client_id: int) -> dict[str, Any]: ...
+    def export_profile(self, client_id: int) -> list[dict[str, Any]]: ...
+    def stop(self) -> None: ...
+
+
+class Core(Protocol):
+    """`fikitd._core` as the control plane uses it."""
+
+    def Dispatcher(  # noqa: PLR0917
+        self, policy: str, lease_ns: int, epsilon_ns: int, run_ahead_ns: int, idle_after_ns: int, spin_ns: int
+    ) -> Dispatcher: ...
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int) -> int: ...
+
+
+class TooManyGpus(Exception):
+    """More GPU UUIDs than a node can have; one sentence."""
+
+
+class Gpus:
+    def __init__(self, core: Core, scheduler: SchedulerConfig) -> None:
+        self._core = core
+        self._scheduler = scheduler
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._clients: dict[str, int] = {}
+
+    def make_page(self, measure: bool) -> int:
+        """A new client's page: descriptor of a sealed memfd, the caller's to close."""
+        return self._core.make_page(measure, self._scheduler.lease_ms * 1_000_000, self._scheduler.spin_us * 1000)
+
+    def acquire(self, uuid: str) -> Dispatcher:
+        """The dispatcher of a GPU for one more client; give it back with `release`."""
+        if uuid not in self._dispatchers:
+            if len(self._dispatchers) >= MAX_GPUS and not self._drop_unused():
+                raise TooManyGpus(f"clients named more than {MAX_GPUS} different GPUs")
+            s = self._scheduler
+            self._dispatchers[uuid] = self._core.Dispatcher(
+                s.policy,
+                s.lease_ms * 1_000_000,
+                s.epsilon_us * 1000,
+                s.run_ahead_us * 1000,
+                s.idle_after_us * 1000,
+                s.spin_us * 1000,
+            )
+        self._clients[uuid] = self._clients.get(uuid, 0) + 1
+        return self._dispatchers[uuid]
+
+    def release(self, uuid: str) -> None:
+        self._clients[uuid] -= 1
+
+    def stop(self) -> None:
+        """Stop every dispatcher; gates are left open."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.stop()
+        self._dispatchers.clear()
+
+    def _drop_unused(self) -> bool:
+        unused = [uuid for uuid in self._dispatchers if not self._clients.get(uuid)]
+        for uuid in unused:
+            self._dispatchers.pop(uuid).stop()
+        return bool(unused)

@@ -1,0 +1,221 @@
+"""The jobs fikitd knows: which clients each has, what they did, and when its report is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from fikitd import priorities
+from fikitd.protocol import Device
+from fikitd.records import JobRecord, JobRecords
+from fikitd.reports import FORMAT, VERSION, Report, ReportStore
+from fikitd.storage import Storage, become, reason
+from fikitd.totals import Stats, Totals
+
+_log = logging.getLogger("fikitd")
+
+STATS_NOW = Callable[[], Stats]
+QUIET_S: Final = 2.0  # so long without a client, then the report so far is stored
+MAX_WARNINGS: Final = 50
+
+
+def iso(moment_ns: int) -> str:
+    """A CLOCK_REALTIME moment as the reports and profiles write it."""
+    return datetime.fromtimestamp(moment_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Job:
+    """One job over all its processes and steps. Only the event loop touches it."""
+
+    def __init__(self, record: JobRecord, device: Device, policy: str) -> None:
+        self.record = record
+        self.device = device  # the first client's
+        self.policy = policy
+        self.started_ns = record.started_ns or time.time_ns()
+        self.last_seen_ns = time.time_ns()
+        self.ended = False
+        self.processes = 0
+        self.profile_key = ""
+        self.profile_found = False
+        self.profile_stored: bool | None = None
+        self.warnings: list[str] = []
+        self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
+        self._settled_totals = Totals()
+        self._clients: dict[int, STATS_NOW] = {}
+        self._pids: set[int] = set()
+        self._saving = 0
+        self._most_kernels = -1
+
+    @property
+    def quiet(self) -> bool:
+        return not self._clients
+
+    def client_came(self, client_id: int, pid: int, stats_now: STATS_NOW) -> None:
+        self._clients[client_id] = stats_now
+        if pid not in self._pids:  # a process with several GPUs has a client for each
+            self._pids.add(pid)
+            self.processes += 1
+        self._changed()
+
+    def client_went(self, client_id: int, pid: int, stats: Stats) -> None:
+        del self._clients[client_id]
+        self._pids.discard(pid)
+        self._settled_totals = self._settled_totals.plus(stats)
+        self.last_seen_ns = time.time_ns()
+        self._changed()
+
+    def uses_profile(self, key: str, kernels: int = 0) -> None:
+        """`key` is the profile of one client; the report names the one of the client with the most kernels."""
+        if kernels > self._most_kernels:
+            self.profile_key, self._most_kernels = key, kernels
+
+    def saving(self, change: int) -> None:
+        """One more (+1) or one less (-1) profile is on its way to storage."""
+        self._saving += change
+        self._changed()
+
+    def warn(self, sentence: str) -> None:
+        """Say something once for this job: in the log and in its report."""
+        if sentence not in self.warnings and len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(sentence)
+            _log.warning("job %s: %s", self.record.job, sentence)
+
+    def report(self) -> Report:
+        """The report record as of now (docs/design/contracts.md, "Report records")."""
+        totals = self._settled_totals
+        for stats_now in self._clients.values():
+            totals = totals.plus(stats_now())
+        over = self.ended or self.quiet
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "job": self.record.job,
+            "name": self.record.name,
+            "uid": self.record.uid,
+            "node": socket.gethostname().partition(".")[0],
+            "state": "ended" if over else "running",
+            "priority": self.record.priority,
+            "priority_name": priorities.name(self.record.priority),
+            "measured": self.record.measure,
+            "policy": self.policy,
+            "device": _device(self.device),
+            "started": iso(self.started_ns),
+            "ended": iso(self.last_seen_ns) if over else None,
+            "processes": self.processes,
+            **totals.fields(),
+            "profile": {"key": self.profile_key, "found": self.profile_found, "stored": self.profile_stored},
+            "warnings": list(self.warnings),
+        }
+
+    def _changed(self) -> None:
+        if self._clients or self._saving:
+            self.settled.clear()
+        else:
+            self.settled.set()
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "uuid": device.uuid,
+        "memory_bytes": device.memory_bytes,
+        "emulated": device.emulated,
+    }
+
+
+class Jobs:
+    """Every job with a client now or lately, by id."""
+
+    def __init__(self, records: JobRecords, store: ReportStore, storage: Storage, policy: str) -> None:
+        self._records = records
+        self._store = store
+        self._storage = storage
+        self._policy = policy
+        self._jobs: dict[str, Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of(self, record: JobRecord, device: Device) -> Job:
+        """The job of a record, made at its first client. A requeued job (same id, new record) begins anew."""
+        job = self._jobs.get(record.job)
+        if job is None or (job.quiet and job.record.started_ns != record.started_ns):
+            job = self._jobs[record.job] = Job(record, device, self._policy)
+        return job
+
+    def get(self, job_id: str) -> Job | None:
+        return self._jobs.get(job_id)
+
+    def all(self) -> list[Job]:
+        return list(self._jobs.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    async def settle(self, job: Job, timeout_s: float) -> None:
+        """Wait until the job's clients are gone and their profiles stored, but not longer than `timeout_s`."""
+        try:
+            await asyncio.wait_for(job.settled.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def end(self, job_id: str) -> None:
+        """The job is over: store its report and forget it. Clients still there stay managed and report at their end."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        await self.settle(job, 1.0)
+        job.ended = True
+        await self.store(job)
+        self._forget(job)
+
+    async def store(self, job: Job) -> None:
+        """Write the job's report as far as it is known; a failure is one warning."""
+        report = job.report()
+        owner = (job.record.uid, job.record.gid)
+
+        def save() -> None:
+            self._store.prepare()
+            if self._store.users_may_change():
+                become(*owner)
+                self._store.save(report)
+            else:
+                self._store.save(report, owner=owner)
+
+        try:
+            await self._storage.run(save)
+        except (OSError, ValueError) as error:
+            job.warn(f"its report could not be stored in {self._store.directory}: {reason(error)}")
+
+    def went_quiet(self, job: Job) -> None:
+        """The job's last client is gone: store what is known, soon, in case nobody says `end`."""
+        task = asyncio.ensure_future(self._store_when_still_quiet(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store_when_still_quiet(self, job: Job) -> None:
+        seen_ns = job.last_seen_ns
+        if not job.ended:
+            await asyncio.sleep(QUIET_S)
+        await self.settle(job, 5.0)
+        if not job.quiet or job.last_seen_ns != seen_ns:
+            return
+        if not job.ended and self._jobs.get(job.record.job) is not job:
+            return  # `end` came meanwhile and has stored it
+        await self.store(job)
+        if self._records.get(job.record.job) is None:
+            self._forget(job)
+
+    def sweep(self) -> None:
+        """Forget quiet jobs whose record is gone although nobody said `end`; their reports are stored."""
+        for job in self.all():
+            quiet_s = (time.time_ns() - job.last_seen_ns) / 1e9
+            if job.quiet and quiet_s > 10 * QUIET_S and self._records.get(job.record.job) is None:
+                self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        if self._jobs.get(job.record.job) is job:
+            del self._jobs[job.record.job]

@@ -1,0 +1,64 @@
+"""The `fikitd` command."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from fikitd import __version__
+from fikitd.config import Config, ConfigError, load
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", metavar="FILE", help="Read FILE instead of /etc/fikit/fikit.toml.")
+@click.option("--run-dir", metavar="DIR", help="Sockets and job records, instead of run_dir in the configuration.")
+@click.option("--check-config", is_flag=True, help="Print the configuration in force, or what is wrong with it.")
+@click.version_option(__version__, prog_name="fikitd", message="%(prog)s %(version)s")
+def main(config_file: str | None, run_dir: str | None, check_config: bool) -> None:
+    """The daemon that shares this node's GPUs between jobs by priority. Runs in the foreground and logs to stderr."""
+    try:
+        config = load(config_file)
+        if run_dir is not None:
+            config = config.with_run_dir(str(Path(run_dir).absolute()))
+    except ConfigError as error:
+        for sentence in error.sentences:
+            click.echo(sentence if check_config else f"fikitd: {sentence}", err=True)
+        sys.exit(1)
+    if check_config:
+        click.echo(config.toml(), nl=False)
+        return
+    sys.exit(serve(config))
+
+
+def serve(config: Config) -> int:
+    """Run the daemon; returns its exit code."""
+    # Imported late: --check-config and --help need neither the native core nor asyncio.
+    from fikitd import _core, server  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="fikitd: %(levelname)s: %(message)s")
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+        logging.addLevelName(level, logging.getLevelName(level).lower())
+    if os.geteuid() == 0:
+        # Threads that act as a job's user must not keep root's groups (storage.become).
+        with suppress(PermissionError):
+            os.setgroups([])
+    os.umask(0o022)
+    server.raise_descriptor_limit()
+
+    async def run() -> None:
+        await server.Server(config, _core).run(ready=server.notify_systemd)
+
+    try:
+        asyncio.run(run())
+    except server.AlreadyServed as error:
+        click.echo(f"fikitd: {error}", err=True)
+    except server.CannotServe as error:
+        click.echo(f"fikitd: {error}", err=True)
+        return 1
+    return 0

@@ -1,0 +1,174 @@
+"""The profile document: checking one that somebody wrote, and merging several (D10).
+
+A profile says, for each kernel identity and context, how long it ran and how long the device was idle after it. Files are
+the user's own and may hold anything: every number is bounded here, once, so that nobody behind has to ask again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fikitd.untrusted import integer, is_name, no_constant, number, printable, string
+
+FORMAT: Final = "fikit-profile"
+VERSION: Final = 1
+MAX_KERNELS: Final = 50_000
+MAX_BUCKETS: Final = 1024
+MAX_COUNT: Final = 2**53
+MAX_NS: Final = 10**15  # eleven days: longer than a kernel or a gap can sensibly be
+_HEX16 = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+
+Profile = dict[str, Any]
+Kernel = dict[str, Any]
+Statistics = dict[str, Any]
+
+
+def parse(data: bytes) -> Profile:
+    """A checked profile; ValueError with the reason, as the end of a sentence, for anything that is not one."""
+    try:
+        document = json.loads(data, parse_constant=no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error.msg} at line {error.lineno})") from None
+    return checked(document)
+
+
+def checked(document: Any) -> Profile:
+    """`document` with known fields only, all within bounds; ValueError says what is not."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f'its format is not "{FORMAT}"')
+    if document.get("version") != VERSION:
+        raise ValueError(f"its version is not {VERSION}")
+    key = string(document.get("key"), "key", 64)
+    if not is_name(key):
+        raise ValueError("key is not a profile name")
+    command = _list(document.get("command", []), "command", 10_000)
+    device = document.get("device")
+    if not isinstance(device, dict):
+        raise ValueError("device is missing")
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "key": key,
+        "command": [printable(string(word, "command", 2**17)) for word in command],
+        "created": printable(string(document.get("created", ""), "created", 64)),
+        "device": {
+            "name": printable(string(device.get("name"), "device.name", 256)),
+            "memory_bytes": integer(device.get("memory_bytes", 0), "device.memory_bytes", 0, 2**63),
+            "emulated": device.get("emulated") is True,
+        },
+        "span_ns": integer(document.get("span_ns", 0), "span_ns", 0, 2**63),
+        "launches": integer(document.get("launches", 0), "launches", 0, MAX_COUNT),
+        "kernels": [_kernel(kernel) for kernel in _list(document.get("kernels"), "kernels", MAX_KERNELS)],
+    }
+
+
+def _kernel(raw: Any) -> Kernel:
+    if not isinstance(raw, dict):
+        raise ValueError("a kernel is not an object")
+    context = _list(raw.get("context", []), "context", 3)
+    if len(context) not in (0, 3):
+        raise ValueError("context is neither empty nor three identities")
+    return {
+        "name": printable(string(raw.get("name"), "name of a kernel", 1023)),
+        "module": _hex(raw.get("module"), "module"),
+        "grid": _triple(raw.get("grid"), "grid"),
+        "block": _triple(raw.get("block"), "block"),
+        "shared_bytes": integer(raw.get("shared_bytes", 0), "shared_bytes", 0, 2**32 - 1),
+        "kind": integer(raw.get("kind", 0), "kind", 0, 2),
+        "context": [_hex(identity, "context") for identity in context],
+        "duration": _statistics(raw.get("duration"), "duration"),
+        "gap": _statistics(raw.get("gap"), "gap"),
+    }
+
+
+def _statistics(raw: Any, what: str) -> Statistics:
+    if not isinstance(raw, dict):
+        raise ValueError(f"{what} is not an object")
+    histogram = raw.get("histogram", {})
+    if not isinstance(histogram, dict) or len(histogram) > MAX_BUCKETS:
+        raise ValueError(f"histogram of {what} is not an object of at most {MAX_BUCKETS} buckets")
+    buckets = {}
+    for bucket, count in histogram.items():
+        if not (bucket.isascii() and bucket.isdigit() and len(bucket) <= 4 and int(bucket) < MAX_BUCKETS):
+            raise ValueError(f"histogram of {what} has a bucket that does not exist")
+        buckets[str(int(bucket))] = integer(count, f"histogram of {what}", 0, MAX_COUNT)
+    return {
+        "count": integer(raw.get("count"), f"count of {what}", 0, MAX_COUNT),
+        "mean_ns": number(raw.get("mean_ns"), f"mean_ns of {what}", MAX_NS),
+        "m2": number(raw.get("m2", 0.0), f"m2 of {what}", 1e45),
+        "histogram": buckets,
+    }
+
+
+def _list(raw: Any, what: str, limit: int) -> list[Any]:
+    if not isinstance(raw, list) or len(raw) > limit:
+        raise ValueError(f"{what} is not a list of at most {limit}")
+    return raw
+
+
+def _triple(raw: Any, what: str) -> list[int]:
+    if not isinstance(raw, list) or len(raw) != 3:
+        raise ValueError(f"{what} is not three numbers")
+    return [integer(n, what, 0, 2**32 - 1) for n in raw]
+
+
+def _hex(raw: Any, what: str) -> str:
+    if not isinstance(raw, str) or not _HEX16.fullmatch(raw):
+        raise ValueError(f"{what} is not 16 hexadecimal digits")
+    return raw
+
+
+def merge_statistics(a: Statistics, b: Statistics) -> Statistics:
+    """Statistics of both samples together (Chan, Golub, LeVeque 1979); exactly commutative."""
+    count = a["count"] + b["count"]
+    if count == 0:
+        return {"count": 0, "mean_ns": 0.0, "m2": 0.0, "histogram": {}}
+    delta = b["mean_ns"] - a["mean_ns"]
+    buckets = sorted({*a["histogram"], *b["histogram"]}, key=int)
+    return {
+        "count": count,
+        "mean_ns": (a["count"] * a["mean_ns"] + b["count"] * b["mean_ns"]) / count,
+        "m2": math.fsum((a["m2"], b["m2"], delta * delta * (a["count"] * b["count"] / count))),
+        "histogram": {k: a["histogram"].get(k, 0) + b["histogram"].get(k, 0) for k in buckets},
+    }
+
+
+def _identity(kernel: Kernel) -> tuple[Any, ...]:
+    shape = (*kernel["grid"], *kernel["block"], kernel["shared_bytes"], kernel["kind"])
+    return (kernel["name"], kernel["module"], shape, tuple(kernel["context"]))
+
+
+def merge(profiles: Iterable[Profile]) -> Profile | None:
+    """One profile that says what all of them say, in an order of its own; None of none. Gains a field `runs`.
+
+    Facts that cannot be added (command, device) are those of the newest.
+    """
+    every = sorted(profiles, key=lambda profile: str(profile["created"]))
+    if not every:
+        return None
+    kernels: dict[tuple[Any, ...], Kernel] = {}
+    for profile in every:
+        for kernel in profile["kernels"]:
+            known = kernels.get(_identity(kernel))
+            if known is not None:
+                kernel = {  # noqa: PLW2901
+                    **known,
+                    "duration": merge_statistics(known["duration"], kernel["duration"]),
+                    "gap": merge_statistics(known["gap"], kernel["gap"]),
+                }
+            kernels[_identity(kernel)] = kernel
+    return {
+        **every[-1],
+        "span_ns": sum(profile["span_ns"] for profile in every),
+        "launches": sum(profile["launches"] for profile in every),
+        "runs": sum(profile.get("runs", 1) for profile in every),
+        "kernels": [kernels[identity] for identity in sorted(kernels)],
+    }

@@ -1,0 +1,124 @@
+"""ProfileStore: profiles on shared storage, PROFILE_DIR/<uid>/<key>/<run>.json, one immutable file per run and process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from fikitd import profile_format
+from fikitd.profile_format import Kernel, Profile
+from fikitd.storage import read_bounded, reason, write_atomic
+from fikitd.untrusted import is_name
+
+MAX_FILE_BYTES: Final = 32 * 2**20
+MAX_RUNS: Final = 16  # newest files that are merged; older measurements say less about today's program
+
+_log = logging.getLogger("fikitd")
+
+
+class ProfileStore:
+    """Reads and writes in the calling thread with its rights; the daemon calls it through `storage.Storage`."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def keys(self, uid: int) -> list[str]:
+        """The profile keys of a user; empty when there are none or they cannot be seen."""
+        try:
+            return sorted(path.name for path in (self.directory / str(uid)).iterdir() if is_name(path.name))
+        except OSError:
+            return []
+
+    def devices(self, uid: int, key: str) -> list[str]:
+        """Names of the devices on which `key` was measured, each once."""
+        return sorted({str(profile["device"]["name"]) for profile in self._runs(uid, key, _log.warning)})
+
+    def load(
+        self, uid: int, key: str, device: str | None = None, warn: Callable[[str], None] = _log.warning
+    ) -> Profile | None:
+        """All runs of `key` on devices of that name (None: of the newest run's name), merged; None when there are none.
+
+        A file that is no profile is skipped with one `warn` that names it. OSError when the directory cannot be read.
+        """
+        runs = self._runs(uid, key, warn)
+        if device is None and runs:
+            device = max(runs, key=lambda profile: str(profile["created"]))["device"]["name"]
+        return profile_format.merge(profile for profile in runs if profile["device"]["name"] == device)
+
+    def save(self, uid: int, profile: Profile, run: str) -> Path:
+        """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile."""
+        document = profile_format.checked(profile)
+        if not is_name(run):
+            raise ValueError("run is not a name")
+        directory = self._of(uid, document["key"])
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_owner(uid)
+        path = directory / f"{run}.json"
+        write_atomic(path, json.dumps(document, separators=(",", ":")).encode(), mode=0o600)
+        return path
+
+    def prepare(self, uid: int, gid: int) -> None:
+        """As root, make the user's directory when only root may; where that fails, `save` says what is wrong."""
+        if os.geteuid() != 0:
+            return
+        with suppress(OSError):
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            own = self.directory / str(uid)
+            own.mkdir(mode=0o700)  # an existing one is left as it is: it may be a trap
+            os.chown(own, uid, gid, follow_symlinks=False)
+
+    def _runs(self, uid: int, key: str, warn: Callable[[str], None]) -> list[Profile]:
+        directory = self._of(uid, key)
+        if not directory.is_dir():
+            return []
+        self._check_owner(uid)
+        names = sorted(path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != ".")
+        runs = []
+        for name in names[-MAX_RUNS:]:
+            try:
+                profile = profile_format.parse(read_bounded(directory / name, MAX_FILE_BYTES))
+            except (OSError, ValueError) as error:
+                warn(f"profile file {directory / name} was skipped: {reason(error)}")
+            else:
+                runs.append(profile)
+        return runs
+
+    def _of(self, uid: int, key: str) -> Path:
+        if not is_name(key):
+            raise ValueError("key is not a profile name")
+        return self.directory / str(uid) / key
+
+    def _check_owner(self, uid: int) -> None:
+        # In a directory that everybody may write, somebody else may have come first.
+        owner = (self.directory / str(uid)).lstat().st_uid
+        if owner not in (0, uid):
+            raise PermissionError(f"{self.directory / str(uid)} belongs to uid {owner}, not to uid {uid}")
+
+
+def document(
+    *,
+    key: str,
+    command: list[str],
+    created: str,
+    device: dict[str, object],
+    span_ns: int,
+    launches: int,
+    kernels: list[Kernel],
+) -> Profile:
+    """The profile of one run, from what the native core measured."""
+    return {
+        "format": profile_format.FORMAT,
+        "version": profile_format.VERSION,
+        "key": key,
+        "command": command,
+        "created": created,
+        "device": {"name": device["name"], "memory_bytes": device["memory_bytes"], "emulated": device["emulated"]},
+        "span_ns": span_ns,
+        "launches": launches,
+        "kernels": kernels,
+    }

@@ -1,0 +1,153 @@
+"""Mirror of core/protocol/fikit_protocol.h for the messages Python handles; a test compiles the header and compares.
+
+The shared page is not here: only the native core touches it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from fikitd.untrusted import printable
+
+VERSION: Final = 1
+SOCKET_NAME: Final = "fikitd.sock"
+CONTROL_NAME: Final = "control.sock"
+ENV_SOCKET: Final = "FIKIT_SOCKET"
+DEFAULT_RUN_DIR: Final = "/run/fikit"
+SLOTS: Final = 4096
+NAME_BYTES: Final = 1024
+REASON_BYTES: Final = 256
+MESSAGE_BYTES: Final = 2048
+HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
+KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
+
+
+_Layout = TypeVar("_Layout", bound=ctypes.Structure)
+
+
+class HeadLayout(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_uint32), ("bytes", ctypes.c_uint32))
+
+
+class HelloLayout(ctypes.Structure):
+    _fields_ = (
+        ("head", HeadLayout),
+        ("version", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("gpu_uuid", ctypes.c_uint8 * 16),
+        ("gpu_memory_bytes", ctypes.c_uint64),
+        ("gpu_name", ctypes.c_uint8 * 256),
+    )
+
+
+class WelcomeLayout(ctypes.Structure):
+    _fields_ = (("head", HeadLayout), ("version", ctypes.c_uint32), ("page_bytes", ctypes.c_uint32))
+
+
+class RefusedLayout(ctypes.Structure):
+    _fields_ = (("head", HeadLayout), ("reason", ctypes.c_uint8 * REASON_BYTES))
+
+
+class KernelLayout(ctypes.Structure):
+    _fields_ = (
+        ("head", HeadLayout),
+        ("slot", ctypes.c_uint32),
+        ("kind", ctypes.c_uint32),
+        ("module_hash", ctypes.c_uint64),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("name", ctypes.c_uint8 * NAME_BYTES),
+    )
+
+
+class ProtocolError(ValueError):
+    """A packet that no shim sends; its sender is disconnected."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """The GPU a client says it uses. `uuid` has nvidia-smi's form, GPU-8-4-4-4-12."""
+
+    name: str
+    uuid: str
+    memory_bytes: int
+
+    @property
+    def emulated(self) -> bool:
+        return "Emulated" in self.name
+
+
+@dataclass(frozen=True)
+class Hello:
+    version: int
+    device: Device
+
+
+@dataclass(frozen=True)
+class Kernel:
+    slot: int
+    kind: int
+    module_hash: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    name: str
+
+
+def _layout(packet: bytes, kind: int, layout: type[_Layout], what: str) -> _Layout:
+    if len(packet) != ctypes.sizeof(layout):
+        raise ProtocolError(f"{what} has {len(packet)} bytes, not {ctypes.sizeof(layout)}")
+    head = HeadLayout.from_buffer_copy(packet)
+    if head.type != kind or head.bytes != len(packet):
+        raise ProtocolError(f"{what} expected, got a packet of type {head.type} that claims {head.bytes} bytes")
+    return layout.from_buffer_copy(packet)
+
+
+def _text(field: ctypes.Array[ctypes.c_uint8], what: str) -> str:
+    raw, terminator, _ = bytes(field).partition(b"\0")
+    if not terminator:
+        raise ProtocolError(f"{what} is not NUL-terminated")
+    return printable(raw.decode("utf-8", "replace"))
+
+
+def uuid_text(raw: bytes) -> str:
+    """Sixteen bytes as `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`."""
+    digits = raw.hex()
+    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def parse_hello(packet: bytes) -> Hello:
+    """The first packet of a connection; ProtocolError when it is not a hello."""
+    m = _layout(packet, HELLO, HelloLayout, "hello")
+    device = Device(_text(m.gpu_name, "gpu_name"), uuid_text(bytes(m.gpu_uuid)), m.gpu_memory_bytes)
+    return Hello(m.version, device)
+
+
+def parse_kernel(packet: bytes) -> Kernel:
+    """A kernel description; ProtocolError when it is not one or its slot or kind does not exist."""
+    m = _layout(packet, KERNEL, KernelLayout, "kernel description")
+    if not 1 <= m.slot < SLOTS:
+        raise ProtocolError(f"slot {m.slot} does not exist")
+    if m.kind > KIND_COOPERATIVE:
+        raise ProtocolError(f"kernel kind {m.kind} does not exist")
+    (gx, gy, gz), (bx, by, bz) = m.grid, m.block
+    return Kernel(
+        m.slot, m.kind, m.module_hash, (gx, gy, gz), (bx, by, bz), m.shared_bytes, _text(m.name, "kernel name")
+    )
+
+
+def welcome(page_bytes: int) -> bytes:
+    size = ctypes.sizeof(WelcomeLayout)
+    return bytes(WelcomeLayout(HeadLayout(WELCOME, size), VERSION, page_bytes))
+
+
+def refused(reason: str) -> bytes:
+    """A refusal with one sentence, cut to what the message holds."""
+    message = RefusedLayout(HeadLayout(REFUSED, ctypes.sizeof(RefusedLayout)))
+    text = reason.encode()[: REASON_BYTES - 1].decode("utf-8", "ignore").encode()
+    ctypes.memmove(message.reason, text, len(text))
+    return bytes(message)

@@ -1,0 +1,123 @@
+"""Job records: what root's prolog (or `fikit run`) says about a job, one file per job in RUN_DIR/jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from fikitd import priorities
+from fikitd.storage import read_bounded, write_atomic
+from fikitd.untrusted import integer, is_name, printable
+
+MAX_BYTES: Final = 4096
+_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
+
+
+class RecordError(ValueError):
+    """A record that cannot be used; says which file and why."""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0 or "" mean not given."""
+
+    job: str
+    uid: int
+    gid: int
+    priority: int
+    measure: bool = False
+    mem_bytes: int = 0
+    profile: str = ""
+    gpus: str = ""
+    name: str = ""
+    pid: int = 0
+    started_ns: int = 0
+
+    def text(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["measure"] = int(self.measure)
+        values["name"] = printable(self.name)[:256]
+        return "version=1\n" + "".join(f"{key}={value}\n" for key, value in values.items() if key != "pid" or value)
+
+    def write(self, run_dir: Path | str) -> Path:
+        """Write the record atomically into RUN_DIR/jobs (made when missing); returns its path."""
+        if not is_name(self.job):
+            raise RecordError(f'"{printable(self.job)}" cannot be a job id')
+        jobs = Path(run_dir) / "jobs"
+        jobs.mkdir(mode=0o755, exist_ok=True)
+        path = jobs / self.job
+        write_atomic(path, self.text().encode(), mode=0o644)
+        return path
+
+    @classmethod
+    def parse(cls, text: str) -> JobRecord:
+        """A record from its lines; unknown keys are ignored; ValueError names the key that is wrong."""
+        values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+        def whole(key: str, maximum: int, default: int | None = None) -> int:
+            raw = values.get(key, "" if default is None else str(default))
+            if not _NUMBER.fullmatch(raw):
+                raise ValueError(f"{key} is not a number")
+            return integer(int(raw), key, 0, maximum)
+
+        whole("version", 1)
+        job, profile = values.get("job", ""), values.get("profile", "")
+        if not is_name(job):
+            raise ValueError("job is not a job id")
+        if profile and not is_name(profile):
+            raise ValueError("profile is not a profile name")
+        return cls(
+            job=job,
+            uid=whole("uid", 2**32 - 2),
+            gid=whole("gid", 2**32 - 2),
+            priority=whole("priority", priorities.LOWEST),
+            measure=bool(whole("measure", 1, 0)),
+            mem_bytes=whole("mem_bytes", 2**63 - 1, 0),
+            profile=profile,
+            gpus=printable(values.get("gpus", "")),
+            name=printable(values.get("name", "")),
+            pid=whole("pid", 2**31 - 1, 0),
+            started_ns=whole("started_ns", 2**63 - 1, 0),
+        )
+
+    @classmethod
+    def read(cls, path: Path | str) -> JobRecord:
+        """The record in `path`; FileNotFoundError when there is none, RecordError when it is unusable."""
+        try:
+            record = cls.parse(read_bounded(Path(path), MAX_BYTES).decode())
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise RecordError(f"job record {path} is unusable: {error}") from None
+        if record.job != Path(path).name:
+            raise RecordError(f"job record {path} is unusable: it is about job {record.job}")
+        return record
+
+
+class JobRecords:
+    """The records of one run_dir as the daemon sees them: only root's and the daemon's own files count (D5)."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.directory = run_dir / "jobs"
+
+    def get(self, job: str) -> JobRecord | None:
+        """The record of `job`; None when there is none or it is unusable (the prolog rewrites it, we do not repair it)."""
+        if not is_name(job):
+            return None
+        path = self.directory / job
+        try:
+            if path.lstat().st_uid not in (0, os.geteuid()):
+                return None
+            return JobRecord.read(path)
+        except (OSError, RecordError):
+            return None
+
+    def all(self) -> list[JobRecord]:
+        try:
+            names = sorted(path.name for path in self.directory.iterdir())
+        except OSError:
+            return []
+        return [record for name in names if (record := self.get(name)) is not None]

@@ -1,0 +1,208 @@
+"""The daemon: its directory, its lock, its two sockets, its signals, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import resource
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from fikitd.clients import Clients
+from fikitd.config import Config
+from fikitd.control import Control
+from fikitd.gpus import Core, Gpus
+from fikitd.jobs import Jobs
+from fikitd.profiles import ProfileStore
+from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
+from fikitd.records import JobRecords
+from fikitd.reports import ReportStore
+from fikitd.storage import Storage
+
+_log = logging.getLogger("fikitd")
+
+LOCK_NAME: Final = "fikitd.lock"
+SWEEP_S: Final = 10.0
+LAST_WORK_S: Final = 3.0  # at the end, for profiles and reports that are still being stored
+BACKLOG: Final = 512
+
+
+class CannotServe(Exception):
+    """The daemon cannot start; one sentence."""
+
+
+class AlreadyServed(Exception):
+    """Another fikitd has this run_dir; one sentence."""
+
+
+class Server:
+    """One daemon. `run` returns when it was told to stop."""
+
+    def __init__(self, config: Config, core: Core, proc: Path = Path("/proc")) -> None:
+        self._config = config
+        self._run_dir = Path(config.daemon.run_dir)
+        self._storage = Storage()
+        self._records = JobRecords(self._run_dir)
+        self._gpus = Gpus(core, config.scheduler)
+        self._jobs = Jobs(self._records, ReportStore(config.daemon.report_dir), self._storage, config.scheduler.policy)
+        self._clients = Clients(
+            gpus=self._gpus,
+            jobs=self._jobs,
+            records=self._records,
+            store=ProfileStore(config.daemon.profile_dir),
+            storage=self._storage,
+            proc=proc,
+        )
+        self._stop = asyncio.Event()
+        self._control = Control(jobs=self._jobs, policy=config.scheduler.policy, shutdown=self._stop.set)
+        self._proc = proc
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until `shutdown`, SIGTERM, SIGINT or idle exit; calls `ready` once both sockets accept.
+
+        Raises CannotServe or AlreadyServed instead of serving.
+        """
+        self._prepare_directory()
+        lock = self._take_lock()
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            # Only the main thread gets signals; a server in a test's thread is stopped otherwise.
+            with suppress(ValueError, RuntimeError):
+                loop.add_signal_handler(signal_number, self._stop.set)
+        listeners = [
+            self._listen(SOCKET_NAME, self._clients.serve),
+            self._listen(CONTROL_NAME, self._control.serve),
+        ]
+        sweeper = asyncio.ensure_future(self._sweep())
+        _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
+        ready()
+        try:
+            await self._stop.wait()
+        finally:
+            sweeper.cancel()
+            for name, listener, acceptor in listeners:
+                acceptor.cancel()
+                with suppress(OSError):
+                    (self._run_dir / name).unlink()
+                listener.close()
+            await self._finish()
+            os.close(lock)
+            _log.info("stopped")
+
+    def _prepare_directory(self) -> None:
+        try:
+            self._run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+            (self._run_dir / "jobs").mkdir(mode=0o755, exist_ok=True)
+            status = self._run_dir.stat()
+        except OSError as error:
+            raise CannotServe(f"run_dir {self._run_dir} cannot be used: {error.strerror}") from None
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+            raise CannotServe(
+                f"run_dir {self._run_dir} must belong to uid {os.geteuid()} and be writable by nobody else, "
+                "because whoever writes there decides over priorities"
+            )
+
+    def _take_lock(self) -> int:
+        lock = os.open(self._run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise AlreadyServed(f"another fikitd serves {self._run_dir} already") from None
+        return lock
+
+    def _listen(
+        self, name: str, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> tuple[str, socket.socket, asyncio.Task[None]]:
+        path = self._run_dir / name
+        # Under another name first: whoever sees the socket can connect to it, and nobody meets a stale one.
+        unready = self._run_dir / f".{name}"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            unready.unlink(missing_ok=True)
+            listener.bind(str(unready))
+            unready.chmod(0o666)
+            listener.listen(BACKLOG)
+            unready.rename(path)
+        except OSError as error:
+            raise CannotServe(f"socket {path} cannot be made: {error.strerror or error}") from None
+        return name, listener, asyncio.ensure_future(self._accept(listener, serve))
+
+    async def _accept(
+        self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno not in (errno.ECONNABORTED, errno.EPROTO):
+                    _log.warning("a connection could not be accepted: %s", error.strerror)
+                    await asyncio.sleep(1.0)  # out of descriptors: trying at once again would spin
+                continue
+            task = asyncio.ensure_future(serve(connection))
+            self._connections.add(task)
+            task.add_done_callback(self._connection_ended)
+
+    def _connection_ended(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a connection was dropped because of a fault in fikitd", exc_info=error)
+
+    async def _sweep(self) -> None:
+        """Forget finished jobs; leave when there has been nothing to do for idle_exit_s."""
+        limit_s = self._config.daemon.idle_exit_s
+        interval_s = min(SWEEP_S, max(1.0, limit_s / 4)) if limit_s else SWEEP_S
+        busy = time.monotonic()
+        while True:
+            await asyncio.sleep(interval_s)
+            self._jobs.sweep()
+            now = time.monotonic()
+            if limit_s and self._at_work():
+                busy = now
+            elif limit_s and now - busy >= limit_s:
+                _log.info("idle for %d s", limit_s)
+                self._stop.set()
+
+    def _at_work(self) -> bool:
+        if self._clients or any(not job.quiet for job in self._jobs.all()):
+            return True
+        # A record whose process is gone was left behind by a `fikit run` that was killed.
+        return any(not r.pid or (self._proc / str(r.pid)).exists() for r in self._records.all())
+
+    async def _finish(self) -> None:
+        """Let every client run free, then store what they did, as far as storage answers."""
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=LAST_WORK_S)
+        self._gpus.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORK_S):
+                await asyncio.gather(*(self._jobs.end(job.record.job) for job in self._jobs.all()))
+
+
+def raise_descriptor_limit() -> None:
+    """Every client costs four descriptors; the usual soft limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def notify_systemd() -> None:
+    """sd_notify(3): READY=1, when a unit of Type=notify started us."""
+    name = os.environ.get("NOTIFY_SOCKET", "")
+    if name:
+        address = "\0" + name[1:] if name.startswith("@") else name
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.sendto(b"READY=1", address)

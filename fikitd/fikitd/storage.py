@@ -1,0 +1,123 @@
+"""File work of the daemon: on threads of its own, as the job's user, bounded, and whole or not at all.
+
+Shared storage may hang, be full, be read-only or hold anything. So nothing here runs on the event loop, nothing is read
+without a bound, and whatever a user may change is touched with that user's rights only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
+_libc = ctypes.CDLL(None, use_errno=True)
+_KEEP: Final = ctypes.c_uint32(-1)
+
+
+class StorageTimeout(OSError):
+    """The file system did not answer in time; the thread that asked is left to its fate."""
+
+
+class Storage:
+    """Runs functions on short-lived daemon threads. A thread that hangs costs one of `limit` places, never the daemon.
+
+    A thread pool would not do: its workers change credentials for good (see `become`), and Python waits for pool threads
+    at exit, also for one that sits in a dead NFS mount.
+    """
+
+    def __init__(self, limit: int = 32) -> None:
+        self._limit = limit
+        self._running = 0
+
+    async def run(self, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
+        """The result of `function`; StorageTimeout after `timeout_s` or when too many earlier calls still hang."""
+        if self._running >= self._limit:
+            raise StorageTimeout(errno.EBUSY, "the file system does not answer")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+
+        def finish(result: _T | None, error: BaseException | None) -> None:
+            self._running -= 1
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = function()
+            except BaseException as caught:  # handed to the caller, whatever it is
+                error = caught
+            with suppress(RuntimeError):  # the loop was closed while we hung
+                loop.call_soon_threadsafe(finish, result, error)
+
+        self._running += 1
+        threading.Thread(target=work, daemon=True, name="storage").start()
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            raise StorageTimeout(errno.ETIMEDOUT, f"the file system did not answer within {timeout_s:g} s") from None
+
+
+def become(uid: int, gid: int) -> None:
+    """Give the calling thread, and it alone, the file rights of a user; for the rest of the thread's life.
+
+    setfsuid(2) is per thread and also takes root's file capabilities away, without a child process per file. Only root
+    can; any other daemon serves its own user anyway. The daemon has dropped its supplementary groups at start.
+    """
+    if os.geteuid() != 0 or uid == 0:
+        return
+    _libc.setfsgid(ctypes.c_uint32(gid))
+    _libc.setfsuid(ctypes.c_uint32(uid))
+    # Neither call reports failure: asking again (with an impossible id) returns what is in force now.
+    if ctypes.c_uint32(_libc.setfsuid(_KEEP)).value != uid or ctypes.c_uint32(_libc.setfsgid(_KEEP)).value != gid:
+        raise PermissionError(errno.EPERM, f"could not act as uid {uid}")
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The whole file, which must be a regular one, no link, and at most `limit` bytes; ValueError when it is not."""
+    # O_NONBLOCK: opening a FIFO that somebody left there must not wait for a writer.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("it is not a regular file")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"it is larger than {limit} bytes")
+    return data
+
+
+def write_atomic(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """Replace `path` by `data`: temporary file, fsync, rename. A reader sees the old or the new file, never a part."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(fd, mode)
+            if owner is not None:
+                os.fchown(fd, *owner)
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        temporary.rename(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def reason(error: BaseException) -> str:
+    """Why, in the system's own words, without Python's decoration."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -1,0 +1,99 @@
+"""Counters of one job over all its clients: what `_core` counts for a client, added up for the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+Stats = dict[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over clients. A time that one client with kernels does not know is unknown (None) for the job."""
+
+    kernels: int = 0
+    gpu_time_ns: int | None = None
+    span_ns: int = 0
+    solo_ns: int | None = None
+    wait_count: int = 0
+    wait_total_ns: int = 0
+    wait_p99_ns: int = 0  # of the client that waited longest: percentiles do not add
+    gaps_offered: int = 0
+    gaps_filled: int = 0
+    others_kernels: int = 0
+    predicted_gap_ns: int = 0
+    actual_gap_ns: int = 0
+    gap_error_p50_ns: float = 0.0  # mean over clients, weighted by gaps offered
+    gap_error_p90_ns: float = 0.0
+    expired: int = 0
+
+    def plus(self, stats: Stats) -> Totals:
+        """These totals and one more client's counters."""
+        if stats["kernels"] == 0:
+            return self
+        summed = (
+            "kernels",
+            "span_ns",
+            "wait_count",
+            "wait_total_ns",
+            "gaps_filled",
+            "others_kernels",
+            "predicted_gap_ns",
+            "actual_gap_ns",
+            "expired",
+        )
+        offered = self.gaps_offered + stats["gaps_offered"]
+
+        def known(name: str) -> int | None:
+            mine, more = getattr(self, name), stats[name]
+            if more is None or (mine is None and self.kernels > 0):
+                return None
+            return int((mine or 0) + more)
+
+        def weighted(name: str) -> float:
+            if offered == 0:
+                return 0.0
+            more = stats[name] or 0
+            return float((getattr(self, name) * self.gaps_offered + more * stats["gaps_offered"]) / offered)
+
+        return replace(
+            self,
+            **{name: getattr(self, name) + stats[name] for name in summed},
+            gpu_time_ns=known("gpu_time_ns"),
+            solo_ns=known("solo_ns"),
+            wait_p99_ns=max(self.wait_p99_ns, stats["wait_p99_ns"]),
+            gaps_offered=offered,
+            gap_error_p50_ns=weighted("gap_error_p50_ns"),
+            gap_error_p90_ns=weighted("gap_error_p90_ns"),
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """The part of a report record that is counters (docs/design/contracts.md, "Report records")."""
+        return {
+            "kernels": self.kernels,
+            "gpu_time_s": _seconds(self.gpu_time_ns),
+            "span_s": self.span_ns / 1e9,
+            "solo_s": _seconds(self.solo_ns),
+            "slowdown": round(self.span_ns / self.solo_ns, 4) if self.solo_ns else None,
+            "wait": {
+                "count": self.wait_count,
+                "total_s": self.wait_total_ns / 1e9,
+                "mean_us": self.wait_total_ns / self.wait_count / 1e3 if self.wait_count else 0.0,
+                "p99_us": self.wait_p99_ns / 1e3,
+            },
+            "gaps": {
+                "offered": self.gaps_offered,
+                "filled": self.gaps_filled,
+                "others_kernels": self.others_kernels,
+                "predicted_us": self.predicted_gap_ns / 1e3,
+                "actual_us": self.actual_gap_ns / 1e3,
+                "error_p50_us": self.gap_error_p50_ns / 1e3,
+                "error_p90_us": self.gap_error_p90_ns / 1e3,
+            },
+            "expired": self.expired,
+        }
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e9
