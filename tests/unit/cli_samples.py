@@ -1,0 +1,43 @@
+"""Records in the shapes of docs/design/contracts.md, for the tests of the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEVICE = {"name": "Emulated GPU", "uuid": "GPU-0", "memory_bytes": 2**34, "emulated": True}
+
+REPORT: dict[str, Any] = {
+    "format": "fikit-report", "version": 1, "job": "12", "name": "serve", "uid": 1000, "node": "n1", "state": "ended",
+    "priority": 1, "priority_name": "high", "measured": False, "policy": "fikit", "device": DEVICE,
+    "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
+    "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1, "slowdown": 1.0395,
+    "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
+    "gaps": {"offered": 1200, "filled": 900, "others_kernels": 2100, "predicted_us": 410.0, "actual_us": 395.5,
+             "error_p50_us": 21.0, "error_p90_us": 88.0},
+    "expired": 0, "profile": {"key": "classify-0a1b2c3d", "found": True, "stored": None}, "warnings": [],
+}  # fmt: skip
+MEASURED: dict[str, Any] = {
+    **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
+    "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
+    "expired": 2, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
+    "profile": {"key": "train-99", "found": False, "stored": None},
+}  # fmt: skip
+PROFILE: dict[str, Any] = {
+    "key": "train-99", "device": DEVICE, "command": ["python3", "train.py"], "runs": 2, "launches": 3000,
+    "kernels": [
+        {"name": "r_16_64", "grid": [4, 4, 1], "block": [64, 1, 1], "count": 1000, "mean_ns": 120e3, "p50_ns": 119e3,
+         "p99_ns": 131e3, "gap_ns": 2e3, "total_ns": 120e6},
+        {"name": "E_[64]", "grid": [1, 1, 1], "block": [32, 1, 1], "count": 2000, "mean_ns": 15e3, "p50_ns": 15e3,
+         "p99_ns": 15e3, "gap_ns": 410e3, "total_ns": 30e6},
+    ],
+}  # fmt: skip
+CHECKS = [
+    {"name": "Python", "status": "ok", "found": "3.11.2", "advice": ""},
+    {"name": "CUDA driver", "status": "warn", "found": "no GPU here", "advice": "only the emulated GPU can be used"},
+    {"name": "gres.conf", "status": "fail", "found": "a GPU line has no Type=", "advice": "add Type="},
+]
+SUMMARY: dict[str, Any] = {
+    "device": {"name": "Emulated GPU (demo)", "emulated": True}, "slurm_version": "22.05.8",
+    "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2}, "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7},
+    "high_slowdown": 1.1, "high_speedup": 2.7273, "low_share": 0.61,
+}  # fmt: skip

@@ -1,0 +1,75 @@
+"""The demo's arithmetic and plan; the demo itself runs in `make demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fikit.demo import plan
+from fikit.demo.experiment import Outcome
+from fikit.demo.result import Result
+from fikit.demo.usage import Usage, share
+
+NOTHING = Usage("", 0, {})
+
+
+def outcomes(solo: float, shared: float, fikit: float) -> dict[str, Outcome]:
+    begin = Usage("Emulated GPU", 10_000, {"high": 1_000, "low": 2_000})
+    end = Usage("Emulated GPU", 20_000, {"high": 5_000, "low": 5_000})
+    return {
+        "solo_high": Outcome({"high": solo}, NOTHING, NOTHING),
+        "solo_low": Outcome({"low": 8.0}, NOTHING, NOTHING),
+        "shared": Outcome({"high": shared, "low": 9.0}, NOTHING, NOTHING),
+        "fikit": Outcome({"high": fikit, "low": 9.5}, begin, end),
+    }
+
+
+def test_summary_has_the_documented_shape() -> None:
+    summary = Result.of(outcomes(2.0, 6.0, 2.2), emulated=True, slurm_version="22.05.8").summary()
+    assert summary == {
+        "device": {"name": "Emulated GPU", "emulated": True},
+        "slurm_version": "22.05.8",
+        "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2},
+        "low": {"solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5},
+        "high_slowdown": 1.1,
+        "high_speedup": 2.7273,
+        "low_share": 0.5,  # 3000 ns of low in 10000 - 4000 ns that high left
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "missed"),
+    [((2.0, 6.0, 2.2), []), ((2.0, 6.0, 2.4), ["high_slowdown"]), ((2.0, 3.0, 2.0), ["high_speedup"]),
+     ((2.0, 3.0, 3.0), ["high_slowdown", "high_speedup"])],
+)  # fmt: skip
+def test_failures_say_which_bound_was_missed(seconds: tuple[float, float, float], missed: list[str]) -> None:
+    failures = Result.of(outcomes(*seconds), emulated=True, slurm_version=None).failures()
+    assert [text.split()[0] for text in failures] == missed
+
+
+def test_share_counts_only_the_window_between_the_samples() -> None:
+    begin = Usage("g", 1000, {"high": 100, "low": 900})
+    assert share(begin, Usage("g", 2000, {"high": 600, "low": 1150}), low="low", high="high") == 0.5
+
+
+def test_share_of_nothing_is_unknown() -> None:
+    begin = Usage("g", 0, {"high": 0, "low": 0})
+    assert share(begin, Usage("g", 100, {"high": 100, "low": 0}), low="low", high="high") is None
+
+
+def test_steps_measure_first_and_compare_the_same_jobs() -> None:
+    steps = plan.steps(Path("/meet"))
+    assert list(steps)[:2] == ["measure_high", "measure_low"]
+    assert [job.argv for job in steps["shared"].jobs] == [job.argv for job in steps["fikit"].jobs]
+    assert steps["solo_high"].jobs[0].argv == steps["fikit"].jobs[0].argv
+    assert not steps["solo_high"].jobs[0].options
+    profiles = [steps[f"measure_{name}"].jobs[0].options["profile"] for name in ("high", "low")]
+    assert [job.options["profile"] for job in steps["fikit"].jobs] == profiles
+    assert (steps["shared"].policy, steps["fikit"].policy) == ("fifo", "fikit")
+
+
+def test_programs_of_the_plan_exist() -> None:
+    for step in plan.steps(Path("/meet")).values():
+        for job in step.jobs:
+            assert Path(job.argv[1]).is_file()
+    assert plan.MODEL.is_file()

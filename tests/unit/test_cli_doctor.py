@@ -1,0 +1,87 @@
+"""The doctor's reading of configuration files; each fault is found and comes with advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fikit.checks import slurm
+from fikit.checks.check import Check
+from fikit.checks.native import NEWEST_GLIBC, symbols
+
+SLURM_CONF = """
+ClusterName=x  # comment
+GresTypes=gpu,shard
+SelectType=select/cons_tres
+JobSubmitPlugins=lua
+CliFilterPlugins=lua
+PrologFlags=Alloc
+"""
+GRES_CONF = "Name=gpu Type=h200 File=/dev/nvidia0\nName=shard Count=16\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A correct configuration; returns slurm.conf."""
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF)
+    (tmp_path / "gres.conf").write_text(GRES_CONF)
+    (tmp_path / "job_submit.lua").write_text('dofile("/opt/fikit_submit.lua")\n')
+    (tmp_path / "plugstack.conf").write_text("required /opt/spank_fikit.so daemon=/opt/fikitd\n")
+    return tmp_path / "slurm.conf"
+
+
+def findings(path: Path) -> dict[str, Check]:
+    return {check.name: check for check in slurm.configuration(path)}
+
+
+def test_correct_configuration_passes(site: Path) -> None:
+    assert {check.status for check in findings(site).values()} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "name", "status"),
+    [
+        ("slurm.conf", "gpu,shard", "gpu", "GresTypes", "fail"),
+        ("slurm.conf", "cons_tres", "cons_res", "SelectType", "fail"),
+        ("slurm.conf", "JobSubmitPlugins=lua", "", "JobSubmitPlugins", "fail"),
+        ("slurm.conf", "CliFilterPlugins=lua", "", "CliFilterPlugins", "fail"),
+        ("slurm.conf", "PrologFlags=Alloc", "PrologFlags=X11", "PrologFlags", "fail"),
+        ("gres.conf", "Type=h200 ", "", "gres.conf", "fail"),
+        ("gres.conf", "Name=shard Count=16", "#Name=shard", "gres.conf", "fail"),
+        ("job_submit.lua", "fikit_submit", "other", "job_submit.lua", "fail"),
+        ("plugstack.conf", "spank_fikit", "spank_other", "plugstack.conf", "fail"),
+        ("plugstack.conf", "required", "optional", "plugstack.conf", "warn"),
+    ],
+)
+def test_each_fault_is_found_with_advice(site: Path, *, file: str, old: str, new: str, name: str, status: str) -> None:
+    path = site.parent / file
+    path.write_text(path.read_text().replace(old, new))
+    found = findings(site)
+    assert found[name].status == status
+    assert found[name].advice
+    assert {check.status for check in found.values() if check.name != name} == {"ok"}
+
+
+@pytest.mark.parametrize("file", ["gres.conf", "job_submit.lua", "plugstack.conf"])
+def test_missing_file_fails(site: Path, file: str) -> None:
+    (site.parent / file).unlink()
+    assert findings(site)[file].status == "fail"
+
+
+def test_plugin_of_another_slurm_release_is_refused(cc: Callable[..., Path], tmp_path: Path) -> None:
+    source = tmp_path / "plugin.c"
+    source.write_text("const unsigned int plugin_version = (22 << 16) | (5 << 8) | 8;\n")
+    library = cc(source, "-shared", "-fPIC")
+    assert slurm.plugin(library, (22, 5, 8)).status == "ok"
+    other = slurm.plugin(library, (23, 11, 1))
+    assert (other.status, other.found) == ("fail", "built for Slurm 22.05, this is 23.11")
+
+
+def test_library_that_needs_a_newer_glibc_is_refused(tmp_path: Path) -> None:
+    library = tmp_path / "lib.so"
+    library.write_bytes(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.28\0")
+    assert symbols(library).status == "ok"
+    library.write_bytes(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.34\0")
+    assert symbols(library).status == "fail"
+    assert ".".join(map(str, NEWEST_GLIBC)) in symbols(library).found

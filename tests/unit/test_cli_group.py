@@ -1,0 +1,82 @@
+"""The command group: what every command has in common."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from fikit import cli
+from fikit.errors import UserError, did_you_mean, nearest
+from fikit.sizes import parse_size
+
+
+def outcome(command: click.Command, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", ["fikit", *argv])
+    with pytest.raises(SystemExit) as stop:
+        cli.run_command(command, "fikit")
+    return int(stop.value.code or 0)
+
+
+def raising(error: BaseException) -> click.Command:
+    def body() -> None:
+        raise error
+
+    return click.Command("x", callback=body)
+
+
+def test_user_error_is_one_sentence_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(raising(UserError("there is no GPU")), [], monkeypatch) == 1
+    assert capsys.readouterr().err == "fikit: there is no GPU\n"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_interruption_is_exit_code_130_and_nothing_else(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(raising(error), [], monkeypatch) == 130
+    assert capfd.readouterr().err.strip() == ""
+
+
+def test_returned_number_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outcome(click.Command("x", callback=lambda: 7), [], monkeypatch) == 7
+
+
+def test_unknown_command_names_the_nearest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(cli.cli, ["reprot"], monkeypatch) == 2
+    assert capsys.readouterr().err == 'fikit: there is no command "reprot"; did you mean "report"?\n'
+
+
+def test_unknown_option_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(cli.cli, ["report", "--jsno"], monkeypatch) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_command_has_help_and_can_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, ["--help"], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert f"  {name} " in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("20G", 20 * 2**30), ("512M", 2**29), ("16GiB", 2**34), ("1t", 2**40), ("300", 300 * 2**20), ("1.5G", 3 * 2**29)],
+)
+def test_sizes_read_like_slurms(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "lots", "-1G", "0", "12Q", "G"])
+def test_other_sizes_are_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match=f'"{text}" is not a size'):
+        parse_size(text)
+
+
+def test_nearest_names_come_best_first() -> None:
+    known = ["train-1", "train-2", "classify-9"]
+    assert nearest("train-2", known)[0] == "train-2"
+    assert did_you_mean("tain-1", known).startswith('; did you mean "train-1"')
+    assert did_you_mean("zzz", known) == ""

@@ -1,0 +1,100 @@
+"""`fikit profile` against stored profiles."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fikit.commands.profile import command
+from fikitd.profiles import ProfileStore
+
+from fikitd import _core
+
+
+def statistics(*values_ns: int) -> dict[str, Any]:
+    mean = sum(values_ns) / len(values_ns)
+    histogram: dict[str, int] = {}
+    for value in values_ns:
+        bucket = str(_core.bucket_of(value))
+        histogram[bucket] = histogram.get(bucket, 0) + 1
+    m2 = sum((value - mean) ** 2 for value in values_ns)
+    return {"count": len(values_ns), "mean_ns": mean, "m2": m2, "histogram": histogram}
+
+
+def kernel(name: str, *values_ns: int, context: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {
+        "name": name, "module": "0" * 16, "grid": [1, 1, 1], "block": [32, 1, 1], "shared_bytes": 0, "kind": 0,
+        "context": list(context), "duration": statistics(*values_ns), "gap": statistics(1000),
+    }  # fmt: skip
+
+
+def profile(key: str, device: str = "Emulated GPU") -> dict[str, Any]:
+    return {
+        "format": "fikit-profile", "version": 1, "key": key, "command": ["python3", "train.py"],
+        "created": "2026-11-21T12:00:00Z", "device": {"name": device, "memory_bytes": 1, "emulated": True},
+        "span_ns": 10_000_000, "launches": 5,
+        "kernels": [
+            kernel("short", 10_000, 10_000), kernel("long", 400_000, 500_000, 600_000),
+            kernel("long", 400_000, context=("1", "2", "3")),
+        ],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProfileStore:
+    config = tmp_path / "fikit.toml"
+    config.write_text(f'[daemon]\nprofile_dir = "{tmp_path}/profiles"\n')
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    return ProfileStore(tmp_path / "profiles")
+
+
+def run(*argv: str) -> Result:
+    return CliRunner().invoke(command, list(argv))
+
+
+def test_show_sorts_by_total_time_and_leaves_out_contexts(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    shown = json.loads(run("show", "train-1", "--json").output)
+    assert [(k["name"], k["count"]) for k in shown["kernels"]] == [("long", 3), ("short", 2)]
+    long = shown["kernels"][0]
+    assert long["total_ns"] == pytest.approx(1_500_000)
+    assert long["p50_ns"] == pytest.approx(500_000, rel=0.1)  # a histogram's bucket is that wide
+    assert long["p99_ns"] == pytest.approx(600_000, rel=0.1)
+
+
+def test_show_prints_a_table(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    assert "500 µs" in run("show", "train-1").output
+
+
+def test_ls_has_one_line_per_key_and_device(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    store.save(os.getuid(), profile("train-1"), "run2")
+    store.save(os.getuid(), profile("train-1", device="Other"), "run3")
+    listed = json.loads(run("ls", "--json").output)
+    assert [(e["device"]["name"], e["runs"], e["launches"]) for e in listed] == [
+        ("Emulated GPU", 2, 10),
+        ("Other", 1, 5),
+    ]
+
+
+def test_unknown_key_names_the_nearest(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    result = run("show", "trian-1")
+    assert result.exit_code == 1
+    assert result.output.strip() == 'Error: there is no profile "trian-1"; did you mean "train-1"?'
+
+
+def test_device_that_was_not_measured_names_those_that_were(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    result = run("show", "train-1", "--device", "H200")
+    assert result.exit_code == 1
+    assert 'was not measured on "H200" but on Emulated GPU' in result.output
+
+
+def test_ls_without_profiles_says_how_to_get_one(store: ProfileStore) -> None:
+    assert "--fikit-measure" in run("ls").output

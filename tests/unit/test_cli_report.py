@@ -1,0 +1,68 @@
+"""`fikit report` against stored reports; no fikitd runs here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_samples import REPORT
+from click.testing import CliRunner, Result
+from fikit.commands.report import command
+from fikitd.reports import ReportStore
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
+    """The store of a site whose fikitd does not run."""
+    (tmp_path / "reports").mkdir()
+    config = tmp_path / "fikit.toml"
+    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{tmp_path}/reports"\n')
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    return ReportStore(tmp_path / "reports")
+
+
+def report(*argv: str) -> Result:
+    return CliRunner().invoke(command, list(argv))
+
+
+def test_named_job_is_shown(store: ReportStore) -> None:
+    store.save(REPORT)
+    assert "1.04x of its profile's solo time" in report("12").output
+
+
+def test_without_a_name_the_newest_job_is_shown(store: ReportStore) -> None:
+    store.save(REPORT)
+    store.save({**REPORT, "job": "9", "started": "2026-11-21T13:00:00Z"})
+    assert json.loads(report("--json").output)["job"] == "9"
+
+
+def test_json_is_the_record_as_stored(store: ReportStore) -> None:
+    store.save(REPORT)
+    assert json.loads(report("12", "--json").output) == REPORT
+
+
+def test_list_has_the_newest_first(store: ReportStore) -> None:
+    for number in range(3):
+        store.save({**REPORT, "job": str(number), "started": f"2026-11-21T1{number}:00:00Z"})
+    assert [record["job"] for record in json.loads(report("--list", "--json").output)] == ["2", "1", "0"]
+
+
+def test_unknown_job_names_the_nearest_ids(store: ReportStore) -> None:
+    store.save({**REPORT, "job": "1234"})
+    result = report("1243")
+    assert result.exit_code == 1
+    assert result.output.strip() == "Error: there is no report of job 1243; the nearest are 1234"
+
+
+def test_unknown_job_without_any_report_says_where_it_looked(store: ReportStore) -> None:
+    result = report("5")
+    assert result.exit_code == 1
+    assert f"there is no report of job 5 in {store.directory}" in result.output
+
+
+def test_damaged_report_is_one_sentence(store: ReportStore) -> None:
+    (store.directory / "12.json").write_text("{")
+    result = report("12")
+    assert result.exit_code == 1
+    assert f"report {store.directory / '12.json'} could not be read" in result.output

@@ -1,0 +1,90 @@
+"""What people see: every table against a stored picture of it (FIKIT_UPDATE_SNAPSHOTS=1 stores new ones)."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
+from fikit.reporters import picture, table, units
+from rich.console import Console, RenderableType
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def matches(name: str, shown: str) -> None:
+    """Compare with the stored text, or store it when the environment asks for that."""
+    path = SNAPSHOTS / name
+    if os.environ.get("FIKIT_UPDATE_SNAPSHOTS"):
+        path.write_text(shown)
+    assert shown == path.read_text()
+
+
+def drawn(renderable: RenderableType, width: int = 110) -> str:
+    sink = io.StringIO()
+    Console(file=sink, width=width, highlight=False).print(renderable)
+    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "renderable"),
+    [
+        ("report", table.report(REPORT)),
+        ("report_measured", table.report(MEASURED)),
+        ("reports", table.reports([REPORT, MEASURED])),
+        ("profile", table.profile(PROFILE)),
+        ("profiles", table.profiles([{**PROFILE, "kernels": 2}])),
+        ("checks", table.checks(CHECKS)),
+        ("demo", table.demo(SUMMARY)),
+    ],
+)
+def test_table_looks_as_stored(name: str, renderable: RenderableType) -> None:
+    matches(f"{name}.txt", drawn(renderable))
+
+
+def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
+    reordered = {**PROFILE, "kernels": PROFILE["kernels"][::-1]}
+    assert drawn(table.profile(reordered)) == drawn(table.profile(PROFILE))
+
+
+def test_tables_say_emulated_even_when_the_name_does_not() -> None:
+    assert table.device({"name": "H200", "emulated": True}) == "H200 (emulated)"
+    assert table.device({"name": "H200", "emulated": False}) == "H200"
+
+
+def test_picture_looks_as_stored_and_is_xml() -> None:
+    drawn_picture = picture.demo(SUMMARY)
+    matches("demo.svg", drawn_picture)
+    bars = [e for e in ElementTree.fromstring(drawn_picture).iter() if e.tag.endswith("rect") and e.get("x")]
+    assert [round(float(e.get("width", 0))) for e in bars[:3]] == [140, 420, 154]  # of 420, as 2 : 6 : 2.2
+
+
+def test_picture_escapes_a_device_name() -> None:
+    summary = json.loads(json.dumps(SUMMARY))
+    summary["device"]["name"] = "<GPU & co>"
+    ElementTree.fromstring(picture.demo(summary))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (3.21, "3.21 s"),
+        (0.0123, "12.3 ms"),
+        (4.1e-6, "4.10 µs"),
+        (420e-6, "420 µs"),
+        (75.0, "75.0 s"),
+    ],
+)
+def test_durations_have_three_figures(seconds: float | None, text: str) -> None:
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("part", "cells"), [(0, ""), (50, "██"), (100, "████"), (250, "████"), (3, "▏")])
+def test_bar_is_proportional_and_never_longer_than_its_column(part: float, cells: str) -> None:
+    assert table.bar(part, 100, width=4) == cells
