@@ -22,7 +22,7 @@ def run(argv: Sequence[str], env: Mapping[str, str]) -> int:
     try:
         # setsigdef: Python ignores these two, a program expects them at their defaults.
         pid = os.posix_spawnp(
-            argv[0], argv, env, setsigmask=before, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
+            argv[0], list(argv), env, setsigmask=before, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
         )  # fmt: skip
         while True:
             done, status = os.waitpid(pid, os.WNOHANG)

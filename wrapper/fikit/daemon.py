@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import tomlkit
 from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.config import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
 
 from fikit import places
 from fikit.errors import UserError
@@ -30,7 +30,11 @@ def join_or_start(policy: str | None) -> Place:
 
     Raises UserError when a fikitd with another policy is at work, CannotStart when there is none.
     """
-    place = places.named() if os.environ.get("FIKIT_CONFIG") else _personal(policy)
+    try:
+        place = _named() if os.environ.get(ENV_CONFIG) else _personal(policy)
+    except OSError as error:
+        # Our own errors are sentences; the system's have a file and a reason.
+        raise CannotStart(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
     running = _policy_of(place)
     if running is not None and policy is not None and running != policy:
         _stop_if_idle(place, running, policy)
@@ -45,23 +49,22 @@ def join_or_start(policy: str | None) -> Place:
     return place
 
 
+def _named() -> Place:
+    """The place that FIKIT_CONFIG names; its stores are the administrator's business, its sockets need a directory."""
+    place = places.machine()
+    place.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return place
+
+
 def _personal(policy: str | None) -> Place:
     """The personal place, with the fikit.toml its daemon reads. A running daemon has read its own already."""
     place = places.personal()
     places.make_private(place.run_dir)
     config_file = place.run_dir / PERSONAL_CONFIG
-    content: dict[str, object] = {
-        "daemon": {
-            "run_dir": str(place.run_dir),
-            "report_dir": str(place.report_dir),
-            "profile_dir": str(place.profile_dir),
-            "idle_exit_s": IDLE_EXIT_S,
-        }
-    }
-    if policy is not None:
-        content["scheduler"] = {"policy": policy}
+    daemon = DaemonConfig(str(place.run_dir), str(place.report_dir), str(place.profile_dir), IDLE_EXIT_S)
+    scheduler = SchedulerConfig() if policy is None else SchedulerConfig(policy)
     unfinished = config_file.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(tomlkit.dumps(content))
+    unfinished.write_text(Config(daemon, scheduler).toml())
     unfinished.rename(config_file)
     for directory in (place.report_dir, place.profile_dir):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,8 +15,6 @@ from pathlib import Path
 from fikit.errors import UserError
 from fikitd import config
 
-SITE_CONFIG = Path("/etc/fikit/fikit.toml")
-
 
 @dataclass(frozen=True)
 class Place:
@@ -30,22 +28,19 @@ class Place:
 
 def places() -> list[Place]:
     """Every place a user's reports and profiles may be in, the most likely first."""
-    if os.environ.get("FIKIT_CONFIG"):
-        return [named()]
-    return [site(), personal()]
+    return [machine()] if os.environ.get(config.ENV_CONFIG) else [machine(), personal()]
 
 
-def named() -> Place:
-    """The place that FIKIT_CONFIG names."""
-    return _place_of(Path(os.environ["FIKIT_CONFIG"]).absolute())
-
-
-def site() -> Place:
-    """The place of the machine's fikitd: /etc/fikit/fikit.toml, or the defaults where that file does not exist."""
-    if SITE_CONFIG.exists():
-        return _place_of(SITE_CONFIG)
-    daemon = config.Config().daemon
-    return Place(Path(daemon.run_dir), Path(daemon.report_dir), Path(daemon.profile_dir))
+def machine() -> Place:
+    """The place of the machine's fikitd: what FIKIT_CONFIG names, else /etc/fikit/fikit.toml, else the defaults."""
+    try:
+        daemon = config.load().daemon
+    except config.ConfigError as error:
+        raise UserError(str(error)) from error
+    file = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH).absolute()
+    return Place(
+        Path(daemon.run_dir), Path(daemon.report_dir), Path(daemon.profile_dir), file if file.exists() else None
+    )
 
 
 def personal() -> Place:
@@ -57,22 +52,10 @@ def personal() -> Place:
 
 
 def make_private(directory: Path) -> None:
-    """Make `directory` with mode 0700; refuse one that somebody else made for us in a shared directory."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.lstat()
-    except OSError as error:
-        raise UserError(f"cannot make the directory {directory}: {error.strerror}; set XDG_RUNTIME_DIR") from error
+    """Make `directory` with mode 0700. Raises OSError, also for one that somebody else could have prepared for us."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise UserError(
-            f"{directory} must be a directory that belongs to you and only you can write; "
-            "remove it or set XDG_RUNTIME_DIR to a private directory"
+        raise PermissionError(
+            f"{directory} is not a directory that only you can write: remove it or set XDG_RUNTIME_DIR to a private one"
         )
-
-
-def _place_of(path: Path) -> Place:
-    try:
-        daemon = config.load(path).daemon
-    except config.ConfigError as error:
-        raise UserError(str(error)) from error
-    return Place(Path(daemon.run_dir), Path(daemon.report_dir), Path(daemon.profile_dir), path)

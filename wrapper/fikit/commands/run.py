@@ -17,62 +17,54 @@ from fikit.errors import UserError
 from fikit.places import Place
 from fikit.reporters.line import say
 from fikit.sizes import parse_size
-from fikitd import paths, priorities
+from fikitd import config, paths, priorities
 
 SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h
 
 
-class Priority(click.ParamType):
-    """high, normal, low or 0 to 9."""
-
-    name = "priority"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else priorities.parse(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+class NotFound(UserError):
+    exit_code = child.NOT_FOUND
 
 
-class Name(click.ParamType):
-    """A profile's name, as fikitd accepts it."""
-
-    name = "name"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if re.fullmatch(r"[A-Za-z0-9._-]{0,64}", str(value)) is None:
-            self.fail(f'"{value}" is not a profile name; use up to 64 letters, digits, ".", "_" and "-"', param, ctx)
-        return str(value)
+class NotExecutable(UserError):
+    exit_code = child.NOT_EXECUTABLE
 
 
-class Size(click.ParamType):
-    """A size of memory, in bytes."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else parse_size(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _priority(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    try:
+        return priorities.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
 
 
-@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
-@click.option("--priority", type=Priority(), envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9",
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+    try:
+        return 0 if value is None else parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]{0,64}", value) is None:
+        text = f'"{value}" is not a profile name; use up to 64 letters, digits, ".", "_" and "-"'
+        raise click.BadParameter(text, ctx, param)
+    return value
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--priority", callback=_priority, envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9",
               show_default=True, help="0 is highest; high = 1, normal = 5, low = 8.")  # fmt: skip
 @click.option("--measure", is_flag=True, envvar="FIKIT_MEASURE", help="Measure every kernel and store a profile.")
 @click.option(
     "--profile",
-    type=Name(),
+    callback=_profile_name,
     default="",
     envvar="FIKIT_PROFILE",
     metavar="NAME",
     help="Which profile to use or to write.",
 )
-@click.option(
-    "--mem", type=Size(), default=0, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M."
-)
-@click.option("--policy", type=click.Choice(["fifo", "prio", "fikit"]), help="The daemon's policy, when it starts one.")
+@click.option("--mem", callback=_size, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M.")
+@click.option("--policy", type=click.Choice(config.POLICIES), help="The daemon's policy, when it starts one.")
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
@@ -98,9 +90,9 @@ def command(
     try:
         return child.run(argv, env)
     except FileNotFoundError:
-        raise _no_program(f'there is no program "{argv[0]}"; check the name and PATH', child.NOT_FOUND) from None
+        raise NotFound(f'there is no program "{argv[0]}"; check the name and PATH') from None
     except PermissionError:
-        raise _no_program(f'"{argv[0]}" is not executable; chmod +x it', child.NOT_EXECUTABLE) from None
+        raise NotExecutable(f'"{argv[0]}" is not executable; chmod +x it') from None
     finally:
         if job is not None:
             _finish(place, job)
@@ -111,10 +103,9 @@ def _register(place: Place, *, priority: int, measure: bool, profile: str, mem: 
 
     The record names our own pid: the program and all it starts are our descendants.
     """
-    taken = (place.report_dir / f"run-{os.getpid()}-{n}.json" for n in itertools.count(1))
-    number, _ = next((n, path) for n, path in enumerate(taken, start=1) if not path.exists())
+    ids = (f"run-{os.getpid()}-{number}" for number in itertools.count(1))  # pids come back, reports stay
     record = JobRecord(
-        job=f"run-{os.getpid()}-{number}", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure,
+        job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()), uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure,
         mem_bytes=mem, profile=profile, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=name,
         pid=os.getpid(), started_ns=time.time_ns(),
     )  # fmt: skip
@@ -123,12 +114,17 @@ def _register(place: Place, *, priority: int, measure: bool, profile: str, mem: 
 
 
 def _finish(place: Place, job: str) -> None:
-    """The job's summary line, its report stored, its record removed."""
+    """The job's summary line, its report stored, its record removed.
+
+    Silent about a fikitd that is gone: the preload library has said so in the program's own output.
+    """
     control = Control(place.run_dir)
     try:
         summary = control.summary(job)
         control.end(job)
-    except (DaemonUnreachable, ControlError) as error:
+    except DaemonUnreachable:
+        pass
+    except ControlError as error:
         say(f"warning: {error}; there is no report of this run")
     else:
         if summary:
@@ -140,9 +136,3 @@ def _prepend(env: dict[str, str], variable: str, path: Path) -> None:
     """Put `path` in front of a colon-separated list, once."""
     others = [entry for entry in env.get(variable, "").split(":") if entry and entry != str(path)]
     env[variable] = ":".join([str(path), *others])
-
-
-def _no_program(text: str, exit_code: int) -> UserError:
-    error = UserError(text)
-    error.exit_code = exit_code
-    return error

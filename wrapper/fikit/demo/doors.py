@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import tomlkit
 from fikitd.client import Control, DaemonUnreachable
+from fikitd.config import Config, DaemonConfig, SchedulerConfig
 
+from fikit.daemon import IDLE_EXIT_S
 from fikit.demo.plan import Job
 from fikit.sandbox import Sandbox
 from fikitd import paths
@@ -76,12 +77,12 @@ class LocalDoor:
         """One fikitd for each policy: each has a run_dir and a fikit.toml, profiles and reports are common."""
         self.run_dir = self._root / name
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
-        directories = {f"{kind}_dir": str(self._root / f"{kind}s") for kind in ("report", "profile")}
-        for directory in directories.values():
-            Path(directory).mkdir(exist_ok=True)
-        content = {"daemon": {"run_dir": str(self.run_dir), **directories}, "scheduler": {"policy": name}}
+        reports, profiles = self._root / "reports", self._root / "profiles"
+        for directory in (reports, profiles):
+            directory.mkdir(exist_ok=True)
+        daemon = DaemonConfig(str(self.run_dir), str(reports), str(profiles), IDLE_EXIT_S)
         self._config = self._root / f"{name}.toml"
-        self._config.write_text(tomlkit.dumps(content))
+        self._config.write_text(Config(daemon, SchedulerConfig(name)).toml())
 
     def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
         argv = list(job.argv)

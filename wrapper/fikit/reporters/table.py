@@ -32,14 +32,16 @@ def bar(part: float, whole: float, width: int = BAR_WIDTH) -> str:
 
 def report(record: dict[str, Any]) -> Table:
     """Everything that fikit knows about one job."""
-    table = Table(box=box.SIMPLE, show_header=False, title=f"Job {_job(record)}", title_justify="left", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE, show_header=False, title=_title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
+    )
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    wait, gaps, profile = record["wait"], record["gaps"], record["profile"]
+    wait, gaps = record["wait"], record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
         ("priority", _priority(record)),
-        ("GPU", device(record["device"])),
+        ("GPU", Text(device(record["device"]))),
         ("kernels", units.count(record["kernels"])),
         ("GPU time", units.duration(record["gpu_time_s"])),
         ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
@@ -48,7 +50,7 @@ def report(record: dict[str, Any]) -> Table:
                  f"{units.count(gaps['others_kernels'])} kernels of others inside"),
         ("gap length", f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
                        f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"),
-        ("profile", _profile(profile)),
+        ("profile", _profile(record)),
         ("policy", str(record["policy"])),
     ]  # fmt: skip
     if record["expired"]:
@@ -70,9 +72,9 @@ def reports(records: list[dict[str, Any]]) -> Table:
     table.add_column("GPU")
     for record in records:
         table.add_row(
-            _job(record), _priority(record), record["state"], units.count(record["kernels"]),
+            Text(_job(record)), _priority(record), record["state"], units.count(record["kernels"]),
             units.duration(record["gpu_time_s"]), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
-            units.duration(record["wait"]["total_s"]), device(record["device"]),
+            units.duration(record["wait"]["total_s"]), Text(device(record["device"])),
         )  # fmt: skip
     return table
 
@@ -87,7 +89,7 @@ def profiles(entries: list[dict[str, Any]]) -> Table:
     table.add_column("command")
     for entry in entries:
         table.add_row(
-            entry["key"], device(entry["device"]), str(entry["runs"]), str(entry["kernels"]),
+            entry["key"], Text(device(entry["device"])), str(entry["runs"]), str(entry["kernels"]),
             units.count(entry["launches"]), Text(" ".join(entry["command"]), overflow="ellipsis", no_wrap=True),
         )  # fmt: skip
     return table
@@ -100,7 +102,7 @@ def profile(entry: dict[str, Any]) -> Table:
     table = Table(
         box=box.SIMPLE,
         pad_edge=False,
-        title=f"Profile {entry['key']} on {device(entry['device'])}",
+        title=_title(f"Profile {entry['key']} on {device(entry['device'])}"),
         title_justify="left",
     )
     table.add_column("kernel", overflow="fold")
@@ -135,7 +137,10 @@ def checks(results: list[dict[str, str]]) -> Table:
 def demo(summary: dict[str, Any]) -> Group:
     """The demo's comparison: seconds of each job in each mode, and what fikit made of it."""
     table = Table(
-        box=box.SIMPLE, pad_edge=False, title=f"Two jobs on one GPU: {device(summary['device'])}", title_justify="left"
+        box=box.SIMPLE,
+        pad_edge=False,
+        title=_title(f"Two jobs on one GPU: {device(summary['device'])}"),
+        title_justify="left",
     )
     for name in ("job", "mode"):
         table.add_column(name, no_wrap=True)
@@ -196,7 +201,13 @@ def _waited(wait: dict[str, Any]) -> str:
     )
 
 
-def _profile(profile: dict[str, Any]) -> str:
-    if profile["stored"]:
-        return f"{profile['key']}, written by this run"
+def _profile(record: dict[str, Any]) -> str:
+    profile = record["profile"]
+    if record["measured"]:
+        return f"{profile['key']}, {'written by this run' if profile['stored'] else 'not stored'}"
     return f"{profile['key']}, {'found' if profile['found'] else 'not measured yet: run once with --fikit-measure'}"
+
+
+def _title(text: str) -> Text:
+    """Names of jobs, devices and profiles are a user's own: rich must not read them as markup."""
+    return Text(text, style="bold")
