@@ -39,8 +39,8 @@ class _Stats(TypedDict):
     gaps_offered: int
     gaps_filled: int
     others_kernels: int
-    predicted_gap_ns: float
-    actual_gap_ns: float
+    predicted_gap_ns: int
+    actual_gap_ns: int
     gap_error_p50_ns: float
     gap_error_p90_ns: float
     expired: int
@@ -93,7 +93,7 @@ class Dispatcher:
         """What a slot of the client's page means. Raises ValueError for a slot that is out of range."""
 
     def stats(self, client_id: int) -> _Stats:
-        """Figures so far; gaps are means over the offered ones. None: the profile does not know 99 % of the launches."""
+        """Figures so far; gap times are sums over the offered ones. None: the profile does not know 99 % of the launches."""
 
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a measuring client reported, as entries of a profile."""

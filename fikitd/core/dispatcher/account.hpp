@@ -39,8 +39,8 @@ class GapAccount {
   std::uint64_t offered() const { return offered_; }
   std::uint64_t filled() const { return filled_; }
   std::uint64_t others_kernels() const { return others_kernels_ + inside_; }
-  double predicted_mean_ns() const { return predicted_.mean_ns(); }
-  double actual_mean_ns() const { return actual_.mean_ns(); }
+  std::int64_t predicted_ns() const { return predicted_ns_; } // sums over offered gaps
+  std::int64_t actual_ns() const { return actual_ns_; }
   double error_quantile_ns(double q) const { return error_.quantile_ns(q); }
 
  private:
@@ -48,8 +48,8 @@ class GapAccount {
   std::uint64_t offered_ = 0;
   std::uint64_t filled_ = 0;
   std::uint64_t others_kernels_ = 0;
-  predictor::Statistics predicted_;
-  predictor::Statistics actual_;
+  std::int64_t predicted_ns_ = 0;
+  std::int64_t actual_ns_ = 0;
   predictor::Statistics error_; // |predicted - actual|
 };
 

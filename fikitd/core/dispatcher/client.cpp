@@ -150,8 +150,8 @@ Stats Client::stats(std::int64_t now_ns) const {
   stats.gaps_offered = gaps_.offered();
   stats.gaps_filled = gaps_.filled();
   stats.others_kernels = gaps_.others_kernels();
-  stats.predicted_gap_ns = gaps_.predicted_mean_ns();
-  stats.actual_gap_ns = gaps_.actual_mean_ns();
+  stats.predicted_gap_ns = gaps_.predicted_ns();
+  stats.actual_gap_ns = gaps_.actual_ns();
   stats.gap_error_p50_ns = gaps_.error_quantile_ns(0.5);
   stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
   stats.expired = counters.expired;

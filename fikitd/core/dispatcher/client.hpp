@@ -28,8 +28,8 @@ struct Stats {
   std::uint64_t gaps_offered = 0;
   std::uint64_t gaps_filled = 0;
   std::uint64_t others_kernels = 0;
-  double predicted_gap_ns = 0; // means over offered gaps
-  double actual_gap_ns = 0;
+  std::int64_t predicted_gap_ns = 0; // sums over offered gaps
+  std::int64_t actual_gap_ns = 0;
   double gap_error_p50_ns = 0;
   double gap_error_p90_ns = 0;
   std::uint64_t expired = 0;
