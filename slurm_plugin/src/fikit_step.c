@@ -45,7 +45,10 @@ static bool has_shards(spank_t sp) {
 static bool admit_shards(spank_t sp, const struct fikit_config *config, uid_t uid, struct fikit_record *record) {
   *record = (struct fikit_record){.job = step.job, .uid = uid, .options = *fikit_args()};
   spank_get_item(sp, S_JOB_GID, &record->gid);
-  if (spank_getenv(sp, "SLURM_JOB_GPUS", record->gpus, (int)sizeof record->gpus) != ESPANK_SUCCESS)
+  /* The batch step has the first of these, the others the second. */
+  const int size = (int)sizeof record->gpus;
+  if (spank_getenv(sp, "SLURM_JOB_GPUS", record->gpus, size) != ESPANK_SUCCESS &&
+      spank_getenv(sp, "SLURM_STEP_GPUS", record->gpus, size) != ESPANK_SUCCESS)
     record->gpus[0] = '\0';
   fikit_node_admit(config, record);
   return fikit_record_read(config->run_dir, step.job, uid, record);

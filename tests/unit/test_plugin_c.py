@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fikitd import priorities
 from fikitd.records import JobRecord
+
+from fikitd import priorities
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "slurm_plugin" / "src"
@@ -74,7 +75,13 @@ def plugin(cc: Callable[..., Path], tmp_path: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(copy))
     loaded.fikit_config.restype = ctypes.POINTER(Config)
     loaded.fikit_args_of_job.restype = Options
-    for function in ("fikit_parse_priority", "fikit_preload_with", "fikit_preload_without", "fikit_control", "fikit_record_read"):
+    for function in (
+        "fikit_parse_priority",
+        "fikit_preload_with",
+        "fikit_preload_without",
+        "fikit_control",
+        "fikit_record_read",
+    ):
         getattr(loaded, function).restype = ctypes.c_bool
     return loaded
 
@@ -110,7 +117,9 @@ def test_memory_is_read_as_slurm_reads_it(plugin: ctypes.CDLL, text: str, size: 
     assert job_option(plugin, "fikit-mem", text).mem_bytes == size
 
 
-@pytest.mark.parametrize("text", ["lots", "", "0", "-1", "1.5G", "G", "20X", "20GG", "20 G", "99999999999999999999", "9999999999T"])
+@pytest.mark.parametrize(
+    "text", ["lots", "", "0", "-1", "1.5G", "G", "20X", "20GG", "20 G", "99999999999999999999", "9999999999T"]
+)
 def test_memory_that_is_no_size_is_ignored_on_the_node(plugin: ctypes.CDLL, text: str) -> None:
     assert job_option(plugin, "fikit-mem", text).mem_bytes == 0
     assert log_of(plugin).count("\n") == 1
@@ -152,7 +161,9 @@ def test_config_words(plugin: ctypes.CDLL) -> None:
     assert log_of(plugin) == ""
 
 
-@pytest.mark.parametrize("word", ["colour=red", "enabled=maybe", "run_dir=relative", "default_priority=urgent", "words"])
+@pytest.mark.parametrize(
+    "word", ["colour=red", "enabled=maybe", "run_dir=relative", "default_priority=urgent", "words"]
+)
 def test_wrong_word_is_one_sentence_and_changes_nothing(plugin: ctypes.CDLL, word: str) -> None:
     config = load_config(plugin, word, "report=off")
     assert log_of(plugin).count("\n") == 1

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from fikitd import priorities
 
 LUA = Path(__file__).resolve().parents[2] / "slurm_plugin" / "lua"
@@ -73,10 +74,14 @@ def test_one_gpu_of_a_sharing_job_becomes_shards(job: dict[str, object], node: s
     assert per_task in ("", "nil")
 
 
-@pytest.mark.parametrize(("mem", "shards"), [("20G", 20), ("512M", 1), ("4097", 5), ("4096", 4), ("1T", 1024), ("3GiB", 3)])
+@pytest.mark.parametrize(
+    ("mem", "shards"), [("20G", 20), ("512M", 1), ("4097", 5), ("4096", 4), ("1T", 1024), ("3GiB", 3)]
+)
 def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> None:
     config = tmp_path / "fikit.toml"
-    config.write_text("[daemon]\ngpu_memory_gib = 1\n[slurm] # ours\ngpu_memory_gib = 2_000 # big\ndefault_share_gib=7\n")
+    config.write_text(
+        "[daemon]\ngpu_memory_gib = 1\n[slurm] # ours\ngpu_memory_gib = 2_000 # big\ndefault_share_gib=7\n"
+    )
     job = {"tres_per_node": "gres:gpu:1"}
     assert submit({"fikit-mem": mem}, job, TEST_CONFIG=str(config))[:2] == (0, f"gres:shard:{shards}")
     assert submit(HIGH, job, TEST_CONFIG=str(config))[:2] == (0, "gres:shard:7")
@@ -114,7 +119,9 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
         ({"fikit-mem": "lots"}, {"tres_per_node": "gres:gpu:1"}, "use a size"),
     ],
 )
-def test_refusal_is_one_sentence_and_changes_nothing(options: dict[str, str], job: dict[str, object], words: str) -> None:
+def test_refusal_is_one_sentence_and_changes_nothing(
+    options: dict[str, str], job: dict[str, object], words: str
+) -> None:
     code, node, _, _, said = submit(options, job)
     assert code == -1
     assert len(said) == 1
@@ -123,7 +130,11 @@ def test_refusal_is_one_sentence_and_changes_nothing(options: dict[str, str], jo
 
 
 def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
-    rest = {"script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low", "FIKIT_MEM": "6G"}, "tres_per_node": "gres:gpu:1"}
+    rest = {
+        "script": "#!/bin/sh",
+        "environment": {"FIKIT_PRIORITY": "low", "FIKIT_MEM": "6G"},
+        "tres_per_node": "gres:gpu:1",
+    }
     assert submit({}, rest)[:2] == (0, "gres:shard:6")
     assert submit({"fikit-mem": "2G"}, rest)[:2] == (0, "gres:shard:2"), "the option beats the environment"
     measured = {**rest, "environment": {"FIKIT_MEASURE": "1"}}
@@ -133,7 +144,13 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
 
 def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
     """cli_filter on a client's options: those that changed."""
-    defaults = {"type": "srun", "nodes": "1-0", "ntasks": "1", "jobid": "unset", "spank": {"fikit": {"fikit-measure": "unset"}}}
+    defaults = {
+        "type": "srun",
+        "nodes": "1-0",
+        "ntasks": "1",
+        "jobid": "unset",
+        "spank": {"fikit": {"fikit-measure": "unset"}},
+    }
     full = {**defaults, **options}
     names = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
     printed = lua(f"""

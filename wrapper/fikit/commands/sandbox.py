@@ -1,0 +1,67 @@
+"""`fikit sandbox`: a command inside a throw-away Slurm."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+
+from fikit import child
+from fikit.errors import UserError
+from fikit.sandbox import Sandbox
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of the node.")
+@click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
+@click.option("--policy", type=click.Choice(["fifo", "prio", "fikit"]), default="fikit", show_default=True)
+@click.option(
+    "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
+)
+@click.option("--config-extra", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Model file of the emulated GPU, instead of its default.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Leave the directory with configuration and logs.")
+@click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
+def command(
+    *,
+    gpus: int,
+    gpu_memory: str,
+    policy: str,
+    slice_us: int | None,
+    config_extra: Path | None,
+    keep: bool,
+    argv: tuple[str, ...],
+) -> int:
+    """Run CMD inside a throw-away one-node Slurm with emulated GPUs; exits with CMD's exit code.
+
+    SLURM_CONF and PATH are set, so `sbatch`, `srun` and `fikit report` just work. Everything ends with CMD, also by Ctrl-C.
+    """
+    try:
+        sandbox = Sandbox(gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    # A default SIGTERM would leave a whole Slurm behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        with Console(stderr=True).status("starting a throw-away Slurm") as status:
+            sandbox.start(lambda step: status.update(f"starting a throw-away Slurm: {step}"))
+        return child.run(argv, sandbox.env)
+    except FileNotFoundError:
+        raise UserError(f'there is no program "{argv[0]}"; check the name and PATH') from None
+    except PermissionError:
+        raise UserError(f'"{argv[0]}" is not executable; chmod +x it') from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if keep and sandbox.root != Path():
+            print(f"fikit: the sandbox's files are in {sandbox.root}", file=sys.stderr)
+        sandbox.stop()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

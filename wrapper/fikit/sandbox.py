@@ -1,0 +1,296 @@
+"""A throw-away Slurm on this machine: munged, slurmctld and slurmd of its own, with fikit and emulated GPUs.
+
+`fikit sandbox`, `fikit demo` and the cluster tests use it. It needs root (slurmd starts jobs as their users) and Debian's
+Slurm packages, listens on the loopback, and lies in one directory that goes when it stops.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fikitd.client import Control, ControlError, DaemonUnreachable
+
+from fikit import sandbox_files as files
+from fikit.errors import UserError
+from fikit.sandbox_processes import Group, processes_of
+from fikit.sizes import parse_size
+from fikitd import paths
+
+PACKAGES = "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "sinfo")
+START_TIMEOUT_S = 20.0
+JOBS_END_TIMEOUT_S = 8.0
+FIKITD_STOP_TIMEOUT_S = 3.0
+NULL_DEVICE = os.makedev(1, 3)
+INHERITED_NO_MORE = ("SLURM", "SBATCH", "SALLOC", "SRUN", "FIKIT_", "EMUCUDA_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
+
+
+class SandboxError(UserError):
+    """The sandbox cannot start; one sentence that says why and what to do."""
+
+
+class Sandbox:
+    """A one-node Slurm. `env` is the environment in which Slurm's and fikit's commands use it.
+
+    gpu_memory: of each GPU, rounded down to whole GiB (one shard each). emulator_config: a model file for the emulated
+    GPU instead of its default. scheduler: further keys of fikit.toml's [scheduler]. keep: leave the directory at the end.
+    Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
+    """
+
+    def __init__(
+        self,
+        gpus: int = 1,
+        gpu_memory: str = "16GiB",
+        policy: str = "fikit",
+        *,
+        emulator_config: Path | None = None,
+        real_gpu: bool = False,
+        scheduler: dict[str, Any] | None = None,
+        slice_us: int | None = None,
+        keep: bool = False,
+    ) -> None:
+        self._gpus = gpus
+        self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
+        self._real_gpu = real_gpu
+        self._emulator_config = emulator_config
+        self._scheduler: dict[str, Any] = {**(scheduler or {}), "policy": policy}
+        self._emulator_device = {} if slice_us is None else {"slice_us": slice_us}
+        self._keep = keep
+        self._group = Group()
+        self._machine: files.Machine | None = None
+        self.root = Path()
+        self.env: dict[str, str] = {}
+        self._place(Path())
+
+    def _place(self, root: Path) -> None:
+        layout = files.Layout(root)
+        self.root, self._layout = root, layout
+        self.run_dir, self.report_dir, self.profile_dir = layout.run_dir, layout.report_dir, layout.profile_dir
+        self.fikit_toml, self.logs = layout.fikit_toml, layout.logs
+
+    def __enter__(self) -> Sandbox:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, on_step: Callable[[str], None] = lambda step: None) -> None:
+        """Start everything and return when the node takes jobs. on_step hears what is being started.
+
+        Raises SandboxError when something is missing or does not start; nothing is left behind then but the logs.
+        """
+        _check_requirements(self._real_gpu)
+        if self._gpus < 1 or self._gpu_memory_gib < 1:
+            raise SandboxError("a sandbox needs at least one GPU with at least 1 GiB; use --gpus 1 --gpu-memory 16GiB")
+        self._place(Path(tempfile.mkdtemp(prefix="fikit-")))
+        try:
+            on_step("files")
+            self._write_files()
+            on_step("munged")
+            self._start_munged()
+            on_step("slurmctld")
+            self._start("slurmctld", "-D", "-f", str(self._layout.slurm_conf))
+            on_step("slurmd")
+            self._start("slurmd", "-D", "-f", str(self._layout.slurm_conf))
+            on_step("node")
+            self._wait("the node did not become idle", self._node_is_idle)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all jobs and daemons and remove the directory; may be called twice and after a failed start."""
+        if self.root == Path():
+            return
+        if self._group.running("slurmctld"):
+            self._cancel_jobs()
+        self._stop_fikitd()
+        self._group.stop()
+        for process in processes_of(self.root):
+            process.kill()
+        if not self._real_gpu and self.env:
+            subprocess.run([paths.emuctl(), "reset"], env=self.env, check=False, capture_output=True)
+        if not self._keep:
+            shutil.rmtree(self.root, ignore_errors=True)
+        self._place(Path())
+
+    def run(self, cmd: Sequence[str], **kw: Any) -> subprocess.CompletedProcess[str]:
+        """subprocess.run inside the sandbox, with text output captured unless `kw` says otherwise."""
+        defaults = {"env": self.env, "text": True, "capture_output": True}
+        return subprocess.run(cmd, check=kw.pop("check", False), **{**defaults, **kw})
+
+    def set_policy(self, name: str) -> None:
+        """Rewrite fikit.toml and stop fikitd: the next job's prolog starts it with policy `name`."""
+        self._scheduler["policy"] = name
+        self._write_fikit_toml()
+        self._stop_fikitd()
+
+    def _write_files(self) -> None:
+        layout = self._layout
+        layout.root.chmod(0o755)
+        for directory in layout.directories():
+            directory.mkdir(mode=0o755)
+        for shared in (layout.report_dir, layout.profile_dir):
+            shared.chmod(0o1777)  # fikitd writes them as the jobs' users
+        self._machine = machine = files.Machine(
+            hostname=socket.gethostname().split(".")[0],
+            memory_mb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
+            controller_port=_free_port(),
+            node_port=_free_port(),
+            gpu_files=self._gpu_files(),
+            gpu_memory_gib=self._gpu_memory_gib,
+            real_gpu=self._real_gpu,
+        )
+        self._write_environment()
+        programs = files.Programs(
+            plugin=paths.slurm_dir() / "spank_fikit.so",
+            lua=paths.slurm_dir(),
+            shim=paths.shim(),
+            daemon=Path(sys.executable).with_name("fikitd"),
+            emulator=paths.emulator_dir(),
+            job_environment=self._job_environment(),
+        )
+        if not programs.plugin.exists():
+            raise SandboxError(f"{programs.plugin} is missing; install libslurm-dev and run `make build`")
+        texts = {
+            "slurm.conf": files.slurm_conf(layout, machine),
+            "gres.conf": files.gres_conf(machine),
+            "plugstack.conf": files.plugstack_conf(layout, programs),
+            "job_submit.lua": files.lua_script("job_submit.lua", layout, programs),
+            "cli_filter.lua": files.lua_script("cli_filter.lua", layout, programs),
+            "task_prolog": files.task_prolog(programs),
+        }
+        for name, text in texts.items():
+            (layout.etc / name).write_text(text)
+        (layout.etc / "task_prolog").chmod(0o755)
+        self._write_fikit_toml()
+
+    def _gpu_files(self) -> list[Path]:
+        if self._real_gpu:
+            return [Path(f"/dev/nvidia{index}") for index in range(self._gpus)]
+        made = [self._layout.root / "dev" / f"gpu{index}" for index in range(self._gpus)]
+        for file in made:
+            try:
+                os.mknod(file, stat.S_IFCHR | 0o666, NULL_DEVICE)
+            except OSError as error:
+                raise SandboxError(f"cannot make the device file {file}: {error.strerror}; run on a machine or in a "
+                                   "container that allows mknod") from error  # fmt: skip
+        return made
+
+    def _write_environment(self) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(INHERITED_NO_MORE)}
+        self.env = {
+            **clean,
+            "SLURM_CONF": str(self._layout.slurm_conf),
+            "FIKIT_CONFIG": str(self.fikit_toml),
+            "PATH": f"{Path(sys.executable).parent}:{clean.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin",
+        }
+        if not self._real_gpu:
+            self.env |= self._emulator_environment()
+
+    def _emulator_environment(self) -> dict[str, str]:
+        assert self._machine is not None
+        model_file = self._emulator_config or paths.emulator_dir() / "default.toml"
+        try:
+            model = tomllib.loads(model_file.read_text())
+        except (OSError, ValueError) as error:
+            raise SandboxError(f"cannot read the emulator's model {model_file}: {error}") from error
+        config = self._layout.etc / "emulator.toml"
+        config.write_text(files.emulator_toml(model, self._machine, self._emulator_device))
+        return {"EMUCUDA_NAME": self.root.name, "EMUCUDA_CONFIG": str(config)}
+
+    def _job_environment(self) -> dict[str, str]:
+        if self._real_gpu:
+            return {}
+        emulator = {name: value for name, value in self.env.items() if name.startswith("EMUCUDA_")}
+        return {"LD_LIBRARY_PATH": str(paths.emulator_dir()), **emulator}
+
+    def _write_fikit_toml(self) -> None:
+        assert self._machine is not None
+        unfinished = self.fikit_toml.with_suffix(".tmp")
+        unfinished.write_text(files.fikit_toml(self._layout, self._machine, self._scheduler))
+        unfinished.rename(self.fikit_toml)
+
+    def _start_munged(self) -> None:
+        munge = self._layout.munge_socket.parent
+        key = munge / "key"
+        key.touch(mode=0o600)
+        key.write_bytes(secrets.token_bytes(1024))
+        names = ("key", "pid", "seed", "log")
+        self._start("munged", "--foreground", f"--socket={self._layout.munge_socket}",
+                    *(f"--{name}-file={munge / name}" for name in names))  # fmt: skip
+        self._wait("munged did not open its socket", self._layout.munge_socket.exists)
+
+    def _start(self, program: str, *arguments: str) -> None:
+        self._group.start(program, [str(_find(program)), *arguments], self.env, self.logs / f"{program}.out")
+
+    def _node_is_idle(self) -> bool:
+        answer = self.run(["sinfo", "--noheader", "--format=%T"])
+        return answer.stdout.strip() == "idle"
+
+    def _wait(self, problem: str, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not done():
+            dead = self._group.dead()
+            if dead or time.monotonic() > deadline:
+                self._keep = True
+                reason = f"{dead} ended" if dead else f"after {START_TIMEOUT_S:.0f} s"
+                raise SandboxError(
+                    f"the sandbox's Slurm did not start: {problem} ({reason}); its logs are in {self.logs}"
+                )
+            time.sleep(0.05)
+
+    def _cancel_jobs(self) -> None:
+        jobs = self.run(["squeue", "--noheader", "--format=%A"]).stdout.split()
+        if not jobs:
+            return
+        self.run(["scancel", *sorted(set(jobs))])
+        deadline = time.monotonic() + JOBS_END_TIMEOUT_S
+        while time.monotonic() < deadline and self.run(["squeue", "--noheader"]).stdout.strip():
+            time.sleep(0.1)
+
+    def _stop_fikitd(self) -> None:
+        """Ask it to leave and wait until it has; kill it when it does not."""
+        daemons = [process for process in processes_of(self.run_dir) if process.named("fikitd")]
+        with suppress(DaemonUnreachable, ControlError):
+            Control(self.run_dir).shutdown()
+        for daemon in daemons:
+            daemon.wait_or_kill(FIKITD_STOP_TIMEOUT_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _find(program: str) -> Path | None:
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    return Path(found) if found else None
+
+
+def _check_requirements(real_gpu: bool) -> None:
+    if any(_find(program) is None for program in PROGRAMS):
+        raise SandboxError(f"the sandbox needs Slurm: run `make setup`, or install {PACKAGES}")
+    if os.geteuid() != 0:
+        raise SandboxError("the sandbox needs root, because slurmd starts jobs as their users: use sudo, "
+                           "or `fikit run` without Slurm")  # fmt: skip
+    if real_gpu and not Path("/dev/nvidia0").exists():
+        raise SandboxError("there is no /dev/nvidia0 on this machine; leave the real GPU out to use the emulated one")

@@ -1,0 +1,191 @@
+"""The files of a throw-away Slurm: pure text, so that tests can read them without starting anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+GIB = 2**30
+JOBS_AT_ONCE = 16  # CPUs that the node claims to have, so that jobs share the GPU and not the queue
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one sandbox lies. `root` is short: Unix socket paths end at 107 bytes."""
+
+    root: Path
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def report_dir(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def profile_dir(self) -> Path:
+        return self.root / "profiles"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def etc(self) -> Path:
+        return self.root / "etc"
+
+    @property
+    def fikit_toml(self) -> Path:
+        return self.etc / "fikit.toml"
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.etc / "slurm.conf"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.root / "munge" / "socket"
+
+    def directories(self) -> list[Path]:
+        """Every directory, parents first."""
+        spool = [self.root / name for name in ("munge", "state", "spool", "dev")]
+        return [self.etc, self.logs, self.run_dir, self.report_dir, self.profile_dir, *spool]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the sandbox's only node looks like."""
+
+    hostname: str
+    memory_mb: int
+    controller_port: int
+    node_port: int
+    gpu_files: list[Path]
+    gpu_memory_gib: int
+    real_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What of fikit the sandbox's Slurm uses."""
+
+    plugin: Path
+    lua: Path
+    shim: Path
+    daemon: Path
+    emulator: Path
+    job_environment: dict[str, str] = field(default_factory=dict)
+
+
+def slurm_conf(layout: Layout, machine: Machine) -> str:
+    """One node, one partition, everything private. Debian's defaults where nothing is said."""
+    gpus = len(machine.gpu_files)
+    shards = gpus * machine.gpu_memory_gib
+    return f"""\
+ClusterName=fikit
+SlurmctldHost={machine.hostname}(127.0.0.1)
+SlurmctldPort={machine.controller_port}
+SlurmdPort={machine.node_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={layout.munge_socket}
+CryptoType=crypto/munge
+StateSaveLocation={layout.root}/state
+SlurmdSpoolDir={layout.root}/spool
+SlurmctldPidFile={layout.root}/slurmctld.pid
+SlurmdPidFile={layout.root}/slurmd.pid
+SlurmctldLogFile={layout.logs}/slurmctld.log
+SlurmdLogFile={layout.logs}/slurmd.log
+PlugStackConfig={layout.etc}/plugstack.conf
+JobSubmitPlugins=lua
+CliFilterPlugins=lua
+PrologFlags=Alloc
+TaskProlog={layout.etc}/task_prolog
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu,shard
+# No cgroups: the sandbox also runs in containers.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+MpiDefault=none
+SwitchType=switch/none
+# Nobody waits for the defaults of a cluster here.
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+KillWait=1
+CompleteWait=0
+ReturnToService=2
+SlurmdParameters=config_overrides
+NodeName={machine.hostname} NodeAddr=127.0.0.1 CPUs={JOBS_AT_ONCE} RealMemory={machine.memory_mb} \
+Gres=gpu:{gpu_type(machine)}:{gpus},shard:{shards}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+"""
+
+
+def gpu_type(machine: Machine) -> str:
+    return "nvidia" if machine.real_gpu else "emulated"
+
+
+def gres_conf(machine: Machine) -> str:
+    """Type= is needed before Slurm 23.11.5, or an exclusive job lands on a shared GPU."""
+    shards = len(machine.gpu_files) * machine.gpu_memory_gib
+    lines = [f"Name=gpu Type={gpu_type(machine)} File={file}" for file in machine.gpu_files]
+    return "\n".join([*lines, f"Name=shard Count={shards}", ""])
+
+
+def plugstack_conf(layout: Layout, programs: Programs) -> str:
+    return (
+        f"required {programs.plugin} run_dir={layout.run_dir} shim={programs.shim} daemon={programs.daemon} "
+        f"config={layout.fikit_toml} systemd=off\n"
+    )
+
+
+def lua_script(name: str, layout: Layout, programs: Programs) -> str:
+    """Slurm reads job_submit.lua and cli_filter.lua beside slurm.conf: ours call the installed ones."""
+    return f"FIKIT_CONFIG = [[{layout.fikit_toml}]]\ndofile([[{programs.lua / name}]])\n"
+
+
+def task_prolog(programs: Programs) -> str:
+    """Slurm sets in the task what this prints: every job finds the emulated GPU, whatever it exports."""
+    lines = [f'echo "export {name}={value}"' for name, value in programs.job_environment.items()]
+    if "LD_LIBRARY_PATH" in programs.job_environment:
+        # The user's own entries stay, behind ours.
+        lines.append('[ -z "$LD_LIBRARY_PATH" ] || echo "export LD_LIBRARY_PATH='
+                     f'{programs.job_environment["LD_LIBRARY_PATH"]}:$LD_LIBRARY_PATH"')  # fmt: skip
+    return "\n".join(["#!/bin/sh", *lines, ""])
+
+
+def fikit_toml(layout: Layout, machine: Machine, scheduler: dict[str, Any]) -> str:
+    return tomlkit.dumps(
+        {
+            "daemon": {
+                "run_dir": str(layout.run_dir),
+                "report_dir": str(layout.report_dir),
+                "profile_dir": str(layout.profile_dir),
+            },
+            "scheduler": scheduler,
+            "slurm": {
+                "gpu_memory_gib": machine.gpu_memory_gib,
+                "default_share_gib": max(1, machine.gpu_memory_gib // 4),
+            },
+        }
+    )
+
+
+def emulator_toml(model: dict[str, Any], machine: Machine, extra: dict[str, Any]) -> str:
+    """The emulator's model with this sandbox's devices. Jobs of several users share a device: access is for all."""
+    device = {
+        **model.get("device", {}),
+        "count": len(machine.gpu_files),
+        "memory": f"{machine.gpu_memory_gib}GiB",
+        "access": "all",
+        **extra,
+    }
+    return tomlkit.dumps({**model, "device": device})
