@@ -13,21 +13,23 @@ import socket
 import time
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from fikitd import identify, profiles, protocol
 from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
 from fikitd.jobs import Job, Jobs, iso
 from fikitd.peer import Peer, still_there
-from fikitd.profile_format import Profile
+from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_key import key_of_process
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord, JobRecords
 from fikitd.storage import Storage, StorageTimeout, become, reason
+from fikitd.totals import Stats
 
 _log = logging.getLogger("fikitd")
 
@@ -149,7 +151,10 @@ class Clients:
         page = self._gpus.make_page(record.measure)
         doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            dispatcher.add_client(client.number, page, doorbell, record.priority, record.measure)
+            try:
+                dispatcher.add_client(client.number, page, doorbell, record.priority, record.measure)
+            except (ValueError, RuntimeError) as error:
+                raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
             # From here on the counters are the job's, whatever happens to the connection.
             job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
@@ -235,7 +240,7 @@ class Clients:
         if job.quiet:
             self._jobs.went_quiet(job)
 
-    async def _save_profile(self, client: Client, kernels: list[dict[str, Any]], stats: dict[str, Any]) -> None:
+    async def _save_profile(self, client: Client, kernels: Sequence[Kernel], stats: Stats) -> None:
         record, job = client.record, client.job
         created = iso(client.started_ns)
         run = f"{created.replace(':', '').replace('-', '')}-{record.job[:24]}-{client.peer.pid}-{client.number}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from fikitd.untrusted import integer, is_name, no_constant, number, printable, string
@@ -23,8 +23,8 @@ MAX_NS: Final = 10**15  # eleven days: longer than a kernel or a gap can sensibl
 _HEX16 = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 Profile = dict[str, Any]
-Kernel = dict[str, Any]
-Statistics = dict[str, Any]
+Kernel = Mapping[str, Any]
+Statistics = Mapping[str, Any]
 
 
 def parse(data: bytes) -> Profile:

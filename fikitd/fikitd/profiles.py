@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -108,7 +108,7 @@ def document(
     device: dict[str, object],
     span_ns: int,
     launches: int,
-    kernels: list[Kernel],
+    kernels: Sequence[Kernel],
 ) -> Profile:
     """The profile of one run, from what the native core measured."""
     return {
@@ -120,5 +120,5 @@ def document(
         "device": {"name": device["name"], "memory_bytes": device["memory_bytes"], "emulated": device["emulated"]},
         "span_ns": span_ns,
         "launches": launches,
-        "kernels": kernels,
+        "kernels": list(kernels),
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-Stats = dict[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
+Stats = Mapping[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,14 @@ class Totals:
     solo_ns: int | None = None
     wait_count: int = 0
     wait_total_ns: int = 0
-    wait_p99_ns: int = 0  # of the client that waited longest: percentiles do not add
+    wait_p99_ns: float = 0.0  # of the client that waited longest: percentiles do not add
     gaps_offered: int = 0
     gaps_filled: int = 0
     others_kernels: int = 0
-    predicted_gap_ns: int = 0
-    actual_gap_ns: int = 0
-    gap_error_p50_ns: float = 0.0  # mean over clients, weighted by gaps offered
+    # Of one gap: means over clients, weighted by gaps offered.
+    predicted_gap_ns: float = 0.0
+    actual_gap_ns: float = 0.0
+    gap_error_p50_ns: float = 0.0
     gap_error_p90_ns: float = 0.0
     expired: int = 0
 
@@ -39,8 +41,6 @@ class Totals:
             "wait_total_ns",
             "gaps_filled",
             "others_kernels",
-            "predicted_gap_ns",
-            "actual_gap_ns",
             "expired",
         )
         offered = self.gaps_offered + stats["gaps_offered"]
@@ -54,8 +54,7 @@ class Totals:
         def weighted(name: str) -> float:
             if offered == 0:
                 return 0.0
-            more = stats[name] or 0
-            return float((getattr(self, name) * self.gaps_offered + more * stats["gaps_offered"]) / offered)
+            return float((getattr(self, name) * self.gaps_offered + stats[name] * stats["gaps_offered"]) / offered)
 
         return replace(
             self,
@@ -64,6 +63,8 @@ class Totals:
             solo_ns=known("solo_ns"),
             wait_p99_ns=max(self.wait_p99_ns, stats["wait_p99_ns"]),
             gaps_offered=offered,
+            predicted_gap_ns=weighted("predicted_gap_ns"),
+            actual_gap_ns=weighted("actual_gap_ns"),
             gap_error_p50_ns=weighted("gap_error_p50_ns"),
             gap_error_p90_ns=weighted("gap_error_p90_ns"),
         )

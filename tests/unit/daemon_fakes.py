@@ -1,0 +1,216 @@
+"""What the daemon's unit tests put in place of the native core, of /proc and of a client process."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fikitd.client import Control
+from fikitd.config import Config, DaemonConfig, SchedulerConfig
+from fikitd.server import Server
+
+from fikitd import protocol
+
+NOTHING: dict[str, Any] = {
+    "kernels": 0, "gpu_time_ns": None, "span_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
+    "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
+    "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
+}  # fmt: skip
+UUID = bytes(range(16))
+
+
+def statistics(count: int = 1, mean_ns: float = 1000.0) -> dict[str, Any]:
+    return {"count": count, "mean_ns": mean_ns, "m2": 0.0, "histogram": {"80": count}}
+
+
+def kernel(name: str = "k", **overrides: Any) -> dict[str, Any]:
+    return {
+        "name": name, "module": "00000000000000ab", "grid": [1, 1, 1], "block": [64, 1, 1], "shared_bytes": 0,
+        "kind": 0, "context": [], "duration": statistics(), "gap": statistics(mean_ns=50.0), **overrides,
+    }  # fmt: skip
+
+
+class FakeDispatcher:
+    def __init__(self, core: FakeCore, *options: Any) -> None:
+        self.core = core
+        self.options = options
+        self.clients: dict[int, dict[str, Any]] = {}
+        self.stopped = False
+
+    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None:
+        os.fstat(memfd), os.fstat(doorbell)
+        self.clients[client_id] = {"priority": priority, "measure": measure, "profile": None, "described": []}
+        self.core.seen[client_id] = self.clients[client_id]
+
+    def remove_client(self, client_id: int) -> dict[str, Any]:
+        stats = self.stats(client_id)
+        del self.clients[client_id]
+        return stats
+
+    def set_profile(self, client_id: int, kernels: list[dict[str, Any]]) -> None:
+        self.clients[client_id]["profile"] = kernels
+
+    def describe(self, client_id: int, *facts: Any) -> None:
+        self.clients[client_id]["described"].append(facts)
+
+    def stats(self, client_id: int) -> dict[str, Any]:
+        return {**NOTHING, "kernels": len(self.clients[client_id]["described"]), **self.core.stats}
+
+    def export_profile(self, client_id: int) -> list[dict[str, Any]]:
+        assert client_id in self.clients
+        return self.core.measured
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class FakeCore:
+    """`seen`: every client that ever was; `stats`, `measured`: what clients are said to have done."""
+
+    def __init__(self) -> None:
+        self.dispatchers: list[FakeDispatcher] = []
+        self.seen: dict[int, dict[str, Any]] = {}
+        self.stats: dict[str, Any] = {}
+        self.measured: list[dict[str, Any]] = []
+
+    def Dispatcher(self, *options: Any) -> FakeDispatcher:
+        self.dispatchers.append(FakeDispatcher(self, *options))
+        return self.dispatchers[-1]
+
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int) -> int:
+        page = os.memfd_create("page")
+        os.ftruncate(page, 4096)
+        return page
+
+
+class FakeProc:
+    """A /proc with the processes that a test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def add(
+        self,
+        pid: int,
+        *,
+        ppid: int = 1,
+        uid: int = 0,
+        cgroup: str = "0::/user.slice\n",
+        command: tuple[str, ...] = ("sh",),
+        start: int = 100,
+        name: str = "sh",
+        exe: str = "/usr/bin/sh",
+    ) -> None:
+        at = self.root / str(pid)
+        at.mkdir(exist_ok=True)
+        (at / "stat").write_text(f"{pid} ({name}) S {ppid} " + " ".join(["0"] * 17) + f" {start} 0 0\n")
+        (at / "status").write_text(f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t0\t0\t0\t0\n")
+        (at / "cgroup").write_text(cgroup)
+        (at / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command))
+        if not (at / "exe").is_symlink():
+            (at / "exe").symlink_to(exe)
+
+
+@contextmanager
+def serving(config: Config, core: FakeCore, proc: Path) -> Iterator[None]:
+    """A Server in a thread of this process; stopped at the end."""
+    ready = threading.Event()
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(Server(config, core, proc).run(ready.set))
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(10)
+    if failure:
+        thread.join()
+        raise failure[0]
+    try:
+        yield
+    finally:
+        if (Path(config.daemon.run_dir) / protocol.CONTROL_NAME).exists():
+            Control(config.daemon.run_dir).shutdown()
+        thread.join(20)
+        assert not thread.is_alive()
+        if failure:
+            raise failure[0]
+
+
+def config_in(directory: Path, **scheduler: Any) -> Config:
+    daemon = DaemonConfig(str(directory / "run"), str(directory / "reports"), str(directory / "profiles"))
+    return Config(daemon, SchedulerConfig(**scheduler))
+
+
+def hello(version: int = protocol.VERSION, uuid: bytes = UUID, name: bytes = b"Emulated GPU") -> bytes:
+    size = ctypes.sizeof(protocol.HelloLayout)
+    message = protocol.HelloLayout(protocol.HeadLayout(protocol.HELLO, size), version, 0)
+    ctypes.memmove(message.gpu_uuid, uuid, 16)
+    ctypes.memmove(message.gpu_name, name, len(name))
+    message.gpu_memory_bytes = 2**34
+    return bytes(message)
+
+
+def description(slot: int = 1, name: bytes = b"kernel", kind: int = 0) -> bytes:
+    size = ctypes.sizeof(protocol.KernelLayout)
+    message = protocol.KernelLayout(protocol.HeadLayout(protocol.KERNEL, size), slot, kind, 0xAB)
+    message.grid[:], message.block[:] = (2, 1, 1), (64, 1, 1)
+    ctypes.memmove(message.name, name, len(name))
+    return bytes(message)
+
+
+class FakeClient:
+    """A process's connection to fikitd, as the shim makes it."""
+
+    def __init__(self, run_dir: str | Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(str(Path(run_dir) / protocol.SOCKET_NAME))
+
+    def send(self, packet: bytes) -> None:
+        self.socket.send(packet)
+
+    def answer(self) -> tuple[int, bytes, list[int]]:
+        """(type, packet, descriptors) of the daemon's answer; type 0 when it closed the connection."""
+        packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 4)
+        kind = protocol.HeadLayout.from_buffer_copy(packet).type if packet else 0
+        return kind, packet, list(descriptors)
+
+    def refusal(self) -> str:
+        kind, packet, _ = self.answer()
+        assert kind == protocol.REFUSED, kind
+        return packet[ctypes.sizeof(protocol.HeadLayout) :].split(b"\0")[0].decode()
+
+    def welcome(self, **facts: Any) -> FakeClient:
+        self.send(hello(**facts))
+        kind, packet, descriptors = self.answer()
+        assert kind == protocol.WELCOME, packet
+        assert len(descriptors) == 2
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return self
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """The first true value of `condition`, asked again and again for at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+    return value
