@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -10,11 +9,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from fikit.checks import elf
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
 DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
 PLUGIN = "spank_fikit.so"
+SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def area() -> Iterator[Check]:
@@ -22,7 +23,7 @@ def area() -> Iterator[Check]:
     if version is None:
         yield warn("Slurm", "not installed", "nothing to do for `fikit run`; for jobs: `make setup` installs it")
         return
-    yield ok("Slurm", ".".join(map(str, version)))
+    yield ok("Slurm", f"{version[0]}.{version[1]:02}.{version[2]}")
     yield plugin(paths.slurm_dir() / PLUGIN, version)
     yield munge()
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
@@ -35,13 +36,13 @@ def area() -> Iterator[Check]:
 
 
 def slurm_version() -> tuple[int, ...] | None:
-    """(22, 5, 8), or None without Slurm."""
-    program = shutil.which("sinfo") or shutil.which("slurmd")
-    if program is None:
-        return None
-    done = subprocess.run([program, "-V"], capture_output=True, text=True, check=False, timeout=10)
-    match = re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout)
-    return tuple(int(part) for part in match.groups()) if match else None
+    """(22, 5, 8), or None without Slurm. A node has slurmd; a login node has sinfo, which answers only with a slurm.conf."""
+    for name in ("slurmd", "sinfo"):
+        if program := shutil.which(name, path=SYSTEM_PATH):
+            done = subprocess.run([program, "-V"], capture_output=True, text=True, check=False, timeout=10)
+            if match := re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout):
+                return tuple(int(part) for part in match.groups())
+    return None
 
 
 def plugin(path: Path, version: tuple[int, ...]) -> Check:
@@ -50,7 +51,7 @@ def plugin(path: Path, version: tuple[int, ...]) -> Check:
     if not path.is_file():
         return fail("SPANK plugin", f"{path} was not built", advice)
     try:
-        number = ctypes.c_uint32.in_dll(ctypes.CDLL(str(path), mode=os.RTLD_LAZY), "plugin_version").value
+        number = elf.constant(path, "plugin_version")
     except (OSError, ValueError) as error:
         return fail("SPANK plugin", f"it cannot be read: {error}", advice)
     built = (number >> 16 & 0xFF, number >> 8 & 0xFF)

@@ -80,7 +80,7 @@ def command(
     job = None
     try:
         place = daemon.join_or_start(policy)
-        shim = paths.shim()
+        shim = _readable(paths.shim())
         job = _register(place, priority=priority, measure=measure, profile=profile, mem=mem, name=Path(argv[0]).name)
     except (daemon.CannotStart, OSError) as error:
         say(f"warning: {error}; the program runs unmanaged")
@@ -130,6 +130,13 @@ def _finish(place: Place, job: str) -> None:
         if summary:
             say(summary)
     (place.run_dir / "jobs" / job).unlink(missing_ok=True)
+
+
+def _readable(shim: Path) -> Path:
+    """The preload library if it is there: without it, every process would print a complaint of ld.so's."""
+    if not os.access(shim, os.R_OK):
+        raise daemon.CannotStart(f"{shim} is not there, run `make build`")
+    return shim
 
 
 def _prepend(env: dict[str, str], variable: str, path: Path) -> None:

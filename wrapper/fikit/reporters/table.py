@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 from rich import box
@@ -14,13 +16,17 @@ from fikit.reporters import units
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
+PIPE_WIDTH = 160
 
 
 def show(*renderables: RenderableType) -> None:
-    """Print to stdout; rich leaves out colour when that is not a terminal."""
-    console = Console(highlight=False)
-    for renderable in renderables:
-        console.print(renderable)
+    """Print to stdout. Into a pipe or file: without colour or padding, and wide enough that nothing is cut off."""
+    if sys.stdout.isatty():
+        Console(highlight=False).print(*renderables, sep="\n")
+        return
+    sink = io.StringIO()
+    Console(file=sink, width=PIPE_WIDTH, highlight=False).print(*renderables, sep="\n")
+    print("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
 def bar(part: float, whole: float, width: int = BAR_WIDTH) -> str:
