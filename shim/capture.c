@@ -1,0 +1,107 @@
+#include "capture.h"
+#include "stream.h"
+#include "symbols.h"
+
+enum { ORIGINS = 64 };
+
+_Atomic int fikit_captures;
+static CUstream origins[ORIGINS]; /* streams on which a capture was begun; beyond ORIGINS only counted */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+bool fikit_stream_captures(CUstream stream) {
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  /* An error is an answer too: the legacy stream may not be used while a blocking stream captures. */
+  return REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void began(CUstream stream) {
+  pthread_mutex_lock(&changing);
+  for (int i = 0; i < ORIGINS; i++)
+    if (!origins[i]) {
+      origins[i] = stream;
+      atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
+      break;
+    }
+  pthread_mutex_unlock(&changing);
+}
+
+void fikit_capture_forget(CUstream stream) {
+  pthread_mutex_lock(&changing);
+  for (int i = 0; i < ORIGINS; i++)
+    if (origins[i] == stream) {
+      origins[i] = NULL;
+      atomic_fetch_sub_explicit(&fikit_captures, 1, memory_order_relaxed);
+      break;
+    }
+  pthread_mutex_unlock(&changing);
+}
+
+/* An EndCapture that failed may have ended the capture or not (wrong thread: yes): the driver knows. */
+static void ended(CUstream stream) {
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE)
+    fikit_capture_forget(stream);
+}
+
+/* The count must be up before the driver begins, or another thread's event query could fall into the capture. */
+#define BEGIN(stream, call)                 \
+  do {                                      \
+    began(stream);                          \
+    CUresult result = (call);               \
+    if (result != CUDA_SUCCESS)             \
+      fikit_capture_forget(stream);         \
+    return result;                          \
+  } while (0)
+
+CUresult cuStreamBeginCapture(CUstream stream) {
+  BEGIN(fikit_legacy(stream), REAL(cuStreamBeginCapture)(stream));
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
+  BEGIN(fikit_per_thread(stream), REAL(cuStreamBeginCapture_ptsz)(stream));
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+  BEGIN(fikit_legacy(stream), REAL(cuStreamBeginCapture_v2)(stream, mode));
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode) {
+  BEGIN(fikit_per_thread(stream), REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph(FIKIT_CAPTURE_TO_GRAPH_ARGS) {
+  BEGIN(fikit_legacy(stream), REAL(cuStreamBeginCaptureToGraph)(stream, graph, dependencies, data, count, mode));
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(FIKIT_CAPTURE_TO_GRAPH_ARGS) {
+  BEGIN(fikit_per_thread(stream),
+        REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, data, count, mode));
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  CUresult result = REAL(cuStreamEndCapture)(stream, graph);
+  ended(fikit_legacy(stream));
+  return result;
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
+  CUresult result = REAL(cuStreamEndCapture_ptsz)(stream, graph);
+  ended(fikit_per_thread(stream));
+  return result;
+}
+
+static CUresult destroyed(CUstream stream, CUresult result) {
+  if (result == CUDA_SUCCESS) {
+    fikit_capture_forget(stream);
+    fikit_stream_destroyed(stream);
+  }
+  return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+  return destroyed(stream, REAL(cuStreamDestroy)(stream));
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  return destroyed(stream, REAL(cuStreamDestroy_v2)(stream));
+}

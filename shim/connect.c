@@ -1,0 +1,147 @@
+#include "connect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { TIMEOUT_MS = 500, LOWEST_FD = 64 };
+
+/* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
+static int moved_up(int fd) {
+  if (fd < 0)
+    return fd;
+  int high = fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_FD);
+  if (high < 0 && fd > STDERR_FILENO)
+    return fd;
+  close(fd);
+  return high;
+}
+
+static bool failed(char reason[FIKIT_REASON_BYTES], const char *what) {
+  snprintf(reason, FIKIT_REASON_BYTES, "%s", what);
+  return false;
+}
+
+static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
+  return failed(reason, errno == EAGAIN ? "no answer within 500 ms" : strerror(errno));
+}
+
+static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  struct timeval timeout = {.tv_usec = TIMEOUT_MS * 1000 / 2}; /* once for hello, once for the answer */
+  if (strlen(path) >= sizeof address.sun_path) {
+    failed(reason, "path too long for a socket");
+    return -1;
+  }
+  strcpy(address.sun_path, path);
+  int fd = moved_up(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (fd < 0) {
+    failed_errno(reason);
+    return -1;
+  }
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  int result;
+  do
+    result = connect(fd, (struct sockaddr *)&address, sizeof address);
+  while (result != 0 && errno == EINTR);
+  if (result != 0) {
+    failed_errno(reason);
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* One packet with up to two descriptors; fds[] = -1 where none came. Descriptors beyond two are closed by the kernel. */
+static ssize_t receive(int fd, void *packet, size_t bytes, int fds[2]) {
+  union {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(2 * sizeof(int))];
+  } control;
+  struct iovec part = {packet, bytes};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  ssize_t got;
+  fds[0] = fds[1] = -1;
+  do
+    got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+  while (got < 0 && errno == EINTR);
+  struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+    memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+  for (int i = 0; i < 2; i++)
+    fds[i] = moved_up(fds[i]);
+  return got;
+}
+
+/* Only a page that cannot shrink under us is mapped: touching a shrunk one would kill the program with SIGBUS. */
+static struct fikit_page *map_page(int memfd, char reason[FIKIT_REASON_BYTES]) {
+  int seals = fcntl(memfd, F_GET_SEALS);
+  if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+      lseek(memfd, 0, SEEK_END) < (off_t)sizeof(struct fikit_page)) {
+    failed(reason, "its page is not a sealed memory file of the expected size");
+    return NULL;
+  }
+  struct fikit_page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+  if (page == MAP_FAILED) {
+    failed_errno(reason);
+    return NULL;
+  }
+  if (page->magic != FIKIT_PAGE_MAGIC || page->version != FIKIT_PROTOCOL_VERSION || page->page_bytes != sizeof *page) {
+    munmap(page, sizeof *page);
+    failed(reason, "its page has another layout: it is another version of fikit");
+    return NULL;
+  }
+  return page;
+}
+
+static bool understand(const void *packet, ssize_t got, const int fds[2], struct fikit_connection *connection,
+                       char reason[FIKIT_REASON_BYTES]) {
+  const struct fikit_welcome *welcome = packet;
+  const struct fikit_refused *refused = packet;
+  if (got < 0)
+    return failed_errno(reason);
+  if (got == 0)
+    return failed(reason, "it closed the connection");
+  if (got == (ssize_t)sizeof *refused && refused->head.type == FIKIT_MSG_REFUSED) {
+    snprintf(reason, FIKIT_REASON_BYTES, "%.*s", FIKIT_REASON_BYTES - 1, refused->reason);
+    return false;
+  }
+  if (got != (ssize_t)sizeof *welcome || welcome->head.type != FIKIT_MSG_WELCOME ||
+      welcome->head.bytes != sizeof *welcome || welcome->version != FIKIT_PROTOCOL_VERSION ||
+      welcome->page_bytes != sizeof(struct fikit_page) || fds[0] < 0 || fds[1] < 0)
+    return failed(reason, "its answer is not understood: it is another version of fikit");
+  connection->page = map_page(fds[0], reason);
+  return connection->page != NULL;
+}
+
+bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fikit_connection *connection,
+                   char reason[FIKIT_REASON_BYTES]) {
+  _Alignas(8) char packet[FIKIT_MESSAGE_BYTES];
+  int fds[2] = {-1, -1};
+  bool done = false;
+  int fd = open_socket(path, reason);
+  if (fd < 0)
+    return false;
+  if (send(fd, hello, sizeof *hello, MSG_NOSIGNAL) == (ssize_t)sizeof *hello)
+    done = understand(packet, receive(fd, packet, sizeof packet, fds), fds, connection, reason);
+  else
+    failed_errno(reason);
+  if (fds[0] >= 0)
+    close(fds[0]);
+  if (!done) {
+    if (fds[1] >= 0)
+      close(fds[1]);
+    close(fd);
+    return false;
+  }
+  connection->socket = fd;
+  connection->doorbell = fds[1];
+  return true;
+}

@@ -1,0 +1,148 @@
+#include "device.h"
+#include "connect.h"
+#include "fork.h"
+#include "gate.h"
+#include "identity.h"
+#include "marker.h"
+#include "measure.h"
+#include "monitor.h"
+#include "say.h"
+#include "symbols.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* By ordinal: NULL = not asked yet. */
+static _Atomic(struct fikit_device *) devices[FIKIT_MAX_DEVICES];
+static struct fikit_device unmanaged; /* stands for "asked, and runs free" */
+static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
+
+/* Say who we are and which GPU this is about. With MIG the instance's own UUID counts (version 2 of the call). */
+static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
+  CUuuid uuid;
+  size_t memory = 0;
+  CUresult result =
+      HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, ordinal) : REAL(cuDeviceGetUuid)(&uuid, ordinal);
+  if (result != CUDA_SUCCESS || REAL(cuDeviceTotalMem_v2)(&memory, ordinal) != CUDA_SUCCESS)
+    return false;
+  *hello = (struct fikit_hello){
+      .head = {FIKIT_MSG_HELLO, sizeof *hello}, .version = FIKIT_PROTOCOL_VERSION, .gpu_memory_bytes = memory};
+  memcpy(hello->gpu_uuid, uuid.bytes, sizeof hello->gpu_uuid);
+  REAL(cuDeviceGetName)(hello->gpu_name, (int)sizeof hello->gpu_name - 1, ordinal);
+  return true;
+}
+
+static struct fikit_device *new_device(const struct fikit_connection *connection) {
+  struct fikit_device *device = calloc(1, sizeof *device);
+  if (!device)
+    return NULL;
+  device->page = connection->page;
+  device->socket = connection->socket;
+  device->doorbell = connection->doorbell;
+  device->slots = device->described = 1; /* slot 0 means "not described" */
+  device->descriptions = calloc(FIKIT_SLOTS, sizeof *device->descriptions);
+  pthread_mutex_init(&device->describing, NULL);
+  device->markers = fikit_markers_new();
+  device->measure = connection->page->measure ? fikit_measure_new() : NULL;
+  if (device->descriptions && device->markers && (device->measure || !connection->page->measure))
+    return device;
+  free(device->descriptions);
+  free(device->markers);
+  free(device->measure);
+  free(device);
+  return NULL;
+}
+
+static struct fikit_device *attach(CUdevice ordinal) {
+  char reason[FIKIT_REASON_BYTES];
+  struct fikit_hello hello;
+  struct fikit_connection connection;
+  const char *path = getenv(FIKIT_ENV_SOCKET);
+  if (!path || !*path)
+    return &unmanaged; /* not a job of fikit's: not a word */
+  if (!describe(ordinal, &hello))
+    return NULL; /* the driver is not ready for questions; ask again later */
+  if (!fikit_connect(path, &hello, &connection, reason)) {
+    fikit_say("fikitd at %s does not manage this program (%s): it runs without priorities.", path, reason);
+    return &unmanaged;
+  }
+  struct fikit_device *device = new_device(&connection);
+  if (!device) {
+    fikit_say("no memory to manage this program: it runs without priorities.");
+    munmap(connection.page, sizeof *connection.page);
+    close(connection.socket);
+    close(connection.doorbell);
+    return &unmanaged;
+  }
+  fikit_fork_watch();
+  fikit_monitor_start(device);
+  return device;
+}
+
+struct fikit_device *fikit_device_of(CUdevice ordinal) {
+  if (ordinal < 0 || ordinal >= FIKIT_MAX_DEVICES)
+    return NULL;
+  struct fikit_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+  if (!device) {
+    pthread_mutex_lock(&attaching);
+    device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
+    if (!device) {
+      device = attach(ordinal);
+      atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+    }
+    pthread_mutex_unlock(&attaching);
+  }
+  return device == &unmanaged ? NULL : device;
+}
+
+struct fikit_device *fikit_device_current(CUcontext *context) {
+  CUcontext current = NULL;
+  CUdevice ordinal;
+  if (REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || !current || REAL(cuCtxGetDevice)(&ordinal) != CUDA_SUCCESS)
+    current = NULL;
+  if (context)
+    *context = current;
+  return current ? fikit_device_of(ordinal) : NULL;
+}
+
+void fikit_device_each(void (*visit)(struct fikit_device *device)) {
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
+    struct fikit_device *device = atomic_load_explicit(&devices[i], memory_order_acquire);
+    if (device && device != &unmanaged)
+      visit(device);
+  }
+}
+
+/* The structures stay allocated: a thread of the parent may have held their locks at the fork. */
+static void forget(struct fikit_device *device) {
+  munmap(device->page, sizeof *device->page);
+  if (device->socket >= 0)
+    close(device->socket);
+  if (device->doorbell >= 0)
+    close(device->doorbell);
+}
+
+void fikit_device_forget_all(void) {
+  fikit_device_each(forget);
+  memset((void *)devices, 0, sizeof devices);
+  pthread_mutex_init(&attaching, NULL);
+}
+
+/* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */
+void fikit_device_release(struct fikit_device *device) {
+  atomic_store_explicit(&device->doorbell, -1, memory_order_relaxed);
+  atomic_store_explicit(&device->page->gate_until_ns, 0, memory_order_relaxed);
+  atomic_store_explicit(&device->page->gate, FIKIT_GATE_OPEN, memory_order_seq_cst);
+  fikit_gate_wake(device);
+}
+
+void fikit_doorbell(struct fikit_device *device) {
+  uint64_t one = 1;
+  int fd = atomic_load_explicit(&device->doorbell, memory_order_relaxed);
+  if (fd < 0 || atomic_load_explicit(&device->page->awake, memory_order_seq_cst))
+    return;
+  ssize_t written = write(fd, &one, sizeof one);
+  (void)written;
+}

@@ -1,0 +1,60 @@
+/* One GPU that this process shares under fikitd: its page, its connection, and what the shim keeps beside them. */
+#ifndef FIKIT_SHIM_DEVICE_H
+#define FIKIT_SHIM_DEVICE_H
+
+#include "cuda_abi.h"
+#include "fikit_protocol.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define FIKIT_MAX_DEVICES 64
+#define FIKIT_IDENTITY_BUCKETS (2 * FIKIT_SLOTS)
+
+/* A kernel identity's bucket: 64-bit key (0 = free) and the slot of the page that counts it. */
+struct fikit_identity {
+  _Atomic uint64_t key;
+  uint32_t slot;
+};
+
+struct fikit_markers;
+struct fikit_measure;
+
+struct fikit_device {
+  struct fikit_page *page;
+  int socket;           /* to fikitd; -1 once it is gone */
+  _Atomic int doorbell; /* eventfd; -1 once fikitd is gone */
+
+  _Atomic uint32_t requester; /* 1: a thread holds this process's one request (gate.c) */
+  _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */
+  _Atomic uint64_t claimed;   /* value of the newest DRAINED */
+
+  pthread_mutex_t describing;                               /* guards the three below (identity.c) */
+  uint32_t slots;                                           /* slots in use, counting slot 0 */
+  uint32_t described;                                       /* slots below this one were sent to fikitd */
+  struct fikit_kernel *descriptions;                        /* by slot, kept until sent */
+  struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
+
+  struct fikit_markers *markers; /* marker.c */
+  struct fikit_measure *measure; /* measure.c; NULL unless fikitd asked to measure */
+};
+
+/* The device behind an ordinal of this process, attached to fikitd at the first call. NULL: not managed. */
+struct fikit_device *fikit_device_of(CUdevice ordinal);
+
+/* The device of the calling thread's current context. `context` (may be NULL) receives that context. */
+struct fikit_device *fikit_device_current(CUcontext *context);
+
+/* Call `visit` for each attached device. */
+void fikit_device_each(void (*visit)(struct fikit_device *device));
+
+/* In the child of a fork: drop every device, without a word to fikitd and without touching the parent's page. */
+void fikit_device_forget_all(void);
+
+/* fikitd is gone: open the gate for good and wake every waiter. */
+void fikit_device_release(struct fikit_device *device);
+
+/* Tell fikitd's dispatcher to look at our page, if it sleeps. */
+void fikit_doorbell(struct fikit_device *device);
+
+#endif

@@ -1,0 +1,110 @@
+#include "driver.h"
+#include "cuda_abi.h"
+#include "loader.h"
+#include "symbols.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static void *driver;
+static bool searched;
+static __thread bool busy;
+static bool resolved[FIKIT_SYMBOLS];
+
+bool fikit_driver_busy(void) {
+  return busy;
+}
+
+/* `path` or, if NULL, the result of the search. A second answer is never looked for: one process, one driver. */
+static void open_driver(const char *path) {
+  char found[4096];
+  if (__atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy)
+    return;
+  pthread_mutex_lock(&opening);
+  if (!searched) {
+    busy = true;
+    if (path || fikit_driver_search(found))
+      driver = fikit_open(path ? path : found);
+    busy = false;
+    __atomic_store_n(&searched, true, __ATOMIC_RELEASE);
+  }
+  pthread_mutex_unlock(&opening);
+}
+
+void *fikit_driver(void) {
+  open_driver(NULL);
+  return __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
+}
+
+void fikit_driver_adopt(const char *path) {
+  open_driver(path);
+}
+
+/* What a slot holds when the driver has no such function. Extra arguments are ignored by the calling convention. */
+static CUresult lacking(void) {
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult no_driver(void) {
+  return CUDA_ERROR_NO_DEVICE;
+}
+
+/* The manual: version 0 and success where no driver is installed. */
+static CUresult no_driver_version(int *version) {
+  if (version)
+    *version = 0;
+  return CUDA_SUCCESS;
+}
+
+static void fill(int symbol, void *function) {
+  __atomic_store_n(&fikit_slots[symbol], function, __ATOMIC_RELAXED);
+  __atomic_store_n(&resolved[symbol], true, __ATOMIC_RELEASE);
+}
+
+/* Called by a slot's lazy stub with the slot's number; returns where to go on. */
+void *fikit_resolve(int symbol) __attribute__((visibility("hidden")));
+void *fikit_resolve(int symbol) {
+  if (__atomic_load_n(&resolved[symbol], __ATOMIC_ACQUIRE))
+    return __atomic_load_n(&fikit_slots[symbol], __ATOMIC_RELAXED);
+  void *handle = fikit_driver();
+  void *function;
+  if (handle) {
+    function = fikit_lookup(handle, fikit_symbol_names[symbol]);
+    if (!function)
+      function = (void *)lacking;
+  } else {
+    function = symbol == FIKIT_SYM_cuDriverGetVersion ? (void *)no_driver_version : (void *)no_driver;
+    if (busy) /* the driver's constructor calls back into us: no answer yet, and none to keep */
+      return function;
+  }
+  fill(symbol, function);
+  return function;
+}
+
+void *fikit_real(enum fikit_symbol symbol) {
+  void *function = fikit_resolve((int)symbol);
+  return function == (void *)lacking || function == (void *)no_driver || function == (void *)no_driver_version
+             ? NULL
+             : function;
+}
+
+void fikit_offer(enum fikit_symbol symbol, void *function) {
+  if (!fikit_real(symbol))
+    fill((int)symbol, function);
+}
+
+int fikit_symbol_of(const char *name) {
+  int low = 0, high = FIKIT_SYMBOLS - 1;
+  while (low <= high) {
+    int middle = (low + high) / 2;
+    int order = strcmp(name, fikit_symbol_names[middle]);
+    if (order == 0)
+      return middle;
+    if (order < 0)
+      high = middle - 1;
+    else
+      low = middle + 1;
+  }
+  return -1;
+}

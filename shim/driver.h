@@ -1,0 +1,19 @@
+/* Which file is the real driver, and its functions. */
+#ifndef FIKIT_SHIM_DRIVER_H
+#define FIKIT_SHIM_DRIVER_H
+
+#include <stdbool.h>
+
+/* The real driver's handle, opened at the first call; NULL where this machine has none. */
+void *fikit_driver(void);
+
+/* A program found a driver by itself (absolute path): use that file if none is open yet. */
+void fikit_driver_adopt(const char *path);
+
+/* Path of the libcuda.so.1 that ld.so would load if the shim were not there, or false. driver_search.c. */
+bool fikit_driver_search(char path[4096]);
+
+/* True while this thread opens or searches the driver: its own dlsym calls must not come back to us. */
+bool fikit_driver_busy(void);
+
+#endif

@@ -1,0 +1,97 @@
+/* Find the real libcuda.so.1 as ld.so would: RPATH and LD_LIBRARY_PATH, the cache, the usual directories. By absolute
+ * path, because dlopen("libcuda.so.1") answers with the shim itself: the SONAME matches. */
+#include "driver.h"
+#include "loader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DRIVER_NAME "libcuda.so.1"
+
+struct search {
+  char *found; /* 4096 bytes */
+  struct statx self;
+};
+
+static bool same_file(const struct statx *a, const struct statx *b) {
+  return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static bool candidate(const char *path, struct search *search) {
+  struct statx file;
+  if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_TYPE, &file) != 0 || !S_ISREG(file.stx_mode) ||
+      same_file(&file, &search->self) || strlen(path) >= 4096)
+    return false;
+  strcpy(search->found, path);
+  return true;
+}
+
+static bool in_directory(const char *directory, void *data) {
+  char path[4096];
+  int length = snprintf(path, sizeof path, "%s/" DRIVER_NAME, directory);
+  return length > 0 && length < (int)sizeof path && candidate(path, data);
+}
+
+/* /etc/ld.so.cache, "glibc-ld.so.cache1.1" format: header, entries sorted by name, strings at offsets from the start. */
+struct cache_header {
+  char magic[20];
+  uint32_t entries;
+  uint32_t string_bytes;
+  uint32_t unused[5];
+};
+struct cache_entry {
+  int32_t flags;
+  uint32_t name, path;
+  uint32_t os_version;
+  uint64_t hwcap;
+};
+enum { CACHE_ELF_X86_64 = 0x0303 };
+
+static bool in_cache_bytes(const char *bytes, size_t size, struct search *search) {
+  const struct cache_header *header = (const void *)bytes;
+  if (size < sizeof *header || memcmp(header->magic, "glibc-ld.so.cache1.1", 20) != 0 || bytes[size - 1] != 0)
+    return false;
+  const struct cache_entry *entry = (const void *)(header + 1);
+  if (header->entries > (size - sizeof *header) / sizeof *entry)
+    return false;
+  for (uint32_t i = 0; i < header->entries; i++)
+    if (entry[i].flags == CACHE_ELF_X86_64 && entry[i].name < size && entry[i].path < size &&
+        strcmp(bytes + entry[i].name, DRIVER_NAME) == 0 && candidate(bytes + entry[i].path, search))
+      return true;
+  return false;
+}
+
+static bool in_cache(struct search *search) {
+  int fd = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  off_t size = lseek(fd, 0, SEEK_END);
+  void *bytes = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  close(fd);
+  if (bytes == MAP_FAILED)
+    return false;
+  bool found = in_cache_bytes(bytes, (size_t)size, search);
+  munmap(bytes, (size_t)size);
+  return found;
+}
+
+bool fikit_driver_search(char path[4096]) {
+  static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"};
+  struct search search = {.found = path};
+  const char *self = fikit_object_of((const void *)fikit_driver_search);
+  if (!self || statx(AT_FDCWD, self, 0, STATX_INO, &search.self) != 0)
+    memset(&search.self, 0, sizeof search.self); /* our file was replaced or removed: nothing to skip */
+  if (fikit_search_directories(true, in_directory, &search) || in_cache(&search) ||
+      fikit_search_directories(false, in_directory, &search))
+    return true;
+  for (unsigned i = 0; i < sizeof usual / sizeof usual[0]; i++)
+    if (in_directory(usual[i], &search))
+      return true;
+  return false;
+}

@@ -1,0 +1,115 @@
+#include "event.h"
+#include "capture.h"
+#include "stream.h"
+#include "symbols.h"
+
+#include <string.h>
+
+/* Direct-mapped: two events on one line forget each other, which only costs the proof that one of them gives. */
+enum { EVENTS = 1024 };
+
+struct recorded {
+  CUevent event;
+  CUstream handle; /* the entry's handle at that time: the entry may be another stream's by now */
+  struct fikit_stream *stream;
+  uint64_t issued; /* launches on that stream before the record */
+};
+
+static struct recorded events[EVENTS];
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+static struct recorded *line(CUevent event) {
+  uintptr_t bits = (uintptr_t)event;
+  return &events[(bits >> 4 ^ bits >> 14) % EVENTS];
+}
+
+static void forget(CUevent event) {
+  pthread_mutex_lock(&changing);
+  if (line(event)->event == event)
+    line(event)->event = NULL;
+  pthread_mutex_unlock(&changing);
+}
+
+/* `issued` was read before the driver recorded the event, so it counts no launch that came after. */
+static CUresult recorded(CUevent event, CUstream handle, struct fikit_stream *stream, uint64_t issued, CUresult result) {
+  if (!stream->device || result != CUDA_SUCCESS)
+    return result;
+  if (fikit_capture_anywhere()) {
+    forget(event); /* may be a node of a graph now, not a point in the stream */
+    return result;
+  }
+  pthread_mutex_lock(&changing);
+  *line(event) = (struct recorded){event, handle, stream, issued};
+  pthread_mutex_unlock(&changing);
+  return result;
+}
+
+static uint64_t issued_on(struct fikit_stream *stream) {
+  return atomic_load_explicit(&stream->issued, memory_order_acquire);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  struct fikit_stream *entry = fikit_stream_of(fikit_legacy(stream));
+  uint64_t issued = issued_on(entry);
+  return recorded(event, fikit_legacy(stream), entry, issued, REAL(cuEventRecord)(event, stream));
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+  struct fikit_stream *entry = fikit_stream_of(fikit_per_thread(stream));
+  uint64_t issued = issued_on(entry);
+  return recorded(event, fikit_per_thread(stream), entry, issued, REAL(cuEventRecord_ptsz)(event, stream));
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  struct fikit_stream *entry = fikit_stream_of(fikit_legacy(stream));
+  uint64_t issued = issued_on(entry);
+  return recorded(event, fikit_legacy(stream), entry, issued, REAL(cuEventRecordWithFlags)(event, stream, flags));
+}
+
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
+  struct fikit_stream *entry = fikit_stream_of(fikit_per_thread(stream));
+  uint64_t issued = issued_on(entry);
+  return recorded(event, fikit_per_thread(stream), entry, issued,
+                  REAL(cuEventRecordWithFlags_ptsz)(event, stream, flags));
+}
+
+/* The event is complete, as it stood before the question (`before`): so is the work in front of it. */
+static CUresult complete(struct recorded before, CUevent event, CUresult result) {
+  if (result != CUDA_SUCCESS || !event || before.event != event)
+    return result;
+  if (atomic_load_explicit(&before.stream->handle, memory_order_acquire) == (uintptr_t)before.handle)
+    fikit_stream_drained(before.stream, before.issued);
+  return result;
+}
+
+static struct recorded what_is(CUevent event) {
+  pthread_mutex_lock(&changing);
+  struct recorded found = *line(event);
+  pthread_mutex_unlock(&changing);
+  return found;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  struct recorded before = what_is(event);
+  return complete(before, event, REAL(cuEventSynchronize)(event));
+}
+
+CUresult cuEventQuery(CUevent event) {
+  struct recorded before = what_is(event);
+  return complete(before, event, REAL(cuEventQuery)(event));
+}
+
+CUresult cuEventDestroy(CUevent event) {
+  forget(event);
+  return REAL(cuEventDestroy)(event);
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  forget(event);
+  return REAL(cuEventDestroy_v2)(event);
+}
+
+void fikit_event_forget_all(void) {
+  memset(events, 0, sizeof events);
+  pthread_mutex_init(&changing, NULL);
+}

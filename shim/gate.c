@@ -1,0 +1,132 @@
+/*
+ * One thread at a time asks for this process (`requester`); the others queue on `turn` and look at the gate whenever it
+ * changes hands. The requester spins a little, then sleeps on the daemon's futex word. Every wait ends at
+ * gate_until_ns, whatever the daemon does: a closed gate that nobody renews is an open one.
+ */
+#include "gate.h"
+#include "clock.h"
+#include "marker.h"
+#include "page.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* While a completion marker is out, look at it this often: the daemon grants the next launch on its report. */
+enum { MARKER_POLL_NS = 20000 };
+
+static bool expired(const struct fikit_page *page, int64_t now_ns) {
+  return atomic_load_explicit(&page->gate_until_ns, memory_order_acquire) <= now_ns;
+}
+
+static bool is_open(const struct fikit_page *page) {
+  return atomic_load_explicit(&page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
+}
+
+/* Sleep until *word is no longer `seen`, someone wakes us, or the moment `until_ns`. */
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t until_ns, int flags) {
+  struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
+  int saved = errno;
+  syscall(SYS_futex, word, FUTEX_WAIT_BITSET | flags, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+  errno = saved;
+}
+
+static void wake_all(_Atomic uint32_t *word, int flags) {
+  atomic_fetch_add_explicit(word, 1, memory_order_seq_cst);
+  syscall(SYS_futex, word, FUTEX_WAKE | flags, INT_MAX, NULL, NULL, 0);
+}
+
+void fikit_gate_wake(struct fikit_device *device) {
+  wake_all(&device->page->wake, 0);
+  wake_all(&device->turn, FUTEX_PRIVATE_FLAG);
+}
+
+/* Become the requester: true. False: there is no need to ask any more, `pass` says why. */
+static bool take_turn(struct fikit_device *device, struct fikit_pass *pass) {
+  struct fikit_page *page = device->page;
+  for (;;) {
+    uint32_t seen = atomic_load_explicit(&device->turn, memory_order_seq_cst);
+    uint32_t nobody = 0;
+    if (is_open(page))
+      return false;
+    if (expired(page, fikit_now_ns())) {
+      pass->kind = FIKIT_ENTRY_EXPIRED;
+      return false;
+    }
+    if (atomic_compare_exchange_strong(&device->requester, &nobody, 1))
+      return true;
+    sleep_on(&device->turn, seen, atomic_load(&page->gate_until_ns), FUTEX_PRIVATE_FLAG);
+  }
+}
+
+static void give_turn(struct fikit_device *device) {
+  atomic_store_explicit(&device->requester, 0, memory_order_seq_cst);
+  wake_all(&device->turn, FUTEX_PRIVATE_FLAG);
+}
+
+/* `waiting` is written last, and before `awake` is read: either the dispatcher sees us or we ring. */
+static uint32_t post_request(struct fikit_device *device, uint32_t slot, int64_t now_ns) {
+  struct fikit_page *page = device->page;
+  uint32_t seq = atomic_load_explicit(&page->request_seq, memory_order_relaxed) + 1;
+  if (seq == 0)
+    seq = 1;
+  atomic_store_explicit(&page->request_slot, slot, memory_order_relaxed);
+  atomic_store_explicit(&page->request_ns, now_ns, memory_order_relaxed);
+  atomic_store_explicit(&page->request_seq, seq, memory_order_release);
+  atomic_store_explicit(&page->waiting, 1, memory_order_seq_cst);
+  fikit_doorbell(device);
+  return seq;
+}
+
+static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t seq, int64_t start_ns) {
+  struct fikit_page *page = device->page;
+  for (;;) {
+    uint32_t seen = atomic_load_explicit(&page->wake, memory_order_seq_cst);
+    if (atomic_load_explicit(&page->grant_seq, memory_order_acquire) == seq)
+      return (struct fikit_pass){FIKIT_ENTRY_GRANTED, seq};
+    if (is_open(page))
+      return (struct fikit_pass){FIKIT_ENTRY_LAUNCH, 0};
+    int64_t now_ns = fikit_now_ns();
+    if (expired(page, now_ns))
+      return (struct fikit_pass){FIKIT_ENTRY_EXPIRED, 0};
+    bool marker_out = fikit_markers_poll(device);
+    if (now_ns - start_ns < page->spin_ns) {
+      __builtin_ia32_pause();
+      continue;
+    }
+    int64_t until_ns = atomic_load(&page->gate_until_ns);
+    if (marker_out && now_ns + MARKER_POLL_NS < until_ns)
+      until_ns = now_ns + MARKER_POLL_NS;
+    sleep_on(&page->wake, seen, until_ns, 0);
+  }
+}
+
+static void count_wait(struct fikit_page *page, int64_t waited_ns) {
+  unsigned bucket = waited_ns > 1 ? 63 - (unsigned)__builtin_clzll((unsigned long long)waited_ns) : 0;
+  if (bucket >= FIKIT_WAIT_BUCKETS)
+    bucket = FIKIT_WAIT_BUCKETS - 1;
+  atomic_fetch_add_explicit(&page->wait_histogram[bucket], 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&page->wait_total_ns, (uint64_t)waited_ns, memory_order_relaxed);
+  atomic_fetch_add_explicit(&page->wait_count, 1, memory_order_release);
+}
+
+struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
+  struct fikit_page *page = device->page;
+  struct fikit_pass pass = {FIKIT_ENTRY_LAUNCH, 0};
+  int64_t start_ns = fikit_now_ns();
+  if (expired(page, start_ns)) {
+    pass.kind = is_open(page) ? FIKIT_ENTRY_LAUNCH : FIKIT_ENTRY_EXPIRED;
+  } else {
+    if (take_turn(device, &pass)) {
+      pass = wait_for_answer(device, post_request(device, slot, start_ns), start_ns);
+      atomic_store_explicit(&page->waiting, 0, memory_order_release);
+      give_turn(device);
+    }
+    count_wait(page, fikit_now_ns() - start_ns);
+  }
+  if (pass.kind == FIKIT_ENTRY_EXPIRED)
+    atomic_fetch_add_explicit(&page->expired_count, 1, memory_order_relaxed);
+  return pass;
+}

@@ -1,0 +1,102 @@
+#include "identity.h"
+#include "symbols.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct handle_map fikit_names = HANDLE_MAP_EMPTY;
+static struct handle_map records = HANDLE_MAP_EMPTY; /* key of name and module -> the record */
+
+const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
+  uint64_t key = fikit_mix(UINT64_C(0xcbf29ce484222325), module_hash);
+  for (const char *c = name; *c; c++)
+    key = fikit_mix(key, (unsigned char)*c);
+  key |= 2; /* not one of the map's own values */
+  struct fikit_name *record = (void *)handle_map_get(&records, (uintptr_t)key);
+  if (record)
+    return record;
+  record = malloc(sizeof *record + strlen(name) + 1);
+  if (record) {
+    record->key = key;
+    record->module_hash = module_hash;
+    strcpy(record->name, name);
+    handle_map_put(&records, (uintptr_t)key, (uintptr_t)record, 0);
+  }
+  return record;
+}
+
+const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
+  static _Atomic unsigned order;
+  char name[32];
+  snprintf(name, sizeof name, "unknown-%u", atomic_fetch_add(&order, 1) + 1);
+  const struct fikit_name *record = fikit_name_of(name, 0);
+  handle_map_put(&fikit_names, handle, (uintptr_t)record, 0);
+  return record;
+}
+
+/* Under `describing`. Never blocks: what finds no room waits for the next new kernel or host synchronisation. */
+static void send_pending(struct fikit_device *device) {
+  while (device->described < device->slots) {
+    const struct fikit_kernel *message = &device->descriptions[device->described];
+    ssize_t sent = send(device->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS))
+      return;
+    device->described++; /* after any other error nobody is left to read it */
+  }
+}
+
+void fikit_identity_send(struct fikit_device *device) {
+  if (__atomic_load_n(&device->described, __ATOMIC_RELAXED) == __atomic_load_n(&device->slots, __ATOMIC_RELAXED))
+    return;
+  int saved = errno;
+  pthread_mutex_lock(&device->describing);
+  send_pending(device);
+  pthread_mutex_unlock(&device->describing);
+  errno = saved;
+}
+
+static void describe(struct fikit_kernel *message, uint32_t slot, const struct fikit_name *name,
+                     const struct fikit_shape *shape) {
+  *message = (struct fikit_kernel){.head = {FIKIT_MSG_KERNEL, sizeof *message},
+                                   .slot = slot,
+                                   .kind = shape->kind,
+                                   .module_hash = name->module_hash,
+                                   .shared_bytes = shape->shared_bytes};
+  memcpy(message->grid, shape->grid, sizeof message->grid);
+  memcpy(message->block, shape->block, sizeof message->block);
+  snprintf(message->name, sizeof message->name, "%s", name->name);
+}
+
+/* Under `describing`: the bucket that holds `key` or is free for it. There is always a free one: twice the slots. */
+static struct fikit_identity *bucket_of(struct fikit_device *device, uint64_t key) {
+  for (uint64_t i = key >> 32;; i++) {
+    struct fikit_identity *bucket = &device->identities[i % FIKIT_IDENTITY_BUCKETS];
+    uint64_t found = atomic_load_explicit(&bucket->key, memory_order_relaxed);
+    if (found == key || found == 0)
+      return bucket;
+  }
+}
+
+uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const struct fikit_name *name,
+                            const struct fikit_shape *shape) {
+  int saved = errno;
+  if (__atomic_load_n(&device->slots, __ATOMIC_RELAXED) == FIKIT_SLOTS)
+    return 0;
+  pthread_mutex_lock(&device->describing);
+  struct fikit_identity *bucket = bucket_of(device, key);
+  uint32_t slot = bucket->slot; /* another thread may have been first */
+  if (atomic_load_explicit(&bucket->key, memory_order_relaxed) == 0 && device->slots < FIKIT_SLOTS) {
+    slot = device->slots;
+    describe(&device->descriptions[slot], slot, name, shape);
+    __atomic_store_n(&device->slots, slot + 1, __ATOMIC_RELAXED);
+    bucket->slot = slot;
+    atomic_store_explicit(&bucket->key, key, memory_order_release);
+    send_pending(device);
+  }
+  pthread_mutex_unlock(&device->describing);
+  errno = saved;
+  return slot;
+}

@@ -1,0 +1,21 @@
+/* Completion markers: an event without timing behind each granted launch, reported to fikitd as ENTRY_DONE. */
+#ifndef FIKIT_SHIM_MARKER_H
+#define FIKIT_SHIM_MARKER_H
+
+#include "device.h"
+
+struct fikit_markers *fikit_markers_new(void);
+
+/* The granted launch `request_seq` was just issued to `stream`: mark its end. Not while any stream captures. */
+void fikit_marker_set(struct fikit_device *device, CUstream stream, uint32_t slot, uint32_t request_seq);
+
+/* Report the granted launch as over without a marker: the driver refused it. */
+void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq);
+
+/* Report the markers that have completed. True while some are still out. */
+bool fikit_markers_poll(struct fikit_device *device);
+
+/* The context is going away, and its events with it. */
+void fikit_markers_forget_context(struct fikit_device *device, CUcontext context);
+
+#endif

@@ -1,0 +1,123 @@
+/* Every road by which a program gets a kernel's handle: remember its name and module, forget them on unload. */
+#include "identity.h"
+#include "image_hash.h"
+#include "symbols.h"
+
+static struct handle_map images = HANDLE_MAP_EMPTY; /* CUmodule or CUlibrary -> hash of its image */
+static struct handle_map roots = HANDLE_MAP_EMPTY;  /* a library's CUmodule -> the CUlibrary; CUkernel -> likewise */
+
+/* Handle with which `handle` is unloaded. */
+static uintptr_t root_of(uintptr_t handle) {
+  uintptr_t root = handle_map_get(&roots, handle);
+  return root ? root : handle;
+}
+
+static CUresult loaded(CUresult result, void *handle, uint64_t hash) {
+  if (result == CUDA_SUCCESS)
+    handle_map_put(&images, *(uintptr_t *)handle, (uintptr_t)hash, *(uintptr_t *)handle);
+  return result;
+}
+
+static void unload(void *handle) {
+  handle_map_erase_owner(&fikit_names, (uintptr_t)handle);
+  handle_map_erase_owner(&roots, (uintptr_t)handle);
+  handle_map_erase_owner(&images, (uintptr_t)handle);
+}
+
+/* `function`, a CUfunction or CUkernel of `module`, a CUmodule or CUlibrary, has this name. */
+static void learn(void *function, void *module, const char *name) {
+  const struct fikit_name *record = name ? fikit_name_of(name, handle_map_get(&images, (uintptr_t)module)) : NULL;
+  if (record)
+    handle_map_put(&fikit_names, (uintptr_t)function, (uintptr_t)record, root_of((uintptr_t)module));
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *path) {
+  return loaded(REAL(cuModuleLoad)(module, path), module, fikit_image_hash_file(path));
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+  return loaded(REAL(cuModuleLoadData)(module, image), module, fikit_image_hash(image));
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
+  return loaded(REAL(cuModuleLoadDataEx)(module, image, count, options, values), module, fikit_image_hash(image));
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
+  return loaded(REAL(cuModuleLoadFatBinary)(module, image), module, fikit_image_hash(image));
+}
+
+/* Forget first: once unloaded, the handles may be given out again, in another thread. */
+CUresult cuModuleUnload(CUmodule module) {
+  unload(module);
+  return REAL(cuModuleUnload)(module);
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+  CUresult result = REAL(cuModuleGetFunction)(function, module, name);
+  if (result == CUDA_SUCCESS)
+    learn(*function, module, name);
+  return result;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned count, CUmodule module) {
+  const char *name;
+  CUresult result = REAL(cuModuleEnumerateFunctions)(functions, count, module);
+  for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+    if (REAL(cuFuncGetName)(&name, functions[i]) == CUDA_SUCCESS)
+      learn(functions[i], module, name);
+  return result;
+}
+
+#define LIBRARY_ARGS jit_options, jit_values, jit_count, options, values, count
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, FIKIT_LIBRARY_LOAD_ARGS) {
+  return loaded(REAL(cuLibraryLoadData)(library, code, LIBRARY_ARGS), library, fikit_image_hash(code));
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, FIKIT_LIBRARY_LOAD_ARGS) {
+  return loaded(REAL(cuLibraryLoadFromFile)(library, path, LIBRARY_ARGS), library, fikit_image_hash_file(path));
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+  unload(library);
+  return REAL(cuLibraryUnload)(library);
+}
+
+CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library) {
+  CUresult result = REAL(cuLibraryGetModule)(module, library);
+  if (result == CUDA_SUCCESS) {
+    handle_map_put(&images, (uintptr_t)*module, handle_map_get(&images, (uintptr_t)library), (uintptr_t)library);
+    handle_map_put(&roots, (uintptr_t)*module, (uintptr_t)library, (uintptr_t)library);
+  }
+  return result;
+}
+
+static void learn_kernel(CUkernel kernel, CUlibrary library, const char *name) {
+  learn(kernel, library, name);
+  handle_map_put(&roots, (uintptr_t)kernel, (uintptr_t)library, (uintptr_t)library);
+}
+
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
+  CUresult result = REAL(cuLibraryGetKernel)(kernel, library, name);
+  if (result == CUDA_SUCCESS)
+    learn_kernel(*kernel, library, name);
+  return result;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count, CUlibrary library) {
+  const char *name;
+  CUresult result = REAL(cuLibraryEnumerateKernels)(kernels, count, library);
+  for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+    if (REAL(cuKernelGetName)(&name, kernels[i]) == CUDA_SUCCESS)
+      learn_kernel(kernels[i], library, name);
+  return result;
+}
+
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
+  CUresult result = REAL(cuKernelGetFunction)(function, kernel);
+  uintptr_t name = result == CUDA_SUCCESS ? handle_map_get(&fikit_names, (uintptr_t)kernel) : 0;
+  if (name)
+    handle_map_put(&fikit_names, (uintptr_t)*function, name, root_of((uintptr_t)kernel));
+  return result;
+}

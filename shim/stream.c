@@ -1,0 +1,193 @@
+#include "stream.h"
+#include "identity.h"
+#include "clock.h"
+#include "marker.h"
+#include "measure.h"
+#include "page.h"
+#include "symbols.h"
+
+#include <string.h>
+
+/* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per device that
+ * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
+enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
+
+static struct fikit_stream streams[FIKIT_STREAMS];
+static struct fikit_stream unmanaged;
+static _Atomic unsigned used; /* entries below this were used at some time */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+__thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
+_Atomic unsigned fikit_stream_epoch = 1;
+
+static struct fikit_stream *search(uintptr_t handle, uintptr_t scope, struct fikit_device *device) {
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) == handle && streams[i].scope == scope &&
+        streams[i].device == device)
+      return &streams[i];
+  return NULL;
+}
+
+/* Under `changing`. */
+static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext context, struct fikit_device *device,
+                                unsigned limit) {
+  for (unsigned i = 0; i < limit; i++) {
+    struct fikit_stream *stream = &streams[i];
+    if (atomic_load_explicit(&stream->handle, memory_order_relaxed) != FREE)
+      continue;
+    stream->scope = scope;
+    stream->context = context;
+    stream->device = device;
+    atomic_store_explicit(&stream->issued, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->drained, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->handle, handle, memory_order_release);
+    if (atomic_load_explicit(&used, memory_order_relaxed) <= i)
+      atomic_store_explicit(&used, i + 1, memory_order_release);
+    return stream;
+  }
+  return NULL;
+}
+
+static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUcontext context,
+                                          struct fikit_device *device) {
+  struct fikit_stream *stream = search(handle, scope, device);
+  if (stream)
+    return stream;
+  pthread_mutex_lock(&changing);
+  stream = search(handle, scope, device);
+  if (!stream)
+    stream = add(handle, scope, context, device, OWN_ENTRIES);
+  if (!stream)
+    stream = search(REST, 0, device);
+  if (!stream)
+    stream = add(REST, 0, NULL, device, FIKIT_STREAMS);
+  pthread_mutex_unlock(&changing);
+  return stream;
+}
+
+/* The device of a stream that may belong to another context than the current one. */
+static struct fikit_device *device_of_stream(CUstream stream, CUcontext *current, struct fikit_device *of_current) {
+  CUcontext context = NULL, popped;
+  if (!HAS(cuStreamGetCtx) || REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS || context == *current)
+    return of_current;
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
+    return of_current;
+  *current = context;
+  struct fikit_device *device = fikit_device_current(NULL);
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  return device;
+}
+
+struct fikit_stream *fikit_stream_find(CUstream stream) {
+  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_relaxed);
+  CUcontext context;
+  struct fikit_device *device = fikit_device_current(&context);
+  uintptr_t scope = 0;
+  if (!context)
+    return &unmanaged; /* the driver will refuse the call; ask again at the next one */
+  if (stream == CU_STREAM_LEGACY)
+    scope = (uintptr_t)context;
+  else if (stream == CU_STREAM_PER_THREAD)
+    scope = (uintptr_t)context ^ (uintptr_t)fikit_stream_cache;
+  else
+    device = device_of_stream(stream, &context, device);
+  struct fikit_stream *entry = device ? search_or_add((uintptr_t)stream, scope, context, device) : &unmanaged;
+  struct fikit_stream_cache *cache = fikit_stream_cache_line(stream);
+  *cache = (struct fikit_stream_cache){stream, epoch, entry};
+  return entry;
+}
+
+void fikit_stream_thread_changed(void) {
+  memset(fikit_stream_cache, 0, sizeof fikit_stream_cache);
+}
+
+static void new_epoch(void) {
+  atomic_fetch_add_explicit(&fikit_stream_epoch, 1, memory_order_relaxed);
+}
+
+void fikit_stream_context_gone(CUcontext context) {
+  pthread_mutex_lock(&changing);
+  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+    if (streams[i].context == context && streams[i].handle != FREE)
+      atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+  pthread_mutex_unlock(&changing);
+  new_epoch();
+}
+
+void fikit_stream_destroyed(CUstream stream) {
+  pthread_mutex_lock(&changing);
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++) {
+    struct fikit_stream *entry = &streams[i];
+    if (atomic_load_explicit(&entry->handle, memory_order_relaxed) != (uintptr_t)stream)
+      continue;
+    bool complete = atomic_load(&entry->issued) == atomic_load(&entry->drained);
+    atomic_store_explicit(&entry->handle, complete ? FREE : ORPHAN, memory_order_release);
+  }
+  pthread_mutex_unlock(&changing);
+  new_epoch();
+}
+
+static void raise_drained(struct fikit_stream *stream, uint64_t issued) {
+  uint64_t known = atomic_load_explicit(&stream->drained, memory_order_relaxed);
+  while (known < issued && !atomic_compare_exchange_weak(&stream->drained, &known, issued))
+    ;
+}
+
+/* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
+ * counted in its stream's `issued`, so one that we do not know complete keeps its stream undrained. */
+static void claim(struct fikit_device *device) {
+  struct fikit_page *page = device->page;
+  uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
+  uint64_t claimed = atomic_load_explicit(&device->claimed, memory_order_relaxed);
+  if (seq <= claimed)
+    return;
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) != FREE && streams[i].device == device &&
+        atomic_load_explicit(&streams[i].issued, memory_order_acquire) !=
+            atomic_load_explicit(&streams[i].drained, memory_order_acquire))
+      return;
+  if (!atomic_compare_exchange_strong(&device->claimed, &claimed, seq))
+    return; /* another thread reports at this moment */
+  int64_t now_ns = fikit_now_ns();
+  atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
+  fikit_page_put(page, FIKIT_ENTRY_DRAINED, 0, seq, now_ns);
+  if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
+    fikit_doorbell(device); /* somebody may be waiting for us to be done */
+}
+
+void fikit_after_sync(struct fikit_device *device) {
+  fikit_markers_poll(device);
+  fikit_measure_harvest(device);
+  fikit_identity_send(device);
+}
+
+void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued) {
+  raise_drained(stream, issued);
+  claim(stream->device);
+  fikit_after_sync(stream->device);
+}
+
+void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device) {
+  drain->device = device;
+  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+    drain->issued[i] = streams[i].device == device ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
+}
+
+void fikit_drain_end(const struct fikit_drain *drain) {
+  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+    if (streams[i].device == drain->device)
+      raise_drained(&streams[i], drain->issued[i]);
+  claim(drain->device);
+  pthread_mutex_lock(&changing);
+  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+    if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
+      atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+  pthread_mutex_unlock(&changing);
+  fikit_after_sync(drain->device);
+}
+
+void fikit_stream_forget_all(void) {
+  memset((void *)streams, 0, sizeof streams);
+  pthread_mutex_init(&changing, NULL);
+  new_epoch();
+}

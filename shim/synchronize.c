@@ -1,0 +1,74 @@
+/* Host synchronisation: never held; what it proves is reported. */
+#include "stream.h"
+#include "symbols.h"
+
+static CUresult drained(struct fikit_stream *stream, uint64_t issued, CUresult result) {
+  if (stream->device && result == CUDA_SUCCESS)
+    fikit_stream_drained(stream, issued);
+  return result;
+}
+
+static uint64_t issued_on(struct fikit_stream *stream) {
+  return atomic_load_explicit(&stream->issued, memory_order_acquire);
+}
+
+/* `stream`: the entry; `call`: the driver's function and arguments, evaluated after the launches were counted. */
+#define DRAINING(handle, call)                            \
+  do {                                                    \
+    struct fikit_stream *entry = fikit_stream_of(handle); \
+    uint64_t issued = issued_on(entry);                   \
+    return drained(entry, issued, (call));                \
+  } while (0)
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  DRAINING(fikit_legacy(stream), REAL(cuStreamSynchronize)(stream));
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  DRAINING(fikit_per_thread(stream), REAL(cuStreamSynchronize_ptsz)(stream));
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+  DRAINING(fikit_legacy(stream), REAL(cuStreamQuery)(stream));
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream) {
+  DRAINING(fikit_per_thread(stream), REAL(cuStreamQuery_ptsz)(stream));
+}
+
+/* A synchronous copy to the host returns when the default stream, into which it goes, is through with it. */
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+  DRAINING(CU_STREAM_LEGACY, REAL(cuMemcpyDtoH_v2)(to, from, bytes));
+}
+
+CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
+  DRAINING(CU_STREAM_PER_THREAD, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes));
+}
+
+static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontext ctx) {
+  struct fikit_drain drain;
+  struct fikit_device *device = fikit_stream_of(CU_STREAM_LEGACY)->device;
+  if (device)
+    fikit_drain_begin(&drain, device);
+  CUresult result = synchronize(ctx);
+  if (device && result == CUDA_SUCCESS)
+    fikit_drain_end(&drain);
+  return result;
+}
+
+static CUresult synchronize_current(CUcontext ctx) {
+  (void)ctx;
+  return REAL(cuCtxSynchronize)();
+}
+
+CUresult cuCtxSynchronize(void) {
+  return synchronize_all(synchronize_current, NULL);
+}
+
+/* Another context than the current one may be on another GPU: then nothing is concluded. */
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  CUcontext current = NULL;
+  if (ctx && (REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current != ctx))
+    return REAL(cuCtxSynchronize_v2)(ctx);
+  return synchronize_all(REAL(cuCtxSynchronize_v2), ctx);
+}
