@@ -136,7 +136,7 @@ def load(path: Path | str | None = None) -> Config:
     named = path or os.environ.get(ENV_CONFIG)
     file = Path(named or DEFAULT_PATH)
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         if named is None:
             return Config()

@@ -23,10 +23,9 @@ class Totals:
     gaps_offered: int = 0
     gaps_filled: int = 0
     others_kernels: int = 0
-    # Of one gap: means over clients, weighted by gaps offered.
     predicted_gap_ns: float = 0.0
     actual_gap_ns: float = 0.0
-    gap_error_p50_ns: float = 0.0
+    gap_error_p50_ns: float = 0.0  # means over clients, weighted by gaps offered
     gap_error_p90_ns: float = 0.0
     expired: int = 0
 
@@ -41,6 +40,8 @@ class Totals:
             "wait_total_ns",
             "gaps_filled",
             "others_kernels",
+            "predicted_gap_ns",
+            "actual_gap_ns",
             "expired",
         )
         offered = self.gaps_offered + stats["gaps_offered"]
@@ -63,8 +64,6 @@ class Totals:
             solo_ns=known("solo_ns"),
             wait_p99_ns=max(self.wait_p99_ns, stats["wait_p99_ns"]),
             gaps_offered=offered,
-            predicted_gap_ns=weighted("predicted_gap_ns"),
-            actual_gap_ns=weighted("actual_gap_ns"),
             gap_error_p50_ns=weighted("gap_error_p50_ns"),
             gap_error_p90_ns=weighted("gap_error_p90_ns"),
         )

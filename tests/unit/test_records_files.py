@@ -1,0 +1,91 @@
+"""Job records: written by us, by the C plugin, or by somebody who should not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fikitd.records import JobRecord, JobRecords, RecordError
+
+from fikitd import priorities
+
+MINIMAL = "version=1\njob=12\nuid=1000\ngid=100\npriority=1\n"
+
+
+def test_a_record_survives_writing_and_reading(tmp_path: Path) -> None:
+    record = JobRecord("12.a", 1000, 100, 8, True, 2**34, "my-net", "0,1", "train", 77, 1_700_000_000_000_000_000)
+    path = record.write(tmp_path)
+    assert JobRecord.read(path) == record
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [entry.name for entry in path.parent.iterdir()] == ["12.a"]
+
+
+def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
+    record = JobRecord.parse(MINIMAL + "colour=blue\nmode=a=b\n")
+    assert record == JobRecord("12", 1000, 100, 1)
+
+
+def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
+    path = JobRecord("12", 1000, 100, 8, name="x\npriority=0\n").write(tmp_path)
+    assert JobRecord.read(path).priority == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("job=../12", "job is not a job id"),
+        ("job=..", "job is not a job id"),
+        ("job=", "job is not a job id"),
+        ("job=" + "1" * 65, "job is not a job id"),
+        ("priority=10", "priority is not an integer from 0 to 9"),
+        ("priority=-1", "priority is not a number"),
+        ("priority=high", "priority is not a number"),
+        ("uid=4294967295", "uid is not an integer"),
+        ("measure=2", "measure is not an integer from 0 to 1"),
+        ("profile=../../x", "profile is not a profile name"),
+        ("profile=..", "profile is not a profile name"),
+        ("mem_bytes=" + "9" * 400, "mem_bytes is not a number"),
+        ("version=2", "version is not an integer from 0 to 1"),
+    ],
+)
+def test_impossible_values_are_refused_and_named(line: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        JobRecord.parse(MINIMAL + line + "\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"x" * 5000, MINIMAL.encode() * 200])
+def test_unusable_files_are_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "12"
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=f"job record {path} is unusable"):
+        JobRecord.read(path)
+
+
+def test_a_record_under_another_jobs_name_does_not_count(tmp_path: Path) -> None:
+    JobRecord("12", 1000, 100, 1).write(tmp_path).rename(tmp_path / "jobs" / "13")
+    assert JobRecords(tmp_path).get("13") is None
+
+
+def test_links_and_special_files_are_not_followed(tmp_path: Path) -> None:
+    path = JobRecord("12", 1000, 100, 1).write(tmp_path)
+    (path.parent / "13").symlink_to(path)
+    os.mkfifo(path.parent / "14")
+    (path.parent / "15").mkdir()
+    assert [record.job for record in JobRecords(tmp_path).all()] == ["12"]
+
+
+def test_records_of_a_directory_that_is_not_there_are_none(tmp_path: Path) -> None:
+    assert JobRecords(tmp_path / "no").all() == []
+    assert JobRecords(tmp_path).get("../x") is None
+
+
+def test_priorities_have_names_and_numbers() -> None:
+    assert [priorities.parse(text) for text in ("high", "normal", "low", "0", "9")] == [1, 5, 8, 0, 9]
+    assert [priorities.name(number) for number in (1, 5, 8, 3)] == ["high", "normal", "low", "3"]
+
+
+@pytest.mark.parametrize("text", ["urgent", "10", "-1", "", "HIGH", "1.5", "\u0663"])
+def test_unknown_priorities_are_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(ValueError, match="use high, normal, low, or a number from 0"):
+        priorities.parse(text)
