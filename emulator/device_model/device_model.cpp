@@ -1,0 +1,339 @@
+#include "device_model.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <tuple>
+
+namespace emu {
+namespace {
+
+// Orders the stores before it against the one store that makes a change true, for a process killed between them.
+void commit_point() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
+EngineId engine_of(OpKind kind) {
+  if (kind == OpKind::copy_in) return kCopyIn;
+  if (kind == OpKind::copy_out) return kCopyOut;
+  return kCompute;
+}
+
+bool needs_engine(OpKind kind) { return kind != OpKind::marker && kind != OpKind::host; }
+
+}  // namespace
+
+void DeviceModel::initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes, int64_t slice_ns) {
+  // The memory is zero already (fresh shared memory, value-initialised object): touching the rings would cost real memory.
+  state.memory_bytes = memory_bytes;
+  state.context_memory_bytes = context_memory_bytes;
+  state.slice_ns = slice_ns;
+  state.holder = kNone;
+  for (Engine& engine : state.engines) engine.stream = kNone;
+  for (StreamState& stream : state.streams) stream.process = kNone;
+}
+
+template <typename Visit>
+void DeviceModel::for_busy_streams(Visit visit) const {
+  for (int word = 0; word < kMaxStreams / 64; ++word) {
+    for (uint64_t bits = s_.busy[word]; bits != 0; bits &= bits - 1) visit(word * 64 + std::countr_zero(bits));
+  }
+}
+
+int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    // The same process once more: it called exec() since, and nothing of its work is left.
+    if (s_.processes[i].pid == pid) retire(i);
+  }
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    ProcessState& slot = s_.processes[i];
+    if (slot.pid != 0) continue;
+    slot = ProcessState{};
+    slot.pid_start = pid_start;
+    slot.last_ns = now_ns;
+    commit_point();
+    slot.pid = pid;
+    return i;
+  }
+  return kNone;
+}
+
+void DeviceModel::retire(int process) {
+  ProcessState& slot = s_.processes[process];
+  for (int id = 0; id < kEngines; ++id) {
+    Engine& engine = s_.engines[id];
+    if (engine.stream == kNone || s_.streams[engine.stream].process != process) continue;
+    stop_account(static_cast<EngineId>(id));
+    engine.stream = kNone;
+  }
+  for (int i = 0; i < kMaxStreams; ++i) {
+    if (s_.streams[i].process == process) close_stream(i);
+  }
+  // A caller killed right after the copy leaves the slot taken; the next retire() then writes the same entry again.
+  const uint64_t last = s_.retired == 0 ? 0 : s_.retired - 1;
+  const ProcessState& newest = s_.history[last % kHistory];
+  const bool again = s_.retired > 0 && newest.pid == slot.pid && newest.pid_start == slot.pid_start && newest.last_ns == slot.last_ns;
+  const uint64_t entry = again ? last : s_.retired;
+  s_.history[entry % kHistory] = slot;
+  commit_point();
+  s_.retired = entry + 1;
+  commit_point();
+  slot.pid = 0;
+}
+
+int DeviceModel::open_stream(int process, int priority) {
+  for (int i = 0; i < kMaxStreams; ++i) {
+    StreamState& stream = s_.streams[i];
+    if (stream.process != kNone) continue;
+    stream.priority = priority;
+    commit_point();
+    stream.process = process;
+    return i;
+  }
+  return kNone;
+}
+
+void DeviceModel::close_stream(int index) {
+  StreamState& stream = s_.streams[index];
+  s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
+  stream.done = stream.tail;
+  commit_point();
+  stream.process = kNone;
+}
+
+bool DeviceModel::full(int stream) const { return s_.streams[stream].tail - s_.streams[stream].done >= kRingOps; }
+
+uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
+  StreamState& stream = s_.streams[index];
+  const uint64_t seq = stream.tail;
+  Op& op = at(index, seq);
+  op.left_ns = request.duration_ns;
+  op.work_end_ns = stream.work_ns + request.duration_ns;
+  op.end_ns = 0;
+  op.arrival = s_.arrivals++;
+  op.wait_stream = request.wait_stream;
+  op.wait_seq = request.wait_seq;
+  op.kind = request.kind;
+  stream.work_ns = op.work_end_ns;
+  commit_point();
+  stream.tail = seq + 1;
+  s_.busy[index / 64] |= uint64_t{1} << (index % 64);
+  advance(s_.time_ns);
+  return seq;
+}
+
+void DeviceModel::advance(int64_t now_ns) {
+  bool rotate = false;
+  for (;;) {
+    while (settle()) {
+    }
+    assign_compute(rotate);
+    assign_copy(kCopyIn);
+    assign_copy(kCopyOut);
+    const int64_t next = next_event();
+    if (next > now_ns) break;
+    rotate = next == slice_event();
+    s_.time_ns = next;
+    for (int id = 0; id < kEngines; ++id) {
+      Engine& engine = s_.engines[id];
+      if (engine.stream == kNone || engine.end_ns > next) continue;
+      stop_account(static_cast<EngineId>(id));
+      complete(engine.stream);
+      engine.stream = kNone;
+    }
+    if (rotate) preempt();
+  }
+  s_.time_ns = std::max(s_.time_ns, now_ns);
+}
+
+// Completes the ops at the head of streams that need no engine. Returns whether anything moved: one may release another.
+bool DeviceModel::settle() {
+  bool moved = false;
+  for_busy_streams([&](int stream) {
+    while (is_busy(stream) && head(stream).kind == OpKind::marker && may_start(head(stream))) {
+      complete(stream);
+      moved = true;
+    }
+  });
+  return moved;
+}
+
+// Round robin starts with the holder, or after it when its turn is over; within a process by stream priority, then arrival.
+void DeviceModel::assign_compute(bool rotate) {
+  if (s_.engines[kCompute].stream != kNone) return;
+  const int first = s_.slice_ns > 0 && !rotate ? std::max(s_.holder, 0) : s_.holder + 1;
+  using Key = std::tuple<int, int, uint64_t>;
+  Key best_key{};
+  int best = kNone;
+  for_busy_streams([&](int i) {
+    const Op& op = head(i);
+    if (!needs_engine(op.kind) || engine_of(op.kind) != kCompute || !may_start(op)) return;
+    const StreamState& stream = s_.streams[i];
+    const Key key{(stream.process - first + kMaxProcesses) % kMaxProcesses, stream.priority, op.arrival};
+    if (best == kNone || key < best_key) std::tie(best, best_key) = std::tuple(i, key);
+  });
+  if (best == kNone) return;
+  const int process = s_.streams[best].process;
+  if (rotate || process != s_.holder) s_.slice_start_ns = s_.time_ns;
+  s_.holder = process;
+  start(kCompute, best);
+}
+
+void DeviceModel::assign_copy(EngineId engine) {
+  if (s_.engines[engine].stream != kNone) return;
+  int best = kNone;
+  for_busy_streams([&](int i) {
+    const Op& op = head(i);
+    if (!needs_engine(op.kind) || engine_of(op.kind) != engine || !may_start(op)) return;
+    if (best == kNone || op.arrival < head(best).arrival) best = i;
+  });
+  if (best != kNone) start(engine, best);
+}
+
+void DeviceModel::start(EngineId id, int stream) {
+  Engine& engine = s_.engines[id];
+  ProcessState& process = s_.processes[s_.streams[stream].process];
+  engine.seq = s_.streams[stream].done;
+  engine.started_ns = s_.time_ns;
+  engine.end_ns = s_.time_ns + head(stream).left_ns;
+  if (process.first_ns == 0) process.first_ns = s_.time_ns;
+  commit_point();
+  engine.stream = stream;
+}
+
+void DeviceModel::stop_account(EngineId id) {
+  const Engine& engine = s_.engines[id];
+  if (id != kCompute) return;
+  const int64_t used = std::min(s_.time_ns, engine.end_ns) - engine.started_ns;
+  s_.processes[s_.streams[engine.stream].process].busy_ns += used;
+  s_.busy_ns += used;
+}
+
+void DeviceModel::complete(int index) {
+  StreamState& stream = s_.streams[index];
+  Op& op = at(index, stream.done);
+  ProcessState& process = s_.processes[stream.process];
+  op.end_ns = s_.time_ns;
+  op.completion = s_.completions++;
+  process.kernels += op.kind == OpKind::kernel ? 1 : 0;
+  process.last_ns = s_.time_ns;
+  commit_point();
+  stream.done += 1;
+  if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
+}
+
+void DeviceModel::preempt() {
+  Engine& engine = s_.engines[kCompute];
+  if (engine.stream == kNone) return;
+  stop_account(kCompute);
+  at(engine.stream, engine.seq).left_ns = engine.end_ns - s_.time_ns;
+  commit_point();
+  engine.stream = kNone;
+}
+
+// Another process than the holder has something to run.
+bool DeviceModel::contended() const {
+  bool found = false;
+  for_busy_streams([&](int i) {
+    const Op& op = head(i);
+    found = found || (s_.streams[i].process != s_.holder && needs_engine(op.kind) && engine_of(op.kind) == kCompute && may_start(op));
+  });
+  return found;
+}
+
+// The end of the holder's slice, when somebody waits for it. Slices renew themselves while nobody does.
+int64_t DeviceModel::slice_event() const {
+  if (s_.slice_ns <= 0 || s_.engines[kCompute].stream == kNone || !contended()) return kNever;
+  const int64_t slices = (s_.time_ns - s_.slice_start_ns) / s_.slice_ns + 1;
+  return s_.slice_start_ns + slices * s_.slice_ns;
+}
+
+int64_t DeviceModel::next_event() const {
+  int64_t next = slice_event();
+  for (const Engine& engine : s_.engines) {
+    if (engine.stream != kNone) next = std::min(next, engine.end_ns);
+  }
+  return next;
+}
+
+int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
+  if (done(index, seq)) return s_.time_ns;
+  const StreamState& stream = s_.streams[index];
+  const Op& first = head(index);
+  if (first.kind == OpKind::host && may_start(first)) return kNever;
+  const int64_t after = op(index, seq).work_end_ns - first.work_end_ns;
+  int64_t begin = s_.time_ns;
+  if (!may_start(first)) {
+    begin = earliest_end(first.wait_stream, first.wait_seq);
+    if (begin == kNever) return kNever;
+  } else if (needs_engine(first.kind)) {
+    const EngineId id = engine_of(first.kind);
+    const Engine& engine = s_.engines[id];
+    if (engine.stream == index) return engine.end_ns + after;
+    if (engine.stream != kNone) {
+      const bool other = id == kCompute && s_.streams[engine.stream].process != stream.process;
+      begin = other ? std::min(engine.end_ns, slice_event()) : engine.end_ns;
+    }
+  }
+  return begin + first.left_ns + after;
+}
+
+bool DeviceModel::host_ready(int index, uint64_t seq) const {
+  const StreamState& stream = s_.streams[index];
+  return stream.done == seq && seq < stream.tail && op(index, seq).kind == OpKind::host && may_start(op(index, seq));
+}
+
+void DeviceModel::complete_host(int index, uint64_t seq) {
+  if (!host_ready(index, seq)) return;
+  complete(index);
+  advance(s_.time_ns);
+}
+
+bool DeviceModel::reserve(int process, uint64_t bytes) {
+  if (bytes > s_.memory_bytes || memory_used() > s_.memory_bytes - bytes) return false;
+  s_.processes[process].memory_bytes += bytes;
+  return true;
+}
+
+void DeviceModel::release(int process, uint64_t bytes) {
+  s_.processes[process].memory_bytes -= std::min(bytes, s_.processes[process].memory_bytes);
+}
+
+uint64_t DeviceModel::memory_used() const {
+  uint64_t used = 0;
+  for (const ProcessState& process : s_.processes) used += process.pid != 0 ? process.memory_bytes : 0;
+  return used;
+}
+
+int64_t DeviceModel::busy_ns(int process) const {
+  const Engine& engine = s_.engines[kCompute];
+  const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
+  return (process == kNone ? s_.busy_ns : s_.processes[process].busy_ns) + (running ? s_.time_ns - engine.started_ns : 0);
+}
+
+bool DeviceModel::has_work(int process) const {
+  bool found = false;
+  for_busy_streams([&](int i) { found = found || s_.streams[i].process == process; });
+  return found;
+}
+
+void DeviceModel::repair() {
+  for (int i = 0; i < kMaxStreams; ++i) {
+    StreamState& stream = s_.streams[i];
+    const uint64_t bit = uint64_t{1} << (i % 64);
+    if (stream.process != kNone && s_.processes[stream.process].pid == 0) stream.process = kNone;
+    if (stream.process == kNone) stream.done = stream.tail;
+    if (stream.done < stream.tail) {
+      s_.busy[i / 64] |= bit;
+    } else {
+      s_.busy[i / 64] &= ~bit;
+    }
+    // An op whose enqueueing was cut short counted its work but does not exist.
+    if (stream.tail > 0) stream.work_ns = at(i, stream.tail - 1).work_end_ns;
+  }
+  for (Engine& engine : s_.engines) {
+    // The op was completed, or its process dropped, and only the engine's own note is left.
+    if (engine.stream != kNone && s_.streams[engine.stream].done != engine.seq) engine.stream = kNone;
+    if (engine.stream != kNone && !is_busy(engine.stream)) engine.stream = kNone;
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,94 @@
+// What the emulated device does with the work that processes give it: a discrete-event loop over DeviceState.
+//
+// Streams are FIFO. The compute engine belongs to one process at a time: round robin in slices (preempting kernels), or
+// kernel by kernel when slice_ns is 0. Two copy engines run beside it. The object holds no state of its own and takes no
+// lock: the caller owns the state while it calls (Segment's lock, or one thread).
+//
+// Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that makes
+// it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds the rest.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "state.hpp"
+
+namespace emu {
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+struct OpRequest {
+  OpKind kind = OpKind::marker;
+  int64_t duration_ns = 0;
+  int wait_stream = kNone;
+  uint64_t wait_seq = 0;
+};
+
+class DeviceModel {
+ public:
+  explicit DeviceModel(DeviceState& state) : s_(state) {}
+
+  // A fresh device. memory and slice: see DeviceState.
+  static void initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes, int64_t slice_ns);
+
+  // --- processes and streams; kNone when every slot is taken.
+  int attach(int32_t pid, uint64_t pid_start, int64_t now_ns);
+  // Drops a process: its queued work, streams and memory. Its account moves to the history.
+  void retire(int process);
+  int open_stream(int process, int priority);
+  // Only for a drained stream.
+  void close_stream(int stream);
+
+  // --- work
+  bool full(int stream) const;
+  // Returns the op's sequence number in its stream. Precondition: !full(stream), advanced to now.
+  uint64_t enqueue(int stream, const OpRequest& request);
+  // Plays everything that happens up to now_ns.
+  void advance(int64_t now_ns);
+  bool done(int stream, uint64_t seq) const { return s_.streams[stream].done > seq; }
+  // The earliest moment at which op `seq` can be done as far as known now: others can only delay it.
+  // kNever: a host function stands before it, which only its owner can end.
+  int64_t earliest_end(int stream, uint64_t seq) const;
+  // True when op `seq` is a host function whose turn has come.
+  bool host_ready(int stream, uint64_t seq) const;
+  void complete_host(int stream, uint64_t seq);
+  const Op& op(int stream, uint64_t seq) const { return op_of(s_, stream, seq); }
+  static const Op& op_of(const DeviceState& state, int stream, uint64_t seq) { return state.streams[stream].ring[seq % kRingOps]; }
+
+  // --- memory: false when the device has not that much left.
+  bool reserve(int process, uint64_t bytes);
+  void release(int process, uint64_t bytes);
+  uint64_t memory_used() const;
+
+  // Device time used by a process, or by all (kNone), including what is running at the moment.
+  int64_t busy_ns(int process) const;
+  // True when the process has work that is not done.
+  bool has_work(int process) const;
+
+  // Makes the state consistent after a caller died in the middle of any of the above.
+  void repair();
+
+  DeviceState& state() { return s_; }
+
+ private:
+  Op& at(int stream, uint64_t seq) { return s_.streams[stream].ring[seq % kRingOps]; }
+  const Op& head(int stream) const { return op(stream, s_.streams[stream].done); }
+  bool is_busy(int stream) const { return (s_.busy[stream / 64] >> (stream % 64)) & 1; }
+  bool may_start(const Op& op) const { return op.wait_stream == kNone || done(op.wait_stream, op.wait_seq); }
+  bool settle();
+  void assign_compute(bool rotate);
+  void assign_copy(EngineId engine);
+  void start(EngineId engine, int stream);
+  void stop_account(EngineId engine);
+  void complete(int stream);
+  void preempt();
+  bool contended() const;
+  int64_t slice_event() const;
+  int64_t next_event() const;
+  template <typename Visit>
+  void for_busy_streams(Visit visit) const;
+
+  DeviceState& s_;
+};
+
+}  // namespace emu

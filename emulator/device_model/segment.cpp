@@ -1,0 +1,170 @@
+#include "segment.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "liveness.hpp"
+
+namespace emu {
+namespace {
+
+constexpr uint64_t kMagic = 0x454d5543'55444131;  // "EMUCUDA1"
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw std::runtime_error("emucuda: couldn't use /dev/shm/" + name + ": " + what);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+struct Segment::Layout {
+  std::atomic<uint64_t> magic;  // written last
+  uint32_t version;
+  uint64_t bytes;
+  DeviceIdentity identity;
+  pthread_mutex_t mutex;
+  DeviceState state;
+};
+
+std::string set_name() {
+  const char* value = getenv("EMUCUDA_NAME");
+  const std::string name = value == nullptr || *value == '\0' ? "default" : value;
+  const bool plain = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+  if (!plain || name.size() > 64) throw std::runtime_error("emucuda: couldn't use EMUCUDA_NAME=" + name + ": use up to 64 letters, digits, '.', '_' or '-'");
+  return name;
+}
+
+std::string segment_name(bool for_all_users, const std::string& set_name, int index) {
+  const std::string owner = for_all_users ? "all" : std::to_string(getuid());
+  return "emucuda." + owner + "." + set_name + "." + std::to_string(index);
+}
+
+std::vector<std::string> existing_segments(const std::string& set_name) {
+  std::vector<std::string> found;
+  for (const bool all : {false, true}) {
+    for (int index = 0; index < 64; ++index) {
+      const std::string name = segment_name(all, set_name, index);
+      std::error_code ignored;
+      if (std::filesystem::exists("/dev/shm/" + name, ignored)) found.push_back(name);
+    }
+  }
+  return found;
+}
+
+void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::string text = std::string(host) + "/" + name;
+  for (int half = 0; half < 2; ++half) {
+    uint64_t hash = 0xcbf29ce484222325u + static_cast<uint64_t>(half);  // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+    memcpy(uuid + 8 * half, &hash, 8);
+  }
+  uuid[6] = static_cast<uint8_t>((uuid[6] & 0x0f) | 0x80);  // RFC 9562 version 8 (vendor-specific), variant 10
+  uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3f) | 0x80);
+}
+
+Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity, const DeviceParameters& parameters) {
+  const mode_t mode = for_all_users ? 0666 : 0600;
+  const Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode));
+  if (fd.get() < 0) fail(name, strerror(errno));
+  // Serialises creation; the kernel drops it if a creator dies, and the next one starts over.
+  if (flock(fd.get(), LOCK_EX) != 0) fail(name, strerror(errno));
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) fail(name, strerror(errno));
+  const bool fresh = info.st_size == 0;
+  if (fresh) {
+    fchmod(fd.get(), mode);  // the umask must not take away what access = "all" gives
+    if (ftruncate(fd.get(), sizeof(Layout)) != 0) fail(name, strerror(errno));
+  }
+  map(fd.get(), name);
+  if (layout_->magic.load() == kMagic) return;
+  layout_->version = kLayoutVersion;
+  layout_->bytes = sizeof(Layout);
+  layout_->identity = identity;
+  DeviceModel::initialise(layout_->state, parameters.memory_bytes, parameters.context_memory_bytes, parameters.slice_ns);
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&layout_->mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  layout_->magic.store(kMagic);
+}
+
+Segment::Segment(const std::string& name) {
+  const Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (fd.get() < 0 || flock(fd.get(), LOCK_EX) != 0) fail(name, strerror(errno));
+  map(fd.get(), name);
+  if (layout_->magic.load() != kMagic) fail(name, "it was never finished, run `emuctl reset`");
+}
+
+void Segment::map(int fd, const std::string& name) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) fail(name, strerror(errno));
+  if (static_cast<uint64_t>(info.st_size) != sizeof(Layout)) fail(name, "another version of the emulator made it, run `emuctl reset`");
+  void* memory = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) fail(name, strerror(errno));
+  layout_ = static_cast<Layout*>(memory);
+  const bool made = layout_->magic.load() != 0;
+  if (made && (layout_->magic.load() != kMagic || layout_->version != kLayoutVersion || layout_->bytes != sizeof(Layout))) {
+    munmap(memory, sizeof(Layout));
+    layout_ = nullptr;
+    fail(name, "another version of the emulator made it, run `emuctl reset`");
+  }
+}
+
+Segment::Segment(Segment&& other) noexcept : layout_(std::exchange(other.layout_, nullptr)) {}
+
+Segment::~Segment() {
+  if (layout_ != nullptr) munmap(layout_, sizeof(Layout));
+}
+
+const DeviceIdentity& Segment::identity() const { return layout_->identity; }
+
+const DeviceState& Segment::shared_state() const { return layout_->state; }
+
+Segment::Lock::Lock(Segment& segment) : segment_(segment), model_(segment.layout_->state) {
+  if (pthread_mutex_lock(&segment.layout_->mutex) != EOWNERDEAD) return;
+  model_.repair();
+  retire_dead(model_, true);
+  pthread_mutex_consistent(&segment.layout_->mutex);
+}
+
+Segment::Lock::~Lock() { pthread_mutex_unlock(&segment_.layout_->mutex); }
+
+void retire_dead(DeviceModel& model, bool all) {
+  const pid_t self = getpid();
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const ProcessState& process = model.state().processes[i];
+    if (process.pid == 0 || process.pid == self || (!all && !model.has_work(i))) continue;
+    if (!alive(process.pid, process.pid_start)) model.retire(i);
+  }
+}
+
+}  // namespace emu

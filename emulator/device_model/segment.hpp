@@ -1,0 +1,76 @@
+// One emulated device in POSIX shared memory, with the lock that all its processes share.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device_model.hpp"
+
+namespace emu {
+
+struct DeviceIdentity {
+  char name[128];
+  uint8_t uuid[16];
+  int32_t index;
+};
+
+struct DeviceParameters {
+  uint64_t memory_bytes;
+  uint64_t context_memory_bytes;
+  int64_t slice_ns;
+};
+
+// Which set of devices this process uses: EMUCUDA_NAME, or "default". Throws std::runtime_error when it could not be a file name.
+std::string set_name();
+// Where the device sets live under /dev/shm: emucuda.<uid or "all">.<name>.<index>
+std::string segment_name(bool for_all_users, const std::string& set_name, int index);
+// The segments of a set that exist and that this user may open, by index.
+std::vector<std::string> existing_segments(const std::string& set_name);
+// Process-independent and different for every set, user and node: fikitd tells GPUs apart by it.
+void device_uuid(const std::string& segment_name, uint8_t (&uuid)[16]);
+
+class Segment {
+ public:
+  // Opens the device, creating it with these parameters when it is not there: the first process decides.
+  // Throws std::runtime_error with one sentence for people.
+  Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity, const DeviceParameters& parameters);
+  // Opens an existing device; throws when there is none.
+  explicit Segment(const std::string& name);
+  Segment(Segment&& other) noexcept;
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  const DeviceIdentity& identity() const;
+  // Without the lock: only for what nobody changes any more, such as completed ops that their owner has not reaped.
+  const DeviceState& shared_state() const;
+
+  // The model, for as long as this object lives. If the last holder died inside, repairs first.
+  class Lock {
+   public:
+    explicit Lock(Segment& segment);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    DeviceModel* operator->() { return &model_; }
+    DeviceModel& operator*() { return model_; }
+
+   private:
+    Segment& segment_;
+    DeviceModel model_;
+  };
+
+ private:
+  struct Layout;
+  void map(int fd, const std::string& name);
+
+  Layout* layout_ = nullptr;
+};
+
+// Retires the processes that no longer live; all of them, or only those with work in the device (cheap, periodic).
+void retire_dead(DeviceModel& model, bool all);
+
+}  // namespace emu

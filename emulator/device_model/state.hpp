@@ -1,0 +1,87 @@
+// The whole state of one emulated device as plain data: it lies in shared memory between processes, in a process's own
+// memory for the simulator. No pointers, fixed sizes. Anything that changes here changes kLayoutVersion.
+#pragma once
+
+#include <cstdint>
+
+namespace emu {
+
+inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr int kMaxProcesses = 64;
+inline constexpr int kMaxStreams = 512;
+inline constexpr uint64_t kRingOps = 1024;  // per stream, power of two: a launch into a full stream waits, as a real driver does
+inline constexpr int kHistory = 256;        // dead processes whose accounts are kept
+inline constexpr int kNone = -1;
+
+enum class OpKind : uint8_t {
+  kernel,    // compute engine, sliced between processes
+  fill,      // compute engine too (memset, device-to-device copy), but not counted as a kernel
+  copy_in,   // host-to-device copy engine, first come first served
+  copy_out,  // device-to-host copy engine
+  marker,    // takes no time: event record, wait, empty graph node
+  host,      // a host function: its stream stands still until the owner says that it returned
+};
+
+// One entry of a stream. The owner fills it; whoever advances the device moves it.
+struct Op {
+  int64_t left_ns;      // device time that it still needs
+  int64_t work_end_ns;  // device time of the stream's ops up to and including this one, since the stream's first
+  int64_t end_ns;       // when it completed
+  uint64_t arrival;     // device-wide order of enqueueing
+  uint64_t completion;  // device-wide order of completing
+  uint64_t wait_seq;    // does not start before stream `wait_stream` has completed its op `wait_seq`
+  int32_t wait_stream;  // kNone: no such condition
+  OpKind kind;
+};
+
+// Sequence numbers only grow, also when the slot gets a new owner: an old (slot, seq) pair always reads "done".
+struct StreamState {
+  int32_t process;  // kNone: the slot is free
+  int32_t priority; // smaller is served first, within one process
+  uint64_t tail;    // ops enqueued; the next op's seq
+  uint64_t done;    // ops completed
+  int64_t work_ns;
+  Op ring[kRingOps];
+};
+
+struct ProcessState {
+  int32_t pid;          // 0: the slot is free
+  uint64_t pid_start;   // start time from /proc, against reuse of the pid
+  int64_t busy_ns;      // time on the compute engine
+  uint64_t kernels;     // completed
+  uint64_t memory_bytes;
+  int64_t first_ns;     // start of its first op, 0 = none yet
+  int64_t last_ns;      // end of its latest op
+};
+
+struct Engine {
+  int32_t stream;  // kNone: idle
+  uint64_t seq;
+  int64_t started_ns;
+  int64_t end_ns;
+};
+
+enum EngineId { kCompute = 0, kCopyIn = 1, kCopyOut = 2, kEngines = 3 };
+
+struct DeviceState {
+  // Constant after creation.
+  uint64_t memory_bytes;
+  uint64_t context_memory_bytes;  // what a process's first context on the device occupies
+  int64_t slice_ns;               // 0: a kernel runs to its end, then the next process has its turn
+
+  int64_t time_ns;  // the model is true up to here
+  uint64_t arrivals;
+  uint64_t completions;
+  int32_t holder;  // process that has the compute engine, or had it last
+  int64_t slice_start_ns;
+  int64_t busy_ns;
+  int64_t checked_ns;  // when somebody last looked for dead processes
+  uint64_t retired;    // processes ever put into history
+  Engine engines[kEngines];
+  ProcessState processes[kMaxProcesses];
+  ProcessState history[kHistory];
+  uint64_t busy[kMaxStreams / 64];  // bit set: the stream has ops that are not done. Derived; repair() rebuilds it
+  StreamState streams[kMaxStreams];
+};
+
+}  // namespace emu

@@ -1,0 +1,171 @@
+#include "config.hpp"
+
+#include <dlfcn.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <stdexcept>
+#include <string_view>
+
+#include <toml++/toml.h>
+
+namespace emu {
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  [[noreturn]] void fail(const toml::node& where, const std::string& what) const {
+    throw std::runtime_error("emucuda: couldn't use " + path_ + " line " + std::to_string(where.source().begin.line) + ": " + what);
+  }
+
+  void only(const toml::table& table, std::initializer_list<std::string_view> keys) const {
+    for (const auto& [key, value] : table) {
+      if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
+      std::string known;
+      for (const auto& name : keys) known.append(known.empty() ? "" : ", ").append(name);
+      fail(value, "unknown key '" + std::string(key.str()) + "', known here are " + known);
+    }
+  }
+
+  void number(const toml::table& table, const char* key, double low, double& out) const {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return;
+    const auto value = node->value<double>();
+    if (!value || !std::isfinite(*value) || *value < low) fail(*node, std::string(key) + " must be a number of at least " + std::to_string(low));
+    out = *value;
+  }
+
+  void text(const toml::table& table, const char* key, std::string& out) const {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return;
+    if (!node->is_string()) fail(*node, std::string(key) + " must be a text in quotes");
+    out = *node->value<std::string>();
+  }
+
+  // "16GiB", "64MiB", or a number of bytes.
+  void size(const toml::table& table, const char* key, uint64_t& out) const {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return;
+    if (const auto bytes = node->value_exact<int64_t>(); bytes && *bytes >= 0) {
+      out = static_cast<uint64_t>(*bytes);
+      return;
+    }
+    const std::string value = node->value_or<std::string>("");
+    char* unit = nullptr;
+    const double amount = strtod(value.c_str(), &unit);
+    for (const auto& [name, shift] : {std::pair{"KiB", 10}, std::pair{"MiB", 20}, std::pair{"GiB", 30}}) {
+      if (unit == value.c_str() || amount < 0 || std::string_view(unit) != name) continue;
+      out = static_cast<uint64_t>(std::ldexp(amount, shift));
+      return;
+    }
+    fail(*node, std::string(key) + " must be a size such as \"16GiB\", \"512MiB\" or a number of bytes");
+  }
+
+  const toml::table* section(const toml::table& root, const char* key) const {
+    const toml::node* node = root.get(key);
+    if (node == nullptr) return nullptr;
+    if (!node->is_table()) fail(*node, std::string(key) + " must be a table, written [" + key + "]");
+    return node->as_table();
+  }
+
+ private:
+  std::string path_;
+};
+
+void read_device(const Reader& reader, const toml::table& table, Config& config) {
+  reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "dilation", "access", "compute_capability"});
+  double count = config.count;
+  double slice_us = static_cast<double>(config.slice_ns) / 1e3;
+  std::string access = "user";
+  std::string capability = "9.0";
+  reader.text(table, "name", config.name);
+  reader.number(table, "count", 1, count);
+  reader.size(table, "memory", config.memory_bytes);
+  reader.size(table, "context_memory", config.context_memory_bytes);
+  reader.number(table, "slice_us", 0, slice_us);
+  reader.number(table, "dilation", 0.001, config.dilation);
+  reader.text(table, "access", access);
+  reader.text(table, "compute_capability", capability);
+  // Nobody may take results of an emulated device for those of a real one.
+  if (config.name.find("Emulated") == std::string::npos) reader.fail(*table.get("name"), "the device's name must contain \"Emulated\"");
+  if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
+  if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
+  if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) != 2)  // NOLINT(cert-err34-c): bad text is caught
+    reader.fail(*table.get("compute_capability"), "compute_capability must look like \"9.0\"");
+  config.count = static_cast<int>(count);
+  config.slice_ns = std::llround(slice_us * 1e3);
+  config.for_all_users = access == "all";
+}
+
+KernelRule read_rule(const Reader& reader, const toml::table& table, const KernelRule& fallback) {
+  reader.only(table, {"match", "duration", "base_us", "ns_per_thread", "us"});
+  KernelRule rule = fallback;
+  std::string duration;
+  reader.text(table, "match", rule.match);
+  reader.text(table, "duration", duration);
+  if (rule.match.empty()) reader.fail(table, "a [[kernel]] needs match = \"pattern\"");
+  if (!duration.empty() && duration != "param0_ns") reader.fail(*table.get("duration"), "duration can only be \"param0_ns\"");
+  rule.from_param0 = duration == "param0_ns";
+  if (table.contains("us")) rule.ns_per_thread = 0;
+  reader.number(table, "us", 0, rule.base_us);
+  reader.number(table, "base_us", 0, rule.base_us);
+  reader.number(table, "ns_per_thread", 0, rule.ns_per_thread);
+  return rule;
+}
+
+}  // namespace
+
+const KernelRule& Config::rule_for(const std::string& kernel) const {
+  for (const KernelRule& rule : kernels) {
+    if (fnmatch(rule.match.c_str(), kernel.c_str(), 0) == 0) return rule;
+  }
+  return fallback;
+}
+
+Config load_config(const std::string& path) {
+  toml::table root;
+  try {
+    root = toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    throw std::runtime_error("emucuda: couldn't read " + path + " line " + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+  }
+  Config config;
+  const Reader reader(path);
+  reader.only(root, {"device", "copy", "default", "kernel"});
+  if (const auto* device = reader.section(root, "device")) read_device(reader, *device, config);
+  if (const auto* copy = reader.section(root, "copy")) {
+    reader.only(*copy, {"latency_us", "h2d_gbps", "d2h_gbps", "d2d_gbps"});
+    reader.number(*copy, "latency_us", 0, config.copy_latency_us);
+    reader.number(*copy, "h2d_gbps", 0.001, config.h2d_gbps);
+    reader.number(*copy, "d2h_gbps", 0.001, config.d2h_gbps);
+    reader.number(*copy, "d2d_gbps", 0.001, config.d2d_gbps);
+  }
+  if (const auto* fallback = reader.section(root, "default")) {
+    reader.only(*fallback, {"base_us", "ns_per_thread"});
+    reader.number(*fallback, "base_us", 0, config.fallback.base_us);
+    reader.number(*fallback, "ns_per_thread", 0, config.fallback.ns_per_thread);
+  }
+  if (const toml::node* kernels = root.get("kernel")) {
+    if (!kernels->is_array_of_tables()) reader.fail(*kernels, "kernel rules are written [[kernel]]");
+    for (const toml::node& rule : *kernels->as_array()) config.kernels.push_back(read_rule(reader, *rule.as_table(), config.fallback));
+  }
+  return config;
+}
+
+std::string config_path() {
+  if (const char* path = getenv("EMUCUDA_CONFIG"); path != nullptr && *path != '\0') return path;
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void*>(&config_path), &info);
+  std::error_code ignored;
+  const auto library = std::filesystem::canonical(info.dli_fname, ignored);
+  return (library.parent_path() / "default.toml").string();
+}
+
+}  // namespace emu

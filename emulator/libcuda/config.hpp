@@ -1,0 +1,42 @@
+// The model file (TOML): what the emulated device is and how long things take. Keys: docs/design/contracts.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emu {
+
+struct KernelRule {
+  std::string match;           // glob on the function's name
+  bool from_param0 = false;    // the first parameter is the duration in ns
+  double base_us = 3.0;
+  double ns_per_thread = 0.02;
+};
+
+struct Config {
+  std::string name = "Emulated GPU";
+  int count = 1;
+  uint64_t memory_bytes = uint64_t{16} << 30;
+  uint64_t context_memory_bytes = uint64_t{64} << 20;
+  int64_t slice_ns = 2'000'000;
+  double dilation = 1.0;  // every duration is stretched by this; reported event times are shrunk again
+  bool for_all_users = false;
+  int compute_major = 9;
+  int compute_minor = 0;
+  double copy_latency_us = 4.0;
+  double h2d_gbps = 24.0;  // 1e9 bytes per second
+  double d2h_gbps = 24.0;
+  double d2d_gbps = 1000.0;
+  KernelRule fallback;
+  std::vector<KernelRule> kernels;
+
+  const KernelRule& rule_for(const std::string& kernel) const;
+};
+
+// Reads `path`; unknown keys and bad values throw std::runtime_error with one sentence (file, line, what, what is allowed).
+Config load_config(const std::string& path);
+// EMUCUDA_CONFIG, or default.toml beside this library.
+std::string config_path();
+
+}  // namespace emu

@@ -1,0 +1,83 @@
+// Contexts and streams: which device a call is about, and which queue of it.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "driver.hpp"
+
+namespace emu {
+
+struct Capture;
+struct GraphNode;
+
+struct Stream : Object {
+  static constexpr ObjectKind kKind = ObjectKind::stream;
+  Stream() : Object(kKind) {}
+  Context* context = nullptr;
+  Queue* queue = nullptr;
+  unsigned flags = 0;
+  int priority = 0;
+  uint64_t id = 0;
+  std::shared_ptr<Capture> capture;      // set while calls on this stream are recorded instead of executed
+  std::vector<GraphNode*> capture_tail;  // what the next recorded call depends on
+};
+
+struct Context : Object {
+  static constexpr ObjectKind kKind = ObjectKind::context;
+  explicit Context(Device& d, unsigned f);
+  Session& session() const { return *session_; }
+  Stream& legacy() { return *legacy_; }
+  // The calling thread's own default stream, made at its first use.
+  Stream& per_thread();
+  Stream* create_stream(unsigned flags, int priority);
+  // Waits for nothing: queued work is still done, then the slot is given back.
+  void destroy_stream(Stream* stream);
+  std::vector<Stream*> streams();
+  void synchronize();
+  bool recording();
+
+  Device& device;
+  const unsigned flags;
+  const uint64_t id;
+  bool primary = false;
+
+ private:
+  friend void destroy_context(Context* context);
+  Session* session_;
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Stream>> streams_;
+  Stream* legacy_ = nullptr;
+};
+
+// Waits for the context's work, then frees its streams and memory.
+void destroy_context(Context* context);
+
+// The calling thread's current context; throws INVALID_CONTEXT when there is none.
+Context& current();
+Context* current_or_null();
+
+// The stream behind a handle, the reserved ones included. Null is the legacy default stream, or the per-thread one inside
+// a _ptsz/_ptds entry point.
+Stream& resolve(CUstream handle);
+
+// While one of these lives, null streams of this thread mean the per-thread default stream.
+class PerThreadDefault {
+ public:
+  PerThreadDefault();
+  ~PerThreadDefault();
+  PerThreadDefault(const PerThreadDefault&) = delete;
+  PerThreadDefault& operator=(const PerThreadDefault&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Executes a command in a stream, or records it when the stream is being captured.
+void submit(Stream& stream, Command command);
+// Fails with STREAM_CAPTURE_UNSUPPORTED and spoils the capture when this stream is being captured: waiting would never end.
+void forbid_capture(Stream& stream);
+
+}  // namespace emu

@@ -1,0 +1,267 @@
+#include "copy.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "memory.hpp"
+
+namespace emu {
+namespace {
+
+char* pointer(CUdeviceptr address) { return reinterpret_cast<char*>(address); }
+
+bool on_device(const void* address) {
+  const auto found = driver().memory().find(reinterpret_cast<uintptr_t>(address));
+  return found && found->kind != MemoryKind::host && found->kind != MemoryKind::registered;
+}
+
+Direction direction_of(const void* target, const void* source) {
+  if (on_device(source)) return on_device(target) ? Direction::device_to_device : Direction::device_to_host;
+  return on_device(target) ? Direction::host_to_device : Direction::host_to_host;
+}
+
+const char* side(CUmemorytype type, const void* host, CUdeviceptr device) {
+  require(type != CU_MEMORYTYPE_ARRAY, CUDA_ERROR_NOT_SUPPORTED);
+  const char* address = type == CU_MEMORYTYPE_HOST ? static_cast<const char*>(host) : pointer(device);
+  require(address != nullptr, CUDA_ERROR_INVALID_VALUE);
+  return address;
+}
+
+template <typename Descriptor>
+CopyBox box_in_plane(const Descriptor& copy) {
+  CopyBox box;
+  box.width = copy.WidthInBytes;
+  box.height = copy.Height;
+  box.source_pitch = copy.srcPitch == 0 ? copy.WidthInBytes : copy.srcPitch;
+  box.target_pitch = copy.dstPitch == 0 ? copy.WidthInBytes : copy.dstPitch;
+  box.source = side(copy.srcMemoryType, copy.srcHost, copy.srcDevice) + copy.srcXInBytes + copy.srcY * box.source_pitch;
+  box.target = const_cast<char*>(side(copy.dstMemoryType, copy.dstHost, copy.dstDevice)) + copy.dstXInBytes + copy.dstY * box.target_pitch;
+  return box;
+}
+
+void run(const CopyBox& box) {
+  for (size_t z = 0; z < box.depth; ++z) {
+    for (size_t y = 0; y < box.height; ++y) {
+      memmove(box.target + z * box.target_slice + y * box.target_pitch, box.source + z * box.source_slice + y * box.source_pitch, box.width);
+    }
+  }
+}
+
+int64_t transfer_ns(size_t bytes, double gbps) {
+  return std::llround(driver().config().copy_latency_us * 1e3 + static_cast<double>(bytes) / gbps);
+}
+
+// Pageable host memory makes an asynchronous copy synchronous: the driver may not keep using it after the call.
+bool must_wait(const CopyBox& box) {
+  if (box.direction == Direction::host_to_device) return !pinned(box.source, box.width);
+  if (box.direction == Direction::device_to_host) return !pinned(box.target, box.width);
+  return box.direction == Direction::host_to_host;
+}
+
+void submit_copy(Stream& stream, const CopyBox& box, bool synchronous) {
+  if (synchronous) forbid_capture(stream);
+  if (box.bytes() == 0) return;
+  require(box.source != nullptr && box.target != nullptr, CUDA_ERROR_INVALID_VALUE);
+  submit(stream, copy_command(box));
+  if (stream.capture == nullptr && (synchronous || must_wait(box))) stream.context->session().wait(*stream.queue);
+}
+
+void submit_fill(Stream& stream, const Command& command, bool synchronous) {
+  if (synchronous) forbid_capture(stream);
+  submit(stream, command);
+  if (synchronous) stream.context->session().wait(*stream.queue);
+}
+
+}  // namespace
+
+CopyBox flat_box(Direction direction, void* target, const void* source, size_t bytes) {
+  CopyBox box;
+  box.source = static_cast<const char*>(source);
+  box.target = static_cast<char*>(target);
+  box.width = bytes;
+  box.direction = direction;
+  return box;
+}
+
+CopyBox box_of(const CUDA_MEMCPY2D& copy) {
+  CopyBox box = box_in_plane(copy);
+  box.direction = direction_of(box.target, box.source);
+  return box;
+}
+
+CopyBox box_of(const CUDA_MEMCPY3D& copy) {
+  CopyBox box = box_in_plane(copy);
+  box.depth = copy.Depth;
+  box.source_slice = box.source_pitch * (copy.srcHeight == 0 ? copy.Height : copy.srcHeight);
+  box.target_slice = box.target_pitch * (copy.dstHeight == 0 ? copy.Height : copy.dstHeight);
+  box.source += copy.srcZ * box.source_slice;
+  box.target += copy.dstZ * box.target_slice;
+  box.direction = direction_of(box.target, box.source);
+  return box;
+}
+
+Command copy_command(const CopyBox& box) {
+  const Config& config = driver().config();
+  Command command;
+  switch (box.direction) {
+    case Direction::host_to_device:
+    case Direction::host_to_host:
+      command.kind = OpKind::copy_in;
+      command.duration_ns = transfer_ns(box.bytes(), config.h2d_gbps);
+      break;
+    case Direction::device_to_host:
+      command.kind = OpKind::copy_out;
+      command.duration_ns = transfer_ns(box.bytes(), config.d2h_gbps);
+      break;
+    case Direction::device_to_device:
+      command.kind = OpKind::fill;
+      command.duration_ns = transfer_ns(box.bytes(), config.d2d_gbps);
+      break;
+  }
+  command.effect = [box](int64_t) { run(box); };
+  return command;
+}
+
+Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width, size_t height) {
+  require(target != 0 && (element_bytes == 1 || element_bytes == 2 || element_bytes == 4) && target % element_bytes == 0, CUDA_ERROR_INVALID_VALUE);
+  Command command;
+  command.kind = OpKind::fill;
+  command.duration_ns = transfer_ns(width * height * element_bytes, driver().config().d2d_gbps);
+  command.effect = [=](int64_t) {
+    for (size_t y = 0; y < height; ++y) {
+      char* row = pointer(target) + y * pitch;
+      if (element_bytes == 1) {
+        memset(row, static_cast<int>(value & 0xff), width);
+        continue;
+      }
+      for (size_t x = 0; x < width; ++x) memcpy(row + x * element_bytes, &value, element_bytes);
+    }
+  };
+  return command;
+}
+
+}  // namespace emu
+
+using namespace emu;
+
+CU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void* source, size_t bytes) {
+  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::host_to_device, pointer(target), source, bytes), true); });
+}
+
+CU_EXPORT CUresult cuMemcpyDtoH_v2(void* target, CUdeviceptr source, size_t bytes) {
+  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_host, target, pointer(source), bytes), true); });
+}
+
+CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
+  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true); });
+}
+
+CU_EXPORT CUresult cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
+  return api([&] {
+    Stream& stream = resolve(nullptr);
+    submit_copy(stream, flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes), true);
+  });
+}
+
+CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void* source, size_t bytes, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), flat_box(Direction::host_to_device, pointer(target), source, bytes), false); });
+}
+
+CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* target, CUdeviceptr source, size_t bytes, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_host, target, pointer(source), bytes), false); });
+}
+
+CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false); });
+}
+
+CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream handle) {
+  return api([&] {
+    Stream& stream = resolve(handle);
+    submit_copy(stream, flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes), false);
+  });
+}
+
+CU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes) {
+  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true); });
+}
+
+CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false); });
+}
+
+CU_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
+  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+}
+
+CU_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
+  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+}
+
+CU_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), box_of(*copy), false); });
+}
+
+CU_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
+  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+}
+
+CU_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
+  return api([&] { submit_copy(resolve(stream), box_of(*copy), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value, size_t count) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 1, count, 1), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr target, unsigned short value, size_t count) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 2, count, 1), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr target, unsigned value, size_t count) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 4, count, 1), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 1, width, height), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 2, width, height), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D32_v2(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height) {
+  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 4, width, height), true); });
+}
+
+CU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t count, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 1, count, 1), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD16Async(CUdeviceptr target, unsigned short value, size_t count, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 2, count, 1), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t count, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 4, count, 1), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 1, width, height), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 2, width, height), false); });
+}
+
+CU_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream) {
+  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 4, width, height), false); });
+}
+
+CU_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream stream) {
+  return api([&] { submit(resolve(stream), Command{}); });
+}
+
+CU_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, int, CUdevice) {
+  return api([&] { current(); });
+}

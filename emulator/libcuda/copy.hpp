@@ -1,0 +1,31 @@
+// Copies and fills as commands: how long they take, and what they do to memory when they complete.
+#pragma once
+
+#include "context.hpp"
+
+namespace emu {
+
+enum class Direction { host_to_device, device_to_host, device_to_device, host_to_host };
+
+// A box of bytes, rows and slices on both sides.
+struct CopyBox {
+  const char* source = nullptr;
+  char* target = nullptr;
+  size_t width = 0, height = 1, depth = 1;
+  size_t source_pitch = 0, source_slice = 0;
+  size_t target_pitch = 0, target_slice = 0;
+  Direction direction = Direction::device_to_device;
+
+  size_t bytes() const { return width * height * depth; }
+};
+
+// From the driver's descriptors; throws INVALID_VALUE for null sides and NOT_SUPPORTED for arrays.
+CopyBox box_of(const CUDA_MEMCPY2D& copy);
+CopyBox box_of(const CUDA_MEMCPY3D& copy);
+CopyBox flat_box(Direction direction, void* target, const void* source, size_t bytes);
+
+Command copy_command(const CopyBox& box);
+// Fills height rows of width elements of element_bytes (1, 2 or 4).
+Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width, size_t height);
+
+}  // namespace emu

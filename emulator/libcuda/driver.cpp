@@ -1,0 +1,112 @@
+#include "driver.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+namespace emu {
+namespace {
+
+std::atomic<Driver*> g_driver{nullptr};
+std::once_flag g_once;
+CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
+
+// Which emulated devices the program may see, in its order. As the CUDA manual has it: indices or UUID prefixes, and the
+// first entry that names nothing ends the list.
+std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
+  std::vector<int> visible;
+  const char* list = getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) {
+    for (size_t i = 0; i < uuids.size(); ++i) visible.push_back(static_cast<int>(i));
+    return visible;
+  }
+  std::stringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    int found = -1;
+    char* end = nullptr;
+    const long index = strtol(entry.c_str(), &end, 10);
+    if (end != entry.c_str() && *end == '\0') {
+      found = index >= 0 && index < static_cast<long>(uuids.size()) ? static_cast<int>(index) : -1;
+    } else {
+      for (size_t i = 0; i < uuids.size() && entry.size() > 4; ++i) {
+        if (uuids[i].compare(0, entry.size(), entry) == 0) found = static_cast<int>(i);
+      }
+    }
+    if (found < 0) break;
+    visible.push_back(found);
+  }
+  return visible;
+}
+
+std::string uuid_text(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char hex[4];
+    snprintf(hex, sizeof hex, "%02x", uuid.bytes[i]);
+    text += hex;
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
+
+}  // namespace
+
+void say(const std::string& line) { fprintf(stderr, "%s\n", line.c_str()); }
+
+Driver::Driver() : config_(load_config(config_path())), set_(set_name()) {
+  std::vector<CUuuid> uuids(static_cast<size_t>(config_.count));
+  std::vector<std::string> texts;
+  for (int i = 0; i < config_.count; ++i) {
+    device_uuid(segment_name(config_.for_all_users, set_, i), uuids[static_cast<size_t>(i)].bytes);
+    texts.push_back(uuid_text(uuids[static_cast<size_t>(i)]));
+  }
+  for (const int index : visible_devices(texts)) {
+    auto device = std::make_unique<Device>();
+    device->ordinal = static_cast<int>(devices_.size());
+    device->index = index;
+    device->uuid = uuids[static_cast<size_t>(index)];
+    devices_.push_back(std::move(device));
+  }
+}
+
+Session& Device::session() {
+  const std::lock_guard lock(session_mutex);
+  if (session_owner != nullptr) return *session_owner;
+  const Config& config = driver().config();
+  DeviceIdentity identity{};
+  snprintf(identity.name, sizeof identity.name, "%s", config.name.c_str());
+  memcpy(identity.uuid, uuid.bytes, sizeof identity.uuid);
+  identity.index = index;
+  Segment segment(segment_name(config.for_all_users, driver().set(), index), config.for_all_users, identity,
+                  {config.memory_bytes, config.context_memory_bytes, config.slice_ns});
+  session_owner = std::make_unique<Session>(std::move(segment), config.dilation);
+  return *session_owner;
+}
+
+CUresult initialise_driver() {
+  std::call_once(g_once, [] {
+    // A forked child shares neither the device slot nor the locks: as with the real driver, it has no CUDA.
+    pthread_atfork(nullptr, nullptr, [] {
+      g_driver.store(nullptr);
+      g_init_result = CUDA_ERROR_NOT_INITIALIZED;
+    });
+    g_init_result = api([] {
+      auto made = std::make_unique<Driver>();
+      require(made->count() > 0, CUDA_ERROR_NO_DEVICE);
+      g_driver.store(made.release());
+    });
+  });
+  return g_init_result;
+}
+
+Driver& driver() {
+  Driver* made = g_driver.load(std::memory_order_acquire);
+  require(made != nullptr, CUDA_ERROR_NOT_INITIALIZED);
+  return *made;
+}
+
+}  // namespace emu

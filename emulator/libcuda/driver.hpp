@@ -1,0 +1,87 @@
+// The process-wide state behind the driver API, and the frame around every entry point.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "config.hpp"
+#include "host_thread.hpp"
+#include "memory_table.hpp"
+#include "objects.hpp"
+#include "session.hpp"
+
+namespace emu {
+
+struct Context;
+struct Pool;
+
+struct Device {
+  int ordinal = 0;  // what the program sees, after CUDA_VISIBLE_DEVICES
+  int index = 0;    // which emulated device it is
+  CUuuid uuid{};
+  std::mutex session_mutex;
+  std::unique_ptr<Session> session_owner;  // guarded by session_mutex
+  std::mutex mutex;                        // guards the rest; taken before session_mutex
+  Context* primary = nullptr;
+  int primary_users = 0;
+  unsigned primary_flags = 0;
+  Pool* default_pool = nullptr;
+  Pool* current_pool = nullptr;
+
+  // Attaches to the shared device at first use.
+  Session& session();
+};
+
+class Driver {
+ public:
+  // Reads the configuration and CUDA_VISIBLE_DEVICES; throws std::runtime_error with a sentence.
+  Driver();
+  Device& device(CUdevice ordinal) {
+    require(ordinal >= 0 && static_cast<size_t>(ordinal) < devices_.size(), CUDA_ERROR_INVALID_DEVICE);
+    return *devices_[static_cast<size_t>(ordinal)];
+  }
+  int count() const { return static_cast<int>(devices_.size()); }
+  const Config& config() const { return config_; }
+  const std::string& set() const { return set_; }
+  MemoryTable& memory() { return memory_; }
+
+ private:
+  Config config_;
+  std::string set_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  MemoryTable memory_;
+};
+
+// The driver after cuInit; throws NOT_INITIALIZED before it and in a forked child. Never destroyed: programs call the
+// driver from atexit handlers and destructors.
+Driver& driver();
+CUresult initialise_driver();
+// One line on stderr, for people.
+void say(const std::string& line);
+
+// Every entry point's body runs in here: failures become the call's result, nothing is thrown into the program.
+template <typename Body>
+CUresult api(Body&& body) noexcept {
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  try {
+    if constexpr (std::is_void_v<std::invoke_result_t<Body>>) {
+      body();
+      return CUDA_SUCCESS;
+    } else {
+      return body();
+    }
+  } catch (const Failure& failure) {
+    return failure.code;
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    say(error.what());
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,58 @@
+#include "launch.hpp"
+
+#include <cmath>
+
+namespace emu {
+namespace {
+
+// `extra` is a list of (key, value) up to a null key; key 1 is the packed parameter buffer.
+const char* packed_parameters(void** extra) {
+  for (; extra != nullptr && extra[0] != nullptr; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) return static_cast<const char*>(extra[1]);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Command kernel_command(const void* handle, const Grid& g, void** parameters, void** extra) {
+  const Function& function = function_of(handle);
+  const uint64_t block_threads = uint64_t{g.block[0]} * g.block[1] * g.block[2];
+  const uint64_t blocks = uint64_t{g.grid[0]} * g.grid[1] * g.grid[2];
+  require(blocks > 0 && block_threads > 0 && block_threads <= 1024, CUDA_ERROR_INVALID_VALUE);
+  const Arguments arguments(parameters, packed_parameters(extra));
+  require(arguments.given() || (!function.rule.from_param0 && function.effect == nullptr), CUDA_ERROR_INVALID_VALUE);
+  Command command;
+  command.kind = OpKind::kernel;
+  if (function.rule.from_param0) {
+    command.duration_ns = static_cast<int64_t>(arguments.get<uint64_t>(0, 0));
+  } else {
+    command.duration_ns = std::llround(function.rule.base_us * 1e3 + function.rule.ns_per_thread * static_cast<double>(blocks * block_threads));
+  }
+  if (function.effect != nullptr) command.effect = function.effect(arguments);
+  return command;
+}
+
+}  // namespace emu
+
+using namespace emu;
+
+CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned, CUstream stream, void** parameters, void** extra) {
+  return api([&] {
+    Stream& target = resolve(stream);
+    submit(target, kernel_command(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}}, parameters, extra));
+  });
+}
+
+CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** parameters, void** extra) {
+  return api([&] {
+    require(launch != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const Grid grid{{launch->gridDimX, launch->gridDimY, launch->gridDimZ}, {launch->blockDimX, launch->blockDimY, launch->blockDimZ}};
+    Stream& target = resolve(launch->hStream);
+    submit(target, kernel_command(function, grid, parameters, extra));
+  });
+}
+
+CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters) {
+  return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, nullptr);
+}

@@ -1,0 +1,211 @@
+#include "memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace emu {
+namespace {
+
+constexpr uint64_t kGranularity = 512;  // as device allocations are aligned
+constexpr uint64_t kGuard = 4096;       // a page that catches a host-side overrun
+
+uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+uint64_t mapping(uint64_t bytes) { return round_up(bytes, static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) + kGuard; }
+
+void* map_pages(uint64_t bytes) {
+  void* memory = mmap(nullptr, mapping(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(memory != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+  if (mprotect(memory, mapping(bytes) - kGuard, PROT_READ | PROT_WRITE) != 0) {
+    munmap(memory, mapping(bytes));
+    throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
+  }
+  return memory;
+}
+
+// Releases an allocation that is already out of the table.
+void free_pages(const Allocation& allocation) {
+  if (allocation.kind == MemoryKind::registered || allocation.kind == MemoryKind::global) return;
+  munmap(reinterpret_cast<void*>(allocation.base), mapping(allocation.bytes));
+  if (allocation.reserved > 0) allocation.context->session().release(allocation.reserved);
+  if (allocation.pool == nullptr) return;
+  const std::lock_guard lock(allocation.pool->mutex);
+  allocation.pool->used -= allocation.reserved;
+}
+
+uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool = nullptr) {
+  require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
+  const bool on_device = kind == MemoryKind::device || kind == MemoryKind::managed;
+  require(bytes <= uint64_t{1} << 46, CUDA_ERROR_OUT_OF_MEMORY);
+  const uint64_t reserved = on_device ? round_up(bytes, kGranularity) : 0;
+  require(!on_device || context.session().reserve(reserved), CUDA_ERROR_OUT_OF_MEMORY);
+  void* memory = nullptr;
+  try {
+    memory = map_pages(bytes);
+  } catch (const Failure&) {
+    context.session().release(reserved);
+    throw;
+  }
+  const auto base = reinterpret_cast<uintptr_t>(memory);
+  driver().memory().insert({base, bytes, reserved, kind, &context, pool, 0});
+  if (pool != nullptr) {
+    const std::lock_guard lock(pool->mutex);
+    pool->used += reserved;
+    pool->used_high = std::max(pool->used_high, pool->used);
+  }
+  return base;
+}
+
+// A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory.
+void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
+  const auto found = driver().memory().find(base);
+  const bool matches = found && found->base == base && std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end();
+  require(matches, CUDA_ERROR_INVALID_VALUE);
+  if (!found->context->recording()) found->context->synchronize();
+  if (const auto taken = driver().memory().take(base)) free_pages(*taken);
+}
+
+CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
+  forbid_capture(stream);
+  return allocate(*stream.context, bytes, MemoryKind::device, &pool);
+}
+
+}  // namespace
+
+void release_context_memory(Context* context) {
+  while (const auto allocation = driver().memory().take_any_of(context)) free_pages(*allocation);
+}
+
+bool pinned(const void* address, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const auto found = driver().memory().find(begin);
+  return found && begin + bytes <= found->base + found->bytes;
+}
+
+}  // namespace emu
+
+using namespace emu;
+
+CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = allocate(current(), bytes, MemoryKind::device);
+  });
+}
+
+CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned) {
+  return api([&] {
+    require(out != nullptr && pitch != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *pitch = round_up(width, kGranularity);
+    *out = allocate(current(), *pitch * height, MemoryKind::device);
+  });
+}
+
+CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) {
+  return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = allocate(current(), bytes, MemoryKind::managed);
+  });
+}
+
+CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  return api([&] {
+    driver();
+    if (pointer != 0) free_now(pointer, {MemoryKind::device, MemoryKind::managed});
+  });
+}
+
+CU_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
+  return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    Stream& stream = resolve(handle);
+    Pool& pool = default_pool(stream.context->device);
+    Pool* chosen = stream.context->device.current_pool;
+    *out = allocate_async(bytes, chosen == nullptr ? pool : *chosen, stream);
+  });
+}
+
+CU_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream handle) {
+  return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = allocate_async(bytes, from_handle<Pool>(pool), resolve(handle));
+  });
+}
+
+CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
+  return api([&] {
+    Stream& stream = resolve(handle);
+    forbid_capture(stream);
+    const auto found = driver().memory().find(pointer);
+    require(found && found->base == pointer && found->kind == MemoryKind::device, CUDA_ERROR_INVALID_VALUE);
+    const Allocation taken = *driver().memory().take(pointer);
+    submit(stream, Command{.effect = [taken](int64_t) { free_pages(taken); }});
+  });
+}
+
+CU_EXPORT CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+  return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = reinterpret_cast<void*>(allocate(current(), bytes, MemoryKind::host));
+  });
+}
+
+CU_EXPORT CUresult cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
+
+CU_EXPORT CUresult cuMemFreeHost(void* pointer) {
+  return api([&] {
+    driver();
+    if (pointer != nullptr) free_now(reinterpret_cast<uintptr_t>(pointer), {MemoryKind::host});
+  });
+}
+
+CU_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
+  return api([&] {
+    require(pointer != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
+    const auto base = reinterpret_cast<uintptr_t>(pointer);
+    require(!driver().memory().overlaps(base, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    driver().memory().insert({base, bytes, 0, MemoryKind::registered, &current(), nullptr, 0});
+  });
+}
+
+CU_EXPORT CUresult cuMemHostUnregister(void* pointer) {
+  return api([&] {
+    const auto base = reinterpret_cast<uintptr_t>(pointer);
+    const auto found = driver().memory().find(base);
+    require(found && found->base == base && found->kind == MemoryKind::registered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    free_now(base, {MemoryKind::registered});
+  });
+}
+
+CU_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned) {
+  return api([&] {
+    require(driver().memory().find(reinterpret_cast<uintptr_t>(pointer)).has_value(), CUDA_ERROR_INVALID_VALUE);
+    *out = reinterpret_cast<uintptr_t>(pointer);
+  });
+}
+
+CU_EXPORT CUresult cuMemHostGetFlags(unsigned* out, void* pointer) {
+  return api([&] {
+    require(driver().memory().find(reinterpret_cast<uintptr_t>(pointer)).has_value(), CUDA_ERROR_INVALID_VALUE);
+    *out = 0;
+  });
+}
+
+CU_EXPORT CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+  return api([&] {
+    Session& session = current().session();
+    *total = session.memory_bytes();
+    *free_bytes = *total - session.memory_used();
+  });
+}
+
+CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
+  return api([&] {
+    const auto found = driver().memory().find(pointer);
+    require(found && found->kind != MemoryKind::registered, CUDA_ERROR_NOT_FOUND);
+    if (base != nullptr) *base = found->base;
+    if (bytes != nullptr) *bytes = found->bytes;
+  });
+}

@@ -1,0 +1,69 @@
+// Modules, libraries and their kernels.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "config.hpp"
+#include "context.hpp"
+#include "image.hpp"
+#include "test_kernels.hpp"
+
+namespace emu {
+
+struct Kernel;
+struct Code;
+
+struct Function : Object {
+  static constexpr ObjectKind kKind = ObjectKind::function;
+  Function(Code& c, std::string n);
+  Code& code;
+  const std::string name;
+  const KernelRule& rule;  // how long it takes
+  const KernelEffect effect;
+  int max_dynamic_shared = 49152;
+  Kernel* kernel = nullptr;  // the context-free handle of the same kernel
+};
+
+// What cuLibraryGetKernel gives out: the same function without a context. Every launch call takes both handles.
+struct Kernel : Object {
+  static constexpr ObjectKind kKind = ObjectKind::kernel;
+  explicit Kernel(Function& f) : Object(kKind), function(f) {}
+  Function& function;
+};
+
+// What modules and libraries have in common: an image's functions and variables, made when they are asked for.
+struct Code : Object {
+  Code(ObjectKind kind, Context* c, Image i) : Object(kind), context(c), image(std::move(i)) {}
+  ~Code();
+  Function& function(const std::string& name);  // throws NOT_FOUND
+  Kernel& kernel(const std::string& name);
+  CUdeviceptr global(const std::string& name, size_t* bytes);
+
+  Context* context;  // null for a library, which belongs to no context
+  const Image image;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Function>> functions_;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+  std::map<std::string, std::unique_ptr<char[]>> globals_;
+};
+
+struct Module : Code {
+  static constexpr ObjectKind kKind = ObjectKind::module;
+  Module(Context& c, Image i) : Code(kKind, &c, std::move(i)) {}
+};
+
+struct Library : Code {
+  static constexpr ObjectKind kKind = ObjectKind::library;
+  explicit Library(Image i) : Code(kKind, nullptr, std::move(i)) {}
+  Module* module = nullptr;  // made by cuLibraryGetModule
+};
+
+// The function behind a CUfunction or a CUkernel.
+Function& function_of(const void* handle);
+
+}  // namespace emu
