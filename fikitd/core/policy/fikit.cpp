@@ -89,16 +89,17 @@ std::int64_t Fikit::next_change_ns(std::int64_t now_ns) const {
   const auto consider = [&](std::int64_t moment_ns) {
     if (moment_ns > now_ns) next_ns = std::min(next_ns, moment_ns);
   };
+  int lowest_waiting = -1;
+  for (const Client& client : clients().all())
+    if (client.waiting) lowest_waiting = std::max(lowest_waiting, client.priority);
   for (const Client& client : clients().all()) {
     if (client.measuring) continue;
     consider(client.progress.dry_ns());
-    consider(idle_at_ns(client));
     consider(client.forget_ns());
-    // The moment from which the waiting kernel is within the run-ahead.
-    if (client.waiting && client.waiting_duration_ns >= 0)
-      for (const Client& other : clients().all())
-        if (other.closed)
-          consider(other.progress.finish_ns() + client.waiting_duration_ns - options().run_ahead_ns);
+    if (client.priority < lowest_waiting) consider(idle_at_ns(client));
+    if (!client.waiting || client.waiting_duration_ns < 0 || !room_above(client.priority, now_ns).idle) continue;
+    for (const Client& other : clients().all()) // when so much has run that this kernel is within the run-ahead
+      if (other.closed) consider(other.progress.finish_ns() + client.waiting_duration_ns - options().run_ahead_ns);
   }
   return next_ns;
 }
