@@ -6,10 +6,12 @@
 #include "fikit_preload.h"
 
 /* sbatch and srun typed inside a managed job export their environment to the new job, which may be exclusive or run on
- * a node without the shim: what task_init of the outer job added stays behind. */
+ * a node without the shim: what task_init of the outer job added stays behind. So does the outer job's shard count, by
+ * which the new job would look like a sharing one; slurmstepd sets the right one. */
 static void strip_outer_job(const struct fikit_config *config) {
   const char *list = getenv("LD_PRELOAD");
   unsetenv("FIKIT_SOCKET");
+  unsetenv("SLURM_SHARDS_ON_NODE");
   if (!list || !strstr(list, config->shim))
     return;
   const size_t size = strlen(list) + 1;

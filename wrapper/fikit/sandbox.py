@@ -65,6 +65,8 @@ class Sandbox:
     ) -> None:
         self._gpus = gpus
         self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
+        if gpus < 1 or self._gpu_memory_gib < 1:
+            raise SandboxError("a sandbox needs at least one GPU with at least 1 GiB; use --gpus 1 --gpu-memory 16GiB")
         self._real_gpu = real_gpu
         self._emulator_config = emulator_config
         self._scheduler: dict[str, Any] = {**(scheduler or {}), "policy": policy}
@@ -97,8 +99,6 @@ class Sandbox:
         Raises SandboxError when something is missing or does not start; nothing is left behind then but the logs.
         """
         _check_requirements(self._real_gpu)
-        if self._gpus < 1 or self._gpu_memory_gib < 1:
-            raise SandboxError("a sandbox needs at least one GPU with at least 1 GiB; use --gpus 1 --gpu-memory 16GiB")
         self._place(Path(tempfile.mkdtemp(prefix="fikit-")))
         try:
             on_step("files")
@@ -164,7 +164,6 @@ class Sandbox:
             lua=paths.slurm_dir(),
             shim=paths.shim(),
             daemon=Path(sys.executable).with_name("fikitd"),
-            emulator=paths.emulator_dir(),
             job_environment=self._job_environment(),
         )
         if not programs.plugin.exists():

@@ -77,7 +77,6 @@ class Programs:
     lua: Path
     shim: Path
     daemon: Path
-    emulator: Path
     job_environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -86,7 +85,7 @@ def slurm_conf(layout: Layout, machine: Machine) -> str:
     gpus = len(machine.gpu_files)
     shards = gpus * machine.gpu_memory_gib
     return f"""\
-ClusterName=fikit
+ClusterName=sandbox
 SlurmctldHost={machine.hostname}(127.0.0.1)
 SlurmctldPort={machine.controller_port}
 SlurmdPort={machine.node_port}

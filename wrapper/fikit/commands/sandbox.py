@@ -52,15 +52,21 @@ def command(
             sandbox.start(lambda step: status.update(f"starting a throw-away Slurm: {step}"))
         return child.run(argv, sandbox.env)
     except FileNotFoundError:
-        raise UserError(f'there is no program "{argv[0]}"; check the name and PATH') from None
+        raise _no_program(f'there is no program "{argv[0]}"; check the name and PATH', child.NOT_FOUND) from None
     except PermissionError:
-        raise UserError(f'"{argv[0]}" is not executable; chmod +x it') from None
+        raise _no_program(f'"{argv[0]}" is not executable; chmod +x it', child.NOT_EXECUTABLE) from None
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         if keep and sandbox.root != Path():
             print(f"fikit: the sandbox's files are in {sandbox.root}", file=sys.stderr)
         sandbox.stop()
+
+
+def _no_program(text: str, exit_code: int) -> UserError:
+    error = UserError(text)
+    error.exit_code = exit_code
+    return error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,151 @@
+"""One throw-away Slurm for all cluster tests, and the few words with which they submit jobs to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fikit.sandbox import PROGRAMS, Sandbox
+
+JOB_TIMEOUT_S = 30.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a job saw of itself: its record (empty = none), its environment, all of its output."""
+
+    record: dict[str, str]
+    env: dict[str, str]
+    output: str
+
+    @property
+    def shards(self) -> int:
+        return int(self.env.get("SLURM_SHARDS_ON_NODE", "0"))
+
+
+class Cluster:
+    """Submits to the sandbox. A job's script is `probe` unless a test brings its own."""
+
+    def __init__(self, sandbox: Sandbox, directory: Path) -> None:
+        self.sandbox = sandbox
+        self.directory = directory
+        # A real cluster's users have no FIKIT_CONFIG; here it would be exported into every job.
+        self.env = {name: value for name, value in sandbox.env.items() if name != "FIKIT_CONFIG"}
+        self.probe = self.script(
+            "probe", f'echo BEGIN; cat {sandbox.run_dir}/jobs/"$SLURM_JOB_ID" 2>/dev/null; echo ENV; env; echo END'
+        )
+
+    def script(self, name: str, *lines: str) -> Path:
+        path = self.directory / name
+        path.write_text("\n".join(["#!/bin/bash", *lines, ""]))
+        path.chmod(0o755)
+        return path
+
+    def run(self, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+        """A client command; its stderr is part of its output, as on a terminal."""
+        words = [str(word) for word in command]
+        return self.sandbox.run(
+            words, env={**self.env, **env}, timeout=JOB_TIMEOUT_S, capture_output=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.directory,
+        )  # fmt: skip
+
+    def submit(self, script: Path, *options: str, **env: str) -> str:
+        """sbatch; the job's number. Its output goes to <number>.out."""
+        done = self.run("sbatch", "--parsable", f"--output={self.directory}/%j.out", *options, script, **env)
+        assert done.returncode == 0, done.stdout
+        return done.stdout.strip()
+
+    def wait(self, job: str) -> str:
+        """Until the batch job is over; its output. Fails when the job failed."""
+        fields = self.until(lambda: self._ended(job), f"job {job} did not end")
+        output = (self.directory / f"{job}.out").read_text()
+        assert fields["JobState"] == "COMPLETED", output
+        return output
+
+    def batch(self, script: Path, *options: str, **env: str) -> str:
+        return self.wait(self.submit(script, *options, **env))
+
+    def _ended(self, job: str) -> dict[str, str] | None:
+        words = self.run("scontrol", "show", "job", "-o", job).stdout.split()
+        fields = dict(word.split("=", 1) for word in words if "=" in word)
+        return None if fields["JobState"] in {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"} else fields
+
+    def until(self, done: Callable[[], Any], problem: str) -> Any:
+        """The first true value of `done()`."""
+        deadline = time.monotonic() + JOB_TIMEOUT_S
+        while not (value := done()):
+            assert time.monotonic() < deadline, problem
+            time.sleep(0.1)
+        return value
+
+    def node_state(self) -> str:
+        return self.run("sinfo", "--noheader", "--format=%T").stdout.strip()
+
+
+def parse_probe(output: str) -> Probe:
+    """The last probe in a job's output."""
+    assert "END" in output.splitlines(), output
+    record, _, rest = output.rpartition("BEGIN\n")[2].partition("ENV\n")
+    env = dict(line.split("=", 1) for line in rest.splitlines() if "=" in line)
+    return Probe(dict(line.split("=", 1) for line in record.splitlines()), env, output)
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    if os.geteuid() != 0 or any(shutil.which(program, path="/usr/sbin:/usr/bin") is None for program in PROGRAMS):
+        pytest.skip("needs root and Debian's Slurm packages")
+    with Sandbox(gpus=2) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    directory = sandbox.root / "jobs"  # pytest's own directories are closed to other users
+    directory.mkdir()
+    directory.chmod(0o1777)
+    return Cluster(sandbox, directory)
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, before and after every test with an undrained node: no fault of a job's or of fikit's drains it."""
+    yield shared_cluster
+    assert "drain" not in shared_cluster.node_state()
+
+
+@pytest.fixture
+def probed(cluster: Cluster) -> Callable[..., Probe]:
+    """Run a command that runs the probe in a job, and read what it printed."""
+
+    def run(*command: str | Path, **env: str) -> Probe:
+        done = cluster.run(*command, **env)
+        assert done.returncode == 0, done.stdout
+        return parse_probe(done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def batch_probed(cluster: Cluster) -> Callable[..., Probe]:
+    """Submit a batch script that runs the probe, and read what it printed."""
+    return lambda script, *options, **env: parse_probe(cluster.batch(script, *options, **env))
+
+
+@pytest.fixture(scope="session")
+def spin(cc: Callable[..., Path], shared_cluster: Cluster) -> Path:
+    """A GPU program: `spin COUNT NS` launches COUNT kernels of NS nanoseconds each and prints `done`."""
+    built = cc("tests/cluster/src/spin.c", "-ldl")
+    return Path(shutil.copy(built, shared_cluster.directory / "spin"))

@@ -1,0 +1,130 @@
+"""What a job finds on the node: its record, the shim, the summary line; and what a job without fikit does not find."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fikit.sandbox_processes import processes_of
+from fikitd.client import Control
+
+if TYPE_CHECKING:
+    from conftest import Cluster, Probe
+
+GPU = "--gres=gpu:1"
+HIGH = "--fikit-priority=high"
+
+
+def records(cluster: Cluster) -> list[str]:
+    return sorted(path.name for path in (cluster.sandbox.run_dir / "jobs").glob("*"))
+
+
+@pytest.mark.parametrize("command", [("srun",), ("salloc", "srun")])
+def test_job_without_fikit_is_untouched(
+    cluster: Cluster, probed: Callable[..., Probe], command: tuple[str, ...]
+) -> None:
+    probe = probed(command[0], GPU, *command[1:], cluster.probe)
+    assert probe.record == {}
+    added = {f"{name}={value}" for name, value in probe.env.items() if cluster.env.get(name) != value}
+    assert [entry for entry in added if "fikit" in entry.replace(cluster.sandbox.root.name, "").lower()] == []
+    assert "LD_PRELOAD" not in probe.env
+    assert probe.shards == 0
+    assert probe.env["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_managed_job_gets_two_variables(cluster: Cluster, batch_probed: Callable[..., Probe], native: Path) -> None:
+    probe = batch_probed(cluster.probe, GPU, HIGH)
+    assert probe.env["FIKIT_SOCKET"] == f"{cluster.sandbox.run_dir}/fikitd.sock"
+    assert probe.env["LD_PRELOAD"] == str(native / "libfikit_shim.so")
+    assert sorted(name for name in probe.env if name.startswith("FIKIT")) == ["FIKIT_SOCKET"]
+
+
+def test_preload_keeps_the_users_entries_and_never_doubles(
+    cluster: Cluster, batch_probed: Callable[..., Probe], native: Path
+) -> None:
+    shim = str(native / "libfikit_shim.so")
+    mine = "/lib/x86_64-linux-gnu/libm.so.6"
+    probe = batch_probed(cluster.script("nested", f"srun {cluster.probe}"), GPU, HIGH, LD_PRELOAD=f"{mine}:{shim}")
+    assert probe.env["LD_PRELOAD"] == f"{shim}:{mine}"
+
+
+def test_job_submitted_from_a_managed_job_inherits_no_preload(cluster: Cluster) -> None:
+    inner = cluster.directory / "from-inside.out"
+    outer = cluster.script(
+        "submits", "unset ${!SLURM_SPANK_*} ${!SLURM_GPU*}", f"sbatch --parsable --output={inner} {GPU} {cluster.probe}"
+    )
+    job = cluster.batch(outer, GPU, HIGH).splitlines()[0]
+    cluster.until(lambda: inner.exists() and "END" in inner.read_text(), f"job {job} wrote nothing")
+    assert "libfikit_shim" not in inner.read_text()
+    assert "FIKIT_SOCKET" not in inner.read_text()
+
+
+def test_record_lives_as_long_as_its_job(cluster: Cluster) -> None:
+    before = records(cluster)
+    hold = cluster.script("hold", "while [ ! -e release ]; do sleep 0.1; done")
+    job = cluster.submit(hold, GPU, HIGH)
+    cluster.until(lambda: job in records(cluster), "no record was written")
+    (cluster.directory / "release").touch()
+    cluster.wait(job)
+    cluster.until(lambda: records(cluster) == before, "the record stayed")
+
+
+def test_two_sharing_jobs_meet_on_one_gpu_and_an_exclusive_job_on_the_other(cluster: Cluster) -> None:
+    meet = cluster.script(
+        "meet",
+        "echo gpu=$SLURM_JOB_GPUS",
+        "touch here.$1; until [ -e here.a -a -e here.b -a -e here.c ]; do sleep 0.1; done",
+    )
+    jobs = {}
+    for who, options in {"a": [HIGH], "b": ["--fikit-priority=low"], "c": []}.items():
+        jobs[who] = cluster.submit(cluster.script(f"meet-{who}", f"exec {meet} {who}"), GPU, *options)
+    gpus = {who: cluster.wait(job).splitlines()[0] for who, job in jobs.items()}
+    assert gpus["a"] == gpus["b"] == "gpu=0"
+    assert gpus["c"] == "gpu=1"
+
+
+def test_killed_fikitd_comes_back_with_the_next_job(cluster: Cluster, probed: Callable[..., Probe]) -> None:
+    probed("srun", GPU, HIGH, cluster.probe)
+    [daemon] = [process for process in processes_of(cluster.sandbox.run_dir) if process.named("fikitd")]
+    os.kill(daemon.pid, signal.SIGKILL)
+    daemon.wait_or_kill(5)
+    assert probed("srun", GPU, HIGH, cluster.probe).record["priority"] == "1"
+    assert Control(cluster.sandbox.run_dir).ping().startswith("fikitd")
+
+
+def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed: Callable[..., Probe]) -> None:
+    probed("srun", GPU, HIGH, cluster.probe, LD_LIBRARY_PATH="/evil")
+    [daemon] = [process for process in processes_of(cluster.sandbox.run_dir) if process.named("fikitd")]
+    environ = Path(f"/proc/{daemon.pid}/environ").read_bytes().split(b"\0")
+    assert {entry.split(b"=")[0] for entry in environ if entry} == {b"PATH", b"LANG"}
+    assert Path(f"/proc/{daemon.pid}/oom_score_adj").read_text().strip() == "0"
+    assert os.getsid(daemon.pid) != os.getsid(0)
+
+
+def summaries(output: str, job: str) -> list[str]:
+    return [line for line in output.splitlines() if f"fikit: job {job} " in line]
+
+
+def test_batch_job_ends_with_one_summary_line(cluster: Cluster, spin: Path) -> None:
+    job = cluster.submit(cluster.script("work", f"{spin} 50 20000", f"srun {spin} 30 20000"), GPU, HIGH)
+    output = cluster.wait(job)
+    assert output.count("done") == 2
+    assert len(summaries(output, job)) == 1, output
+    assert "high" in summaries(output, job)[0]
+    assert " 80 kernels" in summaries(output, job)[0]
+
+
+def test_step_of_several_tasks_ends_with_one_summary_line(cluster: Cluster, spin: Path) -> None:
+    done = cluster.run("srun", "--ntasks=2", GPU, HIGH, spin, "10", "20000")
+    assert done.stdout.count("done") == 2, done.stdout
+    assert done.stdout.count("fikit: job") == 1, done.stdout
+    assert " 20 kernels" in done.stdout
+
+
+def test_unmanaged_program_in_a_managed_job_has_no_summary(cluster: Cluster) -> None:
+    done = cluster.run("srun", GPU, HIGH, "true")
+    assert (done.returncode, done.stdout) == (0, "")
