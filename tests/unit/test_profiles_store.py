@@ -1,0 +1,277 @@
+"""The profile store: what it keeps, merges and refuses. Profile files are hostile input."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_fakes import kernel, statistics
+from fikitd.profile_format import merge, merge_statistics
+from fikitd.profiles import ProfileStore
+from fikitd.storage import become
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fikitd import profile_format, profiles
+
+ME = os.getuid()
+
+
+def document(key: str = "net", name: str = "GPU A", created: str = "2026-11-21T12:00:00Z", **facts: Any) -> Any:
+    device = {"name": name, "memory_bytes": 2**34, "emulated": True}
+    made = profiles.document(
+        key=key, command=["python3", "x.py"], created=created, device=device, span_ns=10, launches=1, kernels=[kernel()]
+    )
+    return {**made, **facts}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ProfileStore:
+    return ProfileStore(tmp_path / "profiles")
+
+
+def collect(store: ProfileStore, key: str = "net", device: str | None = "GPU A") -> tuple[Any, list[str]]:
+    warnings: list[str] = []
+    return store.load(ME, key, device, warnings.append), warnings
+
+
+def test_a_saved_profile_is_found(store: ProfileStore) -> None:
+    path = store.save(ME, document(), "run1")
+    profile, warnings = collect(store)
+    assert profile == {**document(), "runs": 1}
+    assert warnings == []
+    assert store.keys(ME) == ["net"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["run1.json"]
+
+
+def test_runs_are_merged(store: ProfileStore) -> None:
+    store.save(ME, document(kernels=[kernel(duration=statistics(1, 100.0))]), "a")
+    store.save(ME, document(kernels=[kernel(duration=statistics(3, 200.0)), kernel("other")]), "b")
+    profile, _ = collect(store)
+    durations = {k["name"]: k["duration"] for k in profile["kernels"]}
+    assert durations["k"] == {"count": 4, "mean_ns": 175.0, "m2": 7500.0, "histogram": {"80": 4}}
+    assert (profile["runs"], profile["launches"], profile["span_ns"]) == (2, 2, 20)
+    assert "other" in durations
+
+
+def test_only_runs_on_a_device_of_that_name_count(store: ProfileStore) -> None:
+    store.save(ME, document(), "a")
+    store.save(ME, document(name="GPU B", created="2026-11-22T12:00:00Z"), "b")
+    assert collect(store, device="GPU B")[0]["runs"] == 1
+    assert collect(store, device="GPU C")[0] is None
+    assert collect(store, device=None)[0]["device"]["name"] == "GPU B"
+    assert store.devices(ME, "net") == ["GPU A", "GPU B"]
+
+
+def test_only_the_newest_runs_are_merged(store: ProfileStore) -> None:
+    for number in range(profiles.MAX_RUNS + 4):
+        store.save(ME, document(), f"run{number:03}")
+    assert collect(store)[0]["runs"] == profiles.MAX_RUNS
+
+
+def test_what_was_never_measured_is_none(store: ProfileStore) -> None:
+    assert collect(store) == (None, [])
+    assert store.keys(ME) == []
+
+
+@pytest.mark.parametrize("key", ["..", ".", "../other", "a/b", "", "x" * 65, ".hidden"])
+def test_a_key_cannot_leave_its_directory(store: ProfileStore, key: str) -> None:
+    with pytest.raises(ValueError, match="not a profile name"):
+        store.load(ME, key, "GPU A")
+    with pytest.raises(ValueError, match=r"key is not|key .* string"):
+        store.save(ME, document(key=key), "a")
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def with_kernel(**facts: Any) -> bytes:
+    return json.dumps(document(kernels=[kernel(**facts)])).encode()
+
+
+CORRUPT = {
+    "empty": b"",
+    "half a file": json.dumps(document()).encode()[:-40],
+    "binary": bytes(range(256)),
+    "nested": nested(200_000),
+    "a list": b"[]",
+    "another format": json.dumps(document(format="other")).encode(),
+    "a later version": json.dumps(document(version=2)).encode(),
+    "a path as key": json.dumps(document(key="../x")).encode(),
+    "kernels missing": json.dumps(document(kernels=None)).encode(),
+    "NaN": with_kernel(duration={**statistics(), "mean_ns": float("nan")}),
+    "infinite": with_kernel(duration={**statistics(), "mean_ns": float("inf")}),
+    "1e999": with_kernel(gap={**statistics(), "mean_ns": 1.5}).replace(b"1.5", b"1e999"),
+    "negative count": with_kernel(gap=statistics(count=-1)),
+    "negative mean": with_kernel(gap=statistics(mean_ns=-1.0)),
+    "huge count": with_kernel(gap=statistics(count=2**60)),
+    "true as count": with_kernel(gap={**statistics(), "count": True}),
+    "bucket that is not": with_kernel(gap={**statistics(), "histogram": {"-1": 1}}),
+    "bucket beyond": with_kernel(gap={**statistics(), "histogram": {"99999": 1}}),
+    "module not hex": with_kernel(module="xyz"),
+    "grid of two": with_kernel(grid=[1, 1]),
+    "context of one": with_kernel(context=["ab"]),
+    "kind beyond": with_kernel(kind=9),
+    "name too long": with_kernel(name="x" * 2000),
+}
+
+
+@pytest.mark.parametrize("content", CORRUPT.values(), ids=CORRUPT.keys())
+def test_a_corrupt_file_is_skipped_with_one_warning_that_names_it(store: ProfileStore, content: bytes) -> None:
+    bad = store.save(ME, document(), "a").with_name("b.json")
+    bad.write_bytes(content)
+    profile, warnings = collect(store)
+    assert profile["runs"] == 1
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"profile file {bad} was skipped: ")
+    assert "\n" not in warnings[0]
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def make_large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(profiles.MAX_FILE_BYTES + 1)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, make_link, make_large])
+def test_what_is_no_plain_file_of_bounded_size_is_skipped(store: ProfileStore, make: Callable[[Path], None]) -> None:
+    odd = store.save(ME, document(), "a").with_name("b.json")
+    make(odd)
+    profile, warnings = collect(store)
+    assert profile["runs"] == 1
+    assert str(odd) in warnings[0]
+
+
+def test_an_unfinished_file_is_not_seen(store: ProfileStore) -> None:
+    store.save(ME, document(), "a").with_name(".b.json.1234").write_bytes(b"{")
+    assert collect(store) == ({**document(), "runs": 1}, [])
+
+
+def test_terminal_sequences_do_not_survive(store: ProfileStore) -> None:
+    store.save(ME, document(command=["\x1b[2J"]), "a")
+    assert collect(store)[0]["command"] == ["?[2J"]
+
+
+def test_a_file_in_place_of_the_directory_is_an_error_that_says_so(store: ProfileStore) -> None:
+    store.directory.write_text("")
+    with pytest.raises(OSError, match="Not a directory"):
+        store.save(ME, document(), "a")
+
+
+def test_a_failed_write_leaves_nothing_behind(store: ProfileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    first = store.save(ME, document(), "a")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.save(ME, document(), "b")
+    assert list(first.parent.iterdir()) == [first]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_as_root_the_files_are_the_users_and_a_trap_is_not_entered(tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    store = ProfileStore(tmp_path / "profiles")
+    errors: list[BaseException] = []
+
+    def as_user(function: Callable[[], object]) -> None:
+        def work() -> None:
+            try:
+                become(1234, 1235)
+                function()
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    store.prepare(1234, 1235)
+    as_user(lambda: store.save(1234, document(), "a"))
+    assert errors == []
+    (path,) = (store.directory / "1234" / "net").iterdir()
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+    assert os.geteuid() == 0, "only the thread changed"
+
+    # Another user's directory under that name: neither read nor written.
+    os.chown(store.directory / "1234", 4321, 4321)
+    (store.directory / "1234").chmod(0o777)
+    as_user(lambda: store.save(1234, document(), "b"))
+    assert "belongs to uid 4321" in str(errors[0])
+    # Root's own files are out of reach for the thread.
+    secret = tmp_path / "secret"
+    secret.write_text("")
+    secret.chmod(0o600)
+    as_user(secret.read_text)
+    assert isinstance(errors[1], PermissionError)
+
+
+samples = st.lists(st.integers(0, 10**9), min_size=0, max_size=20)
+
+
+def summarise(values: list[int]) -> dict[str, Any]:
+    mean = sum(values) / len(values) if values else 0.0
+    histogram: dict[str, int] = {}
+    for value in values:
+        histogram[str(value.bit_length())] = histogram.get(str(value.bit_length()), 0) + 1
+    return {
+        "count": len(values),
+        "mean_ns": mean,
+        "m2": float(sum((v - mean) ** 2 for v in values)),
+        "histogram": histogram,
+    }
+
+
+@given(samples, samples)
+def test_merging_is_commutative_and_says_what_both_say(a: list[int], b: list[int]) -> None:
+    merged = merge_statistics(summarise(a), summarise(b))
+    assert merged == merge_statistics(summarise(b), summarise(a))
+    whole = summarise(a + b)
+    assert (merged["count"], merged["histogram"]) == (whole["count"], whole["histogram"])
+    assert merged["mean_ns"] == pytest.approx(whole["mean_ns"], rel=1e-9)
+    assert merged["m2"] == pytest.approx(whole["m2"], rel=1e-6, abs=1.0)
+
+
+@given(st.permutations([0, 1, 2]))
+def test_the_order_of_files_does_not_matter(order: list[int]) -> None:
+    runs = [
+        document(created=f"2026-11-2{i}T00:00:00Z", kernels=[kernel("ab"[i % 2], duration=statistics(i + 1, 10.0 * i))])
+        for i in range(3)
+    ]
+    assert merge(runs[i] for i in order) == merge(runs)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from(
+        ["key", "command", "created", "device", "span_ns", "launches", "kernels", "duration", "gap", "grid"]
+    ),
+    json_values,
+)
+def test_any_value_in_any_field_is_accepted_or_refused_but_never_a_fault(field: str, value: Any) -> None:
+    broken = copy.deepcopy(document())
+    (broken["kernels"][0] if field in broken["kernels"][0] else broken)[field] = value
+    try:
+        checked = profile_format.checked(broken)
+    except ValueError:
+        return
+    assert profile_format.parse(json.dumps(checked).encode()) == checked

@@ -1,0 +1,130 @@
+"""Report records and the line at the end of a job's output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_fakes import NOTHING
+from fikitd.reports import ReportError, ReportStore, duration, summary_line
+from fikitd.totals import Totals
+
+DEVICE = {"name": "NVIDIA H200", "uuid": "GPU-0", "memory_bytes": 1, "emulated": False}
+
+
+def record(stats: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
+    totals = Totals().plus({**NOTHING, "kernels": 1834, "wait_count": 10, "wait_total_ns": 12_000_000, **(stats or {})})
+    return {
+        "format": "fikit-report", "version": 1, "job": "12", "uid": 0, "state": "ended", "priority_name": "high",
+        "measured": False, "device": DEVICE, "started": "2026-11-21T12:00:00Z", **totals.fields(),
+        "profile": {"key": "net", "found": True, "stored": None}, "warnings": [], **facts,
+    }  # fmt: skip
+
+
+KNOWN = {"gpu_time_ns": 3_200_000_000, "span_ns": 1_040_000_000, "solo_ns": 1_000_000_000}
+
+
+def test_the_line_of_a_job_with_a_profile() -> None:
+    assert summary_line(record(KNOWN)) == (
+        "fikit: job 12 high: 1.04x of its profile's solo time, 1834 kernels, GPU time 3.2 s, waited 12 ms"
+    )
+
+
+def test_an_emulated_device_is_said() -> None:
+    line = summary_line(record(KNOWN, device={**DEVICE, "emulated": True}))
+    assert line.endswith("waited 12 ms (emulated GPU)")
+
+
+def test_without_a_profile_the_line_says_how_to_get_one() -> None:
+    line = summary_line(record(profile={"key": "net", "found": False, "stored": None}))
+    assert line == "fikit: job 12 high: 1834 kernels, waited 12 ms, no profile yet; run once with --fikit-measure"
+
+
+def test_a_profile_that_does_not_cover_the_job_is_said() -> None:
+    assert "profile net does not know all its kernels" in summary_line(record())
+
+
+def test_the_line_of_a_measured_job() -> None:
+    measured = record(
+        {"gpu_time_ns": 3_200_000_000}, measured=True, profile={"key": "net", "found": False, "stored": True}
+    )
+    assert summary_line(measured) == "fikit: job 12 high: measured 1834 kernels, GPU time 3.2 s, profile net stored"
+    measured["profile"]["stored"] = False
+    measured["warnings"] = ["its profile could not be stored"]
+    assert summary_line(measured).endswith("profile net not stored, 1 warning, see fikit-report 12")
+
+
+def test_a_priority_without_a_name_is_called_priority() -> None:
+    assert summary_line(record(priority_name="3")).startswith("fikit: job 12 priority 3: ")
+
+
+def test_one_kernel_is_not_kernels() -> None:
+    assert "measured 1 kernel," in summary_line(record({"kernels": 1}, measured=True))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 us"), (0.00087, "870 us"), (0.012, "12 ms"), (3.21, "3.2 s"), (99.94, "99.9 s"), (250, "4 min 10 s")],
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_counters_of_clients_add_up() -> None:
+    one = {**NOTHING, "kernels": 2, **KNOWN, "wait_count": 1, "wait_total_ns": 1000, "wait_p99_ns": 700.0,
+           "gaps_offered": 1, "predicted_gap_ns": 100, "actual_gap_ns": 120, "gap_error_p50_ns": 10.0}  # fmt: skip
+    two = {**one, "wait_p99_ns": 900.0, "gaps_offered": 3, "gap_error_p50_ns": 30.0}
+    fields = Totals().plus(one).plus(two).fields()
+    assert (fields["kernels"], fields["gpu_time_s"], fields["slowdown"]) == (4, 6.4, 1.04)
+    assert fields["wait"] == {"count": 2, "total_s": 2e-6, "mean_us": 1.0, "p99_us": 0.9}
+    assert (fields["gaps"]["offered"], fields["gaps"]["predicted_us"], fields["gaps"]["error_p50_us"]) == (
+        4,
+        0.2,
+        0.025,
+    )
+
+
+def test_a_time_that_one_client_does_not_know_is_unknown() -> None:
+    known, unknown = {**NOTHING, "kernels": 1, **KNOWN}, {**NOTHING, "kernels": 1}
+    for order in ([known, unknown], [unknown, known]):
+        fields = Totals().plus(order[0]).plus(order[1]).fields()
+        assert (fields["gpu_time_s"], fields["solo_s"], fields["slowdown"]) == (None, None, None)
+
+
+def test_a_client_that_launched_nothing_does_not_hide_the_others_times() -> None:
+    fields = Totals().plus(NOTHING).plus({**NOTHING, "kernels": 1, **KNOWN}).plus(NOTHING).fields()
+    assert fields["slowdown"] == 1.04
+
+
+def test_a_stored_report_is_loaded_and_replaced(tmp_path: Path) -> None:
+    store = ReportStore(tmp_path)
+    store.save(record())
+    path = store.save(record(KNOWN))
+    assert store.load("12") == record(KNOWN)
+    assert store.list() == [record(KNOWN)]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_reports_are_listed_in_order_of_start_without_broken_ones(tmp_path: Path) -> None:
+    store = ReportStore(tmp_path)
+    store.save(record(job="9", started="2026-11-22T12:00:00Z"))
+    store.save(record(job="10"))
+    (tmp_path / "11.json").write_text("{")
+    assert [report["job"] for report in store.list()] == ["10", "9"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"format": "x"}', json.dumps({"format": "fikit-report", "version": 9})]
+)
+def test_a_broken_report_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "12.json").write_text(content)
+    with pytest.raises(ReportError, match=f"report {tmp_path}/12.json "):
+        ReportStore(tmp_path).load("12")
+
+
+def test_a_job_without_report_has_none(tmp_path: Path) -> None:
+    assert ReportStore(tmp_path).load("12") is None
+    assert ReportStore(tmp_path).load("../12") is None
+    assert ReportStore(tmp_path / "no").list() == []
