@@ -1,0 +1,141 @@
+"""A client of the dispatcher in Python: maps the page and does what the shim does, without a GPU or a process of its own."""
+
+from __future__ import annotations
+
+import ctypes as c
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fikitd._core import Dispatcher, bucket_of, make_page
+
+MS = 1_000_000
+LEASE = 100 * MS
+RING_ENTRIES = 4096
+SLOTS = 4096
+OPEN, CLOSED = 0, 1
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED = range(1, 8)
+
+
+class Entry(c.Structure):
+    _fields_ = [
+        ("stamp", c.c_uint64), ("t_ns", c.c_int64), ("slot", c.c_uint32), ("kind", c.c_uint32), ("value", c.c_uint64),
+    ]  # fmt: skip
+
+
+class Page(c.Structure):
+    """struct fikit_page; test_core_page.py compares it with the header."""
+
+    _fields_ = [
+        ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
+        ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("pad0", c.c_uint8 * 32),
+        ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
+        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("pad1", c.c_uint8 * 32),
+        ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad2", c.c_uint8 * 48),
+        ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("reserved0", c.c_uint32),
+        ("request_ns", c.c_int64), ("wait_count", c.c_uint64), ("wait_total_ns", c.c_uint64),
+        ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("pad3", c.c_uint8 * 8),
+        ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
+        ("pad4", c.c_uint8 * 80),
+        ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
+    ]  # fmt: skip
+
+
+def now() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
+    """Whether the condition came true in time; asks every 50 us, because the dispatcher is another thread."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.00005)
+    return bool(condition())
+
+
+class FakeClient:
+    def __init__(self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False) -> None:
+        self.dispatcher, self.number = dispatcher, number
+        memfd = make_page(measure, LEASE, 20_000)
+        self.doorbell = os.eventfd(0)
+        self.memory = mmap.mmap(memfd, c.sizeof(Page))
+        self.page = Page.from_buffer(self.memory)
+        dispatcher.add_client(number, memfd, self.doorbell, priority, measure)
+        os.close(memfd)
+
+    def describe(self, slot: int, name: str) -> None:
+        self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, 0)
+
+    def put(self, kind: int, slot: int = 0, value: int = 0, t_ns: int | None = None) -> None:
+        """One ring entry, stamped last."""
+        head = self.page.ring_head
+        self.page.ring_head = head + 1
+        entry = self.page.ring[head % RING_ENTRIES]
+        entry.stamp = 0
+        entry.t_ns = now() if t_ns is None else t_ns
+        entry.slot, entry.kind, entry.value = slot, kind, value
+        entry.stamp = head + 1
+
+    def launch(self, slot: int = 0, kind: int = LAUNCH, value: int = 0, t_ns: int | None = None) -> None:
+        self.put(kind, slot, value, t_ns)
+        self.page.first_launch_ns = self.page.first_launch_ns or now()
+        self.page.slot_launches[slot] += 1
+        self.page.launch_seq += 1
+
+    def drained(self) -> None:
+        self.page.last_drained_ns = now()
+        self.put(DRAINED, value=self.page.launch_seq)
+
+    def ask(self, slot: int = 0) -> int:
+        """Post a request as at a closed gate; returns its sequence number."""
+        page = self.page
+        page.request_slot, page.request_ns = slot, now()
+        page.request_seq += 1
+        page.waiting = 1
+        if not page.awake:
+            os.eventfd_write(self.doorbell, 1)
+        return int(page.request_seq)
+
+    def granted(self, request: int) -> bool:
+        return bool(self.page.grant_seq == request)
+
+    def take(self, request: int, slot: int = 0) -> None:
+        """Launch under a grant."""
+        self.page.waiting = 0
+        self.launch(slot, GRANTED, request)
+
+    def pass_gate(self, slot: int = 0) -> None:
+        """Ask, wait for the grant, launch, and report completion."""
+        request = self.ask(slot)
+        assert eventually(lambda: self.granted(request))
+        self.take(request, slot)
+        self.put(DONE, slot, request)
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.page.gate == CLOSED)
+
+
+def profile_entry(name: str, duration_ns: int, gap_ns: int) -> dict[str, Any]:
+    """What a profile says of a kernel that `FakeClient.describe` describes."""
+    def statistics(ns: int) -> dict[str, Any]:
+        return {"count": 10, "mean_ns": float(ns), "m2": 0.0, "histogram": {str(bucket_of(ns)): 10}}
+
+    return {
+        "name": name, "module": f"{7:016x}", "grid": [1, 1, 1], "block": [64, 1, 1], "shared_bytes": 0, "kind": 0,
+        "context": [], "duration": statistics(duration_ns), "gap": statistics(gap_ns),
+    }  # fmt: skip
+
+
+@contextmanager
+def dispatcher(policy: str, lease_ns: int = LEASE, spin_ns: int = 20_000) -> Iterator[Dispatcher]:
+    running = Dispatcher(policy, lease_ns, 20_000, 500_000, 2_000_000, spin_ns)
+    try:
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,232 @@
+"""The dispatcher thread against clients that behave."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import core_fake_client as fake
+import pytest
+from core_fake_client import LEASE, MS, FakeClient, eventually, now, profile_entry
+from fikitd._core import MAX_CLIENTS
+
+
+def test_a_lower_client_is_closed_before_add_client_returns_and_opened_when_the_higher_leaves() -> None:
+    with fake.dispatcher("fikit") as running:
+        low = FakeClient(running, 1, 8)
+        assert not low.closed
+        FakeClient(running, 2, 1)
+        assert low.closed
+        assert low.page.gate_until_ns > now()
+        running.remove_client(2)
+        assert not low.closed
+
+
+def test_every_change_moves_the_futex_word() -> None:
+    with fake.dispatcher("fikit") as running:
+        low = FakeClient(running, 1, 8)
+        before = low.page.wake
+        FakeClient(running, 2, 1)
+        assert low.page.wake > before
+        before = low.page.wake
+        low.pass_gate()
+        assert low.page.wake > before
+
+
+def test_stop_leaves_every_gate_open() -> None:
+    with fake.dispatcher("prio") as running:
+        low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        assert low.closed
+        running.stop()
+        assert not low.closed
+        with pytest.raises(RuntimeError, match="stopped"):
+            FakeClient(running, 3, 1)
+
+
+def test_the_lease_of_a_closed_gate_is_renewed_well_before_it_ends() -> None:
+    with fake.dispatcher("fikit", lease_ns=20 * MS) as running:
+        low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        for _ in range(4):
+            until = low.page.gate_until_ns
+            assert eventually(lambda until=until: low.page.gate_until_ns > until)
+            assert low.page.gate_until_ns > now()
+
+
+def test_no_request_is_lost_between_a_doorbell_and_a_dispatcher_that_falls_asleep() -> None:
+    with fake.dispatcher("fikit", spin_ns=0) as running:
+        low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        for i in range(300):
+            time.sleep((i % 7) * 0.0003)  # meets the dispatcher polling, falling asleep and asleep
+            started = now()
+            request = low.ask()
+            assert eventually(lambda request=request: low.granted(request))
+            assert now() - started < LEASE, "only the renewal of the lease woke it"
+            low.take(request)
+            low.put(fake.DONE, 0, request)
+
+
+def test_a_busy_higher_client_holds_a_lower_one_until_it_drains() -> None:
+    with fake.dispatcher("prio") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        request = low.ask()
+        time.sleep(0.02)  # no condition to wait for: it must NOT happen
+        assert not low.granted(request)
+        high.drained()
+        assert eventually(lambda: low.granted(request))
+
+
+def test_a_partial_drain_does_not_free_the_device() -> None:
+    with fake.dispatcher("prio") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        high.launch()
+        high.put(fake.DRAINED, value=1)
+        request = low.ask()
+        time.sleep(0.02)
+        assert not low.granted(request)
+        high.drained()
+        assert eventually(lambda: low.granted(request))
+
+
+def test_a_higher_client_that_falls_silent_with_unknown_work_holds_others_for_about_a_lease() -> None:
+    with fake.dispatcher("fikit") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        launched = now()
+        request = low.ask()
+        assert eventually(lambda: low.granted(request))
+        assert LEASE * 0.9 < now() - launched < 5 * LEASE
+
+
+def test_a_predicted_gap_is_filled_with_what_fits_and_the_books_say_so() -> None:
+    with fake.dispatcher("fikit") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        for client in (low, high):
+            client.describe(1, "long" if client is low else "step")
+            client.describe(2, "short")
+        running.set_profile(2, [profile_entry("step", 100_000, 80 * MS)])
+        running.set_profile(1, [profile_entry("long", 90 * MS, 0), profile_entry("short", MS, 0)])
+        high.launch(slot=1)
+        request = low.ask(slot=1)
+        time.sleep(0.01)
+        assert not low.granted(request), "longer than the gap"
+        low.page.waiting = 0
+        low.pass_gate(slot=2)
+        low.pass_gate(slot=2)
+        high.launch(slot=1)
+        assert eventually(lambda: running.stats(2)["gaps_offered"] == 1)
+        stats = running.stats(2)
+        assert (stats["gaps_filled"], stats["others_kernels"]) == (1, 2)
+        assert stats["predicted_gap_ns"] == 80 * MS
+        assert 0 < stats["actual_gap_ns"] < 80 * MS
+        error = abs(stats["predicted_gap_ns"] - stats["actual_gap_ns"])
+        assert error * 0.85 < stats["gap_error_p50_ns"] < error * 1.15
+
+
+def test_a_request_that_the_gate_opened_for_counts_anew_if_it_closes_again() -> None:
+    with fake.dispatcher("prio") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        request = low.ask()
+        assert eventually(lambda: low.page.awake)
+        running.remove_client(2)
+        FakeClient(running, 3, 1)
+        assert low.closed
+        assert eventually(lambda: low.granted(request))
+
+
+def test_a_measuring_client_is_open_and_its_samples_become_a_profile_with_context() -> None:
+    with fake.dispatcher("fikit") as running:
+        measured = FakeClient(running, 1, 9, measure=True)
+        FakeClient(running, 2, 0)
+        assert not measured.closed
+        for slot, name in ((1, "a"), (2, "b")):
+            measured.describe(slot, name)
+        for slot, ns in ((1, 100), (1, 100), (1, 100), (2, 700), (1, 100), (1, 100), (1, 100), (2, 900)):
+            measured.launch(slot)
+            measured.put(fake.SAMPLE, slot, ns)
+            measured.put(fake.GAP, slot, 50)
+        measured.drained()
+        kernels = {(k["name"], len(k["context"])): k for k in running.export_profile(1)}
+        assert kernels["b", 0]["duration"]["count"] == kernels["b", 3]["duration"]["count"] == 2
+        assert kernels["b", 3]["duration"]["mean_ns"] == 800
+        assert kernels["a", 0]["gap"]["mean_ns"] == 50
+        stats = running.remove_client(1)
+        assert stats["kernels"] == 8
+        assert stats["gpu_time_ns"] == 6 * 100 + 700 + 900
+        assert stats["solo_ns"] == stats["gpu_time_ns"] + 8 * 50
+
+
+def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "step")
+        for _ in range(10):
+            client.launch(1)
+        assert running.stats(1)["gpu_time_ns"] is None
+        running.set_profile(1, [profile_entry("step", 1000, 500)])
+        stats = running.stats(1)
+        assert (stats["gpu_time_ns"], stats["solo_ns"]) == (10_000, 15_000)
+        client.launch(3)  # never described: a tenth of the work is unknown
+        assert running.stats(1)["solo_ns"] is None
+
+
+def test_waits_and_span_are_those_of_the_page() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.page.wait_count, client.page.wait_total_ns, client.page.expired_count = 100, 5000, 3
+        client.page.wait_histogram[4], client.page.wait_histogram[10] = 98, 2
+        client.page.first_launch_ns, client.page.last_drained_ns = 1000, 51000
+        stats = running.stats(1)
+        assert (stats["wait_count"], stats["wait_total_ns"], stats["expired"]) == (100, 5000, 3)
+        assert 1024 <= stats["wait_p99_ns"] <= 2048
+        assert stats["span_ns"] == 50_000
+
+
+def test_a_dispatcher_that_has_nothing_to_decide_uses_no_processor_time() -> None:
+    with fake.dispatcher("fikit") as running:
+        FakeClient(running, 1, 1)
+        low = FakeClient(running, 2, 8)
+        assert eventually(lambda: not low.page.awake)
+        before = time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - before < 0.02  # this thread sleeps, so all of it is the dispatcher's
+
+
+def test_clients_come_and_go_from_many_threads() -> None:
+    failures = []
+    with fake.dispatcher("fikit") as running:
+
+        def come_and_go(first: int) -> None:
+            try:
+                for number in range(first, first + 20):
+                    client = FakeClient(running, number, number % 10)
+                    client.launch()
+                    client.drained()
+                    assert running.remove_client(number)["kernels"] == 1
+                    os.close(client.doorbell)
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=come_and_go, args=(100 * i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(IndexError):
+            running.stats(100)
+    assert failures == []
+
+
+def test_one_client_too_many_is_an_error_and_changes_nothing() -> None:
+    with fake.dispatcher("fikit") as running:
+        clients = [FakeClient(running, number, 5) for number in range(MAX_CLIENTS)]
+        with pytest.raises(RuntimeError, match="already has"):
+            FakeClient(running, MAX_CLIENTS, 0)
+        assert not any(client.closed for client in clients)
+        with pytest.raises(ValueError, match="in use"):
+            FakeClient(running, 0, 0)
+        for client in clients:
+            os.close(client.doorbell)
