@@ -42,6 +42,16 @@ spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **
   return ESPANK_SUCCESS;
 }
 
+/* Every job is job 12 of user 33 in group 44. */
+spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...) {
+  va_list arguments;
+  va_start(arguments, item);
+  *va_arg(arguments, unsigned *) = item == S_JOB_ID ? 12 : item == S_JOB_UID ? 33 : 44;
+  va_end(arguments);
+  (void)sp;
+  return ESPANK_SUCCESS;
+}
+
 spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *value, int overwrite) {
   (void)sp;
   (void)name;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import socket
 import threading
 import time
@@ -12,90 +11,18 @@ from pathlib import Path
 
 import pytest
 from fikitd.records import JobRecord
+from plugin_fake import HAVE_HEADERS, Options, Record, job_option, load, load_config, log_of
 
 from fikitd import priorities
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "slurm_plugin" / "src"
 GIB = 2**30
 
-pytestmark = pytest.mark.skipif(not Path("/usr/include/slurm/spank.h").exists(), reason="needs libslurm-dev")
-
-
-class Options(ctypes.Structure):
-    """struct fikit_options of fikit_args.h."""
-
-    _fields_ = (
-        ("priority", ctypes.c_int),
-        ("measure", ctypes.c_bool),
-        ("mem_bytes", ctypes.c_uint64),
-        ("profile", ctypes.c_char * 65),
-    )
-
-
-class Record(ctypes.Structure):
-    """struct fikit_record of fikit_record.h."""
-
-    _fields_ = (
-        ("job", ctypes.c_uint32),
-        ("uid", ctypes.c_uint32),
-        ("gid", ctypes.c_uint32),
-        ("options", Options),
-        ("gpus", ctypes.c_char * 256),
-        ("name", ctypes.c_char * 129),
-        ("batch", ctypes.c_bool),
-        ("started_ns", ctypes.c_int64),
-    )
-
-
-class Config(ctypes.Structure):
-    """struct fikit_config of fikit_config.h."""
-
-    _fields_ = (
-        ("enabled", ctypes.c_bool),
-        ("systemd", ctypes.c_bool),
-        ("report", ctypes.c_bool),
-        ("default_priority", ctypes.c_int),
-        ("run_dir", ctypes.c_char_p),
-        ("daemon", ctypes.c_char_p),
-        ("fikit_toml", ctypes.c_char_p),
-        ("shim", ctypes.c_char * 4096),
-    )
+pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
 
 
 @pytest.fixture
 def plugin(cc: Callable[..., Path], tmp_path: Path) -> ctypes.CDLL:
-    """The plugin's sources with a fake Slurm, freshly loaded: a copy has static variables of its own."""
-    sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem in
-                     {"fikit_args", "fikit_config", "fikit_control", "fikit_preload", "fikit_priority", "fikit_record"})  # fmt: skip
-    library = cc("tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *sources)
-    copy = tmp_path / "slurm" / "plugin.so"
-    copy.parent.mkdir()
-    shutil.copy(library, copy)
-    loaded = ctypes.CDLL(str(copy))
-    loaded.fikit_config.restype = ctypes.POINTER(Config)
-    loaded.fikit_args_of_job.restype = Options
-    for function in (
-        "fikit_parse_priority",
-        "fikit_preload_with",
-        "fikit_preload_without",
-        "fikit_control",
-        "fikit_record_read",
-    ):
-        getattr(loaded, function).restype = ctypes.c_bool
-    return loaded
-
-
-def log_of(plugin: ctypes.CDLL) -> str:
-    return (ctypes.c_char * 8192).in_dll(plugin, "fake_log").value.decode()
-
-
-def job_option(plugin: ctypes.CDLL, name: str, value: str) -> Options:
-    (ctypes.c_char * 64).in_dll(plugin, "fake_option_name").value = name.encode()
-    (ctypes.c_char * 256).in_dll(plugin, "fake_option_value").value = value.encode()
-    options = plugin.fikit_args_of_job(None)
-    assert isinstance(options, Options)
-    return options
+    return load(cc, tmp_path / "slurm")
 
 
 def test_priority_table_is_the_one_of_fikitd(plugin: ctypes.CDLL) -> None:
@@ -133,14 +60,6 @@ def test_profile_name_cannot_become_a_path(plugin: ctypes.CDLL, text: str) -> No
 def test_flag_arrives_on_the_node_as_null_text(plugin: ctypes.CDLL) -> None:
     assert job_option(plugin, "fikit-measure", "(null)").measure
     assert not job_option(plugin, "fikit-priority", "high").measure
-
-
-def load_config(plugin: ctypes.CDLL, *words: str) -> Config:
-    array = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-    plugin.keep = array  # Slurm keeps the words as long as the plugin
-    config = plugin.fikit_config(len(words), array).contents
-    assert isinstance(config, Config)
-    return config
 
 
 def test_config_defaults(plugin: ctypes.CDLL, tmp_path: Path) -> None:

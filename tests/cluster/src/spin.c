@@ -6,14 +6,14 @@
 static const char ptx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry fikit_spin(.param .u64 ns)\n{\n  ret;\n}\n";
 
-#define CALL(name, ...)                                       \
-  do {                                                        \
-    int (*function)() = (int (*)())dlsym(driver, #name);      \
-    const int result = function ? function(__VA_ARGS__) : -1; \
-    if (result != 0) {                                        \
-      fprintf(stderr, "%s: %d\n", #name, result);             \
-      return 1;                                               \
-    }                                                         \
+#define CALL(name, ...)                                 \
+  do {                                                  \
+    int (*entry)() = (int (*)())dlsym(driver, #name);   \
+    const int result = entry ? entry(__VA_ARGS__) : -1; \
+    if (result != 0) {                                  \
+      fprintf(stderr, "%s: %d\n", #name, result);       \
+      return 1;                                         \
+    }                                                   \
   } while (0)
 
 int main(int argc, char **argv) {

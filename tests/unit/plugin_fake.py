@@ -1,0 +1,92 @@
+"""The SPANK plugin's C code loaded into Python with a fake Slurm (fake_spank.c)."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[2] / "slurm_plugin" / "src"
+NEEDS_SLURM = {"fikit_alloc", "fikit_dispatch", "fikit_step"}
+HAVE_HEADERS = Path("/usr/include/slurm/spank.h").exists()
+
+
+class Options(ctypes.Structure):
+    """struct fikit_options of fikit_args.h."""
+
+    _fields_ = (
+        ("priority", ctypes.c_int),
+        ("measure", ctypes.c_bool),
+        ("mem_bytes", ctypes.c_uint64),
+        ("profile", ctypes.c_char * 65),
+    )
+
+
+class Record(ctypes.Structure):
+    """struct fikit_record of fikit_record.h."""
+
+    _fields_ = (
+        ("job", ctypes.c_uint32),
+        ("uid", ctypes.c_uint32),
+        ("gid", ctypes.c_uint32),
+        ("options", Options),
+        ("gpus", ctypes.c_char * 256),
+        ("name", ctypes.c_char * 129),
+        ("batch", ctypes.c_bool),
+        ("started_ns", ctypes.c_int64),
+    )
+
+
+class Config(ctypes.Structure):
+    """struct fikit_config of fikit_config.h."""
+
+    _fields_ = (
+        ("enabled", ctypes.c_bool),
+        ("systemd", ctypes.c_bool),
+        ("report", ctypes.c_bool),
+        ("default_priority", ctypes.c_int),
+        ("run_dir", ctypes.c_char_p),
+        ("daemon", ctypes.c_char_p),
+        ("fikit_toml", ctypes.c_char_p),
+        ("shim", ctypes.c_char * 4096),
+    )
+
+
+def load(cc: Callable[..., Path], directory: Path) -> ctypes.CDLL:
+    """A copy of the plugin in `directory`: a copy has static variables of its own."""
+    sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem not in NEEDS_SLURM)
+    library = cc("tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *sources)
+    directory.mkdir()
+    loaded = ctypes.CDLL(str(shutil.copy(library, directory / "plugin.so")))
+    loaded.fikit_config.restype = ctypes.POINTER(Config)
+    loaded.fikit_args_of_job.restype = Options
+    for function in ("parse_priority", "preload_with", "preload_without", "control", "record_read"):
+        getattr(loaded, f"fikit_{function}").restype = ctypes.c_bool
+    return loaded
+
+
+def log_of(plugin: ctypes.CDLL) -> str:
+    return (ctypes.c_char * 8192).in_dll(plugin, "fake_log").value.decode()
+
+
+def set_job_option(plugin: ctypes.CDLL, name: str, value: str) -> None:
+    """The job was submitted with --name=value and no other option."""
+    (ctypes.c_char * 64).in_dll(plugin, "fake_option_name").value = name.encode()
+    (ctypes.c_char * 256).in_dll(plugin, "fake_option_value").value = value.encode()
+
+
+def job_option(plugin: ctypes.CDLL, name: str, value: str) -> Options:
+    """What the node understands of --name=value."""
+    set_job_option(plugin, name, value)
+    options = plugin.fikit_args_of_job(None)
+    assert isinstance(options, Options)
+    return options
+
+
+def load_config(plugin: ctypes.CDLL, *words: str) -> Config:
+    array = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+    plugin.keep = array  # Slurm keeps the words as long as the plugin
+    config = plugin.fikit_config(len(words), array).contents
+    assert isinstance(config, Config)
+    return config

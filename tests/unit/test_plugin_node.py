@@ -1,0 +1,134 @@
+"""Prolog and epilog of the SPANK plugin: repeated, out of order, and with nobody there. The job is always 12 of user 33."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fikitd.records import JobRecord
+from plugin_fake import HAVE_HEADERS, Config, load, load_config, log_of, set_job_option
+
+pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
+
+
+class Node:
+    """One node: the plugin, its run_dir, and the requests that its fikitd heard."""
+
+    def __init__(self, plugin: ctypes.CDLL, run_dir: Path, *words: str) -> None:
+        self.plugin, self.run_dir = plugin, run_dir
+        self.config: Config = load_config(plugin, f"run_dir={run_dir}", "systemd=off", *words)
+        self.heard: list[str] = []
+        self.record = run_dir / "jobs" / "12"
+
+    def prolog(self) -> None:
+        self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
+
+    def epilog(self) -> None:
+        self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))
+
+    def log(self) -> str:
+        return log_of(self.plugin)
+
+
+@pytest.fixture
+def node(cc: Callable[..., Path], tmp_path: Path) -> Iterator[Node]:
+    """A node whose fikitd answers ok to everything."""
+    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run")
+    node.run_dir.mkdir()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(node.run_dir / "control.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                request = connection.recv(1024).decode()
+                if request == "leave":
+                    return
+                node.heard.append(request)
+                connection.send(b"ok\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield node
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+        last.connect(str(node.run_dir / "control.sock"))
+        last.send(b"leave")
+    thread.join()
+    listener.close()
+
+
+def test_prolog_writes_the_record_and_epilog_removes_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_GPUS", "1")
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    record = JobRecord.read(node.record)
+    assert (record.uid, record.gid, record.priority, record.gpus) == (33, 44, 1, "1")
+    node.epilog()
+    assert node.heard == ["ping", "end 12"]
+    assert not node.record.exists()
+    assert node.log() == ""
+
+
+def test_prolog_of_a_requeued_job_overwrites_the_record(node: Node) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    set_job_option(node.plugin, "fikit-priority", "low")
+    node.prolog()
+    assert JobRecord.read(node.record).priority == 8
+
+
+def test_priority_that_nobody_names_is_the_sites(cc: Callable[..., Path], tmp_path: Path) -> None:
+    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", "default_priority=low")
+    set_job_option(node.plugin, "fikit-mem", "2G")
+    node.prolog()
+    assert JobRecord.read(node.record).priority == 8
+
+
+def test_record_left_by_an_earlier_job_of_that_number_goes(node: Node) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    set_job_option(node.plugin, "", "")
+    node.prolog()
+    assert not node.record.exists()
+
+
+def test_epilog_without_prolog_asks_nobody(node: Node) -> None:
+    node.epilog()
+    assert node.heard == []
+    assert node.log() == ""
+
+
+def test_job_without_options_needs_no_daemon(node: Node) -> None:
+    set_job_option(node.plugin, "", "")
+    node.prolog()
+    assert node.heard == []
+    assert list(node.run_dir.glob("jobs/*")) == []
+
+
+@pytest.mark.parametrize("words", [(), ("daemon=/nonexistent/fikitd",)])
+def test_no_daemon_is_one_sentence_and_the_job_goes_on(
+    cc: Callable[..., Path], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", *words)
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    assert node.record.exists()
+    assert node.log().count("\n") == 1
+    assert "plugstack.conf" in node.log()
+    node.epilog()
+    assert not node.record.exists()
+
+
+def test_run_dir_that_cannot_be_made_is_one_sentence(cc: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "file" / "run")
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    assert node.log().count("\n") == 1
+    assert "runs unmanaged" in node.log()
