@@ -163,8 +163,9 @@ class Clients:
                     await adopt
                 _send(connection, protocol.welcome(os.fstat(page).st_size), (page, doorbell))
                 _log.info(
-                    "job %s: process %d is managed on %s, priority %d, profile %s",
-                    record.job, peer.pid, device.uuid, record.priority, client.key or "none",
+                    "job %s: process %d is managed on %s, priority %d, profile %s %s",
+                    record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",
+                    "being measured" if record.measure else "found" if job.profile_found else "not found",
                 )  # fmt: skip
                 await self._listen(connection, client, dispatcher)
             finally:

@@ -68,8 +68,10 @@ class ProfileStore:
             return
         with suppress(OSError):
             self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if self.directory.stat().st_mode & 0o022:
+                return  # users make their own, and could swap ours before it is theirs
             own = self.directory / str(uid)
-            own.mkdir(mode=0o700)  # an existing one is left as it is: it may be a trap
+            own.mkdir(mode=0o700)
             os.chown(own, uid, gid, follow_symlinks=False)
 
     def _runs(self, uid: int, key: str, warn: Callable[[str], None]) -> list[Profile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from dataclasses import dataclass, fields
@@ -11,6 +12,8 @@ from typing import Final
 from fikitd import priorities
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import integer, is_name, printable
+
+_log = logging.getLogger("fikitd")
 
 MAX_BYTES: Final = 4096
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
@@ -102,17 +105,23 @@ class JobRecords:
 
     def __init__(self, run_dir: Path) -> None:
         self.directory = run_dir / "jobs"
+        self._complained: set[str] = set()
 
     def get(self, job: str) -> JobRecord | None:
-        """The record of `job`; None when there is none or it is unusable (the prolog rewrites it, we do not repair it)."""
+        """The record of `job`; None when there is none or, said once in the log, it is unusable."""
         if not is_name(job):
             return None
         path = self.directory / job
         try:
-            if path.lstat().st_uid not in (0, os.geteuid()):
-                return None
+            if (owner := path.lstat().st_uid) not in (0, os.geteuid()):
+                raise RecordError(f"job record {path} is unusable: it belongs to uid {owner}")
             return JobRecord.read(path)
-        except (OSError, RecordError):
+        except OSError:
+            return None
+        except RecordError as error:
+            if job not in self._complained:
+                self._complained.add(job)
+                _log.warning("%s", error)
             return None
 
     def all(self) -> list[JobRecord]:

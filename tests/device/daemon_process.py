@@ -1,0 +1,127 @@
+"""A real fikitd and real CUDA processes on the emulated GPU, for the daemon's device tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fikitd.client import Control, DaemonUnreachable
+from fikitd.records import JobRecord
+from fikitd.reports import ReportStore
+
+SOURCE = Path(__file__).with_name("src") / "daemon_client.c"
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """The first true value of `condition`, asked again and again for at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+    return value
+
+
+class Fikitd:
+    """The daemon as a process, with directories of its own."""
+
+    def __init__(self, root: Path, policy: str = "fikit") -> None:
+        self.root = root
+        self.run_dir, self.reports, self.profiles = root / "run", root / "reports", root / "profiles"
+        self.config = root / "fikit.toml"
+        self.config.write_text(
+            f'[daemon]\nrun_dir = "{self.run_dir}"\nreport_dir = "{self.reports}"\nprofile_dir = "{self.profiles}"\n'
+            f'[scheduler]\npolicy = "{policy}"\n'
+        )
+        self.control = Control(self.run_dir)
+        self.log = root / "fikitd.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).with_name("fikitd")), "--config", str(self.config), *arguments]
+
+    def start(self) -> Fikitd:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command(), stderr=log, cwd="/")
+        eventually(self.answers)
+        return self
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return bool(self.control.ping())
+        except DaemonUnreachable:
+            return False
+
+    def stop(self) -> int:
+        """Exit code after SIGTERM."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def report(self, job: str) -> dict[str, Any]:
+        report = ReportStore(self.reports).load(job)
+        assert report is not None, self.log.read_text()
+        return report
+
+
+class Runner:
+    """Starts programs as jobs of a daemon, as the SPANK plugin or `fikit run` would."""
+
+    def __init__(self, daemon: Fikitd, client: Path, shim: Path, env: dict[str, str]) -> None:
+        self.daemon = daemon
+        self.client = client
+        self.env = {**env, "LD_PRELOAD": str(shim), "FIKIT_SOCKET": str(daemon.run_dir / "fikitd.sock")}
+        self._numbers = itertools.count(1)
+
+    def start(self, *arguments: object, uid: int | None = None, **facts: Any) -> tuple[str, subprocess.Popen[str]]:
+        """A job with one process: `client arguments...`. Returns its id and the process, which runs when this returns."""
+        job = str(next(self._numbers))
+        # The shell waits until its record exists, then becomes the program under the same pid.
+        wait = ["/bin/sh", "-c", 'read go && exec "$@"', "sh", str(self.client), *map(str, arguments)]
+        me = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+        process = subprocess.Popen(
+            wait, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **me
+        )  # type: ignore[call-overload]
+        user = os.getuid() if uid is None else uid
+        record = JobRecord(**{"job": job, "uid": user, "gid": user, "priority": 1, "pid": process.pid, **facts})
+        record.write(self.daemon.run_dir)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        return job, process
+
+    def run(self, *arguments: object, **facts: Any) -> tuple[str, str, str]:
+        """Run a job to its end: (id, its standard error, its summary line). The program must succeed."""
+        job, process = self.start(*arguments, **facts)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert out.startswith("done")
+        summary = self.daemon.control.summary(job)
+        self.end(job)
+        return job, err, summary
+
+    def end(self, job: str) -> None:
+        self.daemon.control.end(job)
+        (self.daemon.run_dir / "jobs" / job).unlink()
+
+
+def let_others_in(directory: Path) -> None:
+    """pytest's directories are private; another user's process must reach what is below."""
+    for parent in (directory, *directory.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o011)
+
+
+def mount(where: Path, options: str) -> None:
+    where.mkdir(exist_ok=True)
+    subprocess.run([shutil.which("mount") or "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(where)], check=True)
+
+
+def unmount(where: Path) -> None:
+    subprocess.run([shutil.which("umount") or "umount", str(where)], check=True)

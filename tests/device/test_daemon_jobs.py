@@ -1,0 +1,221 @@
+"""fikitd with real processes on the emulated GPU: counts, profiles, and everything that can go wrong around a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner, eventually, let_others_in, mount, unmount
+from fikitd.profiles import ProfileStore
+
+from fikitd import paths
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: other users' processes, or a mount")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Fikitd]:
+    daemon = Fikitd(tmp_path).start()
+    yield daemon
+    assert daemon.process is not None
+    if daemon.process.poll() is None:
+        assert daemon.stop() == 0, daemon.log.read_text()
+
+
+@pytest.fixture
+def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+
+
+def test_every_launch_is_in_the_report(daemon: Fikitd, runner: Runner) -> None:
+    job, stderr, summary = runner.run(123, 20_000, priority=8)
+    assert stderr == ""
+    assert (
+        summary
+        == "fikit: job 1 low: 123 kernels, waited 0 us, no profile yet; run once with --fikit-measure (emulated GPU)"
+    )
+    report = daemon.report(job)
+    assert (report["kernels"], report["processes"], report["priority"], report["state"]) == (123, 1, 8, "ended")
+    assert report["device"]["emulated"] is True
+    assert report["device"]["memory_bytes"] > 0
+    assert (report["profile"]["found"], report["warnings"]) == (False, [])
+
+
+def test_a_measured_program_is_known_in_its_next_run(daemon: Fikitd, runner: Runner) -> None:
+    job, _, summary = runner.run(100, 200_000, measure=True)
+    key = daemon.report(job)["profile"]["key"]
+    assert key.startswith("daemon_client-")
+    assert f"measured 100 kernels, GPU time 20 ms, profile {key} stored" in summary
+
+    profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
+    assert profile is not None
+    (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
+    assert (kernel["name"], kernel["duration"]["count"]) == ("fikit_spin", 100)
+    assert kernel["duration"]["mean_ns"] == pytest.approx(200_000, rel=0.2)
+
+    job, _, summary = runner.run(100, 200_000)
+    report = daemon.report(job)
+    assert report["profile"] == {"key": key, "found": True, "stored": None}
+    assert report["gpu_time_s"] == pytest.approx(0.02, rel=0.2)
+    assert report["slowdown"] > 0.5
+    assert "of its profile's solo time, 100 kernels, GPU time 20 ms" in summary
+
+
+def test_a_named_profile_is_used_by_another_command_line(daemon: Fikitd, runner: Runner) -> None:
+    runner.run(50, 100_000, measure=True, profile="mine")
+    job, *_ = runner.run(70, 100_000, profile="mine")
+    assert daemon.report(job)["profile"]["found"] is True
+
+
+def test_a_killed_daemon_costs_the_program_one_line_and_nothing_else(daemon: Fikitd, runner: Runner) -> None:
+    job, process = runner.start(100, 50_000, "hold")
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "done 100\n"
+    eventually(lambda: daemon.control.job(job)["kernels"] == 100)
+    assert daemon.process is not None
+    daemon.process.kill()
+    daemon.process.wait()
+    process.stdin.write("x")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "done 100\n")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("fikit: ")
+
+    daemon.start()
+    job, _, _ = runner.run(30, 50_000)
+    assert daemon.report(job)["kernels"] == 30
+
+
+def test_a_killed_program_still_has_a_report(daemon: Fikitd, runner: Runner) -> None:
+    job, process = runner.start(40, 50_000, "hold")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 40\n"
+    process.kill()
+    process.wait()
+    eventually(lambda: daemon.control.job(job)["ended"])
+    runner.end(job)
+    assert daemon.report(job)["kernels"] == 40
+
+
+def test_a_corrupt_profile_is_skipped_and_named(daemon: Fikitd, runner: Runner) -> None:
+    runner.run(50, 100_000, measure=True, profile="mine")
+    bad = next((daemon.profiles / str(os.getuid()) / "mine").iterdir()).with_name("bad.json")
+    bad.write_text('{"format": "fikit-profile", "ver')
+    job, stderr, summary = runner.run(50, 100_000, profile="mine")
+    report = daemon.report(job)
+    assert stderr == ""
+    assert report["profile"]["found"] is True
+    assert len(report["warnings"]) == 1
+    assert str(bad) in report["warnings"][0]
+    assert summary.endswith(f"1 warning, see fikit-report {job} (emulated GPU)")
+
+
+def test_a_file_in_place_of_the_profile_directory_costs_a_warning(daemon: Fikitd, runner: Runner) -> None:
+    daemon.profiles.write_text("")
+    job, stderr, summary = runner.run(50, 100_000, measure=True)
+    report = daemon.report(job)
+    assert stderr == ""
+    assert report["profile"]["stored"] is False
+    assert report["warnings"] == [f"its profile could not be stored in {daemon.profiles}: Not a directory"]
+    assert "not stored, 1 warning" in summary
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("size=4k,nr_inodes=8", "No space left on device"), ("ro", "Read-only file system")],
+    ids=["full", "read-only"],
+)
+def test_storage_that_takes_nothing_costs_warnings_only(
+    daemon: Fikitd, runner: Runner, options: str, reason: str
+) -> None:
+    mount(daemon.profiles, options)
+    try:
+        if options != "ro":
+            (daemon.profiles / "filler").write_bytes(bytes(4096))
+        job, stderr, _ = runner.run(50, 100_000, measure=True)
+        report = daemon.report(job)
+        assert stderr == ""
+        assert report["kernels"] == 50
+        assert report["warnings"] == [f"its profile could not be stored in {daemon.profiles}: {reason}"]
+    finally:
+        unmount(daemon.profiles)
+
+
+@root_only
+@pytest.mark.parametrize("mode", [0o755, 0o1777], ids=["directories of root", "directories open to users"])
+def test_another_users_job_owns_its_profile_and_report(daemon: Fikitd, runner: Runner, mode: int) -> None:
+    let_others_in(daemon.root)
+    let_others_in(runner.client.parent)
+    as_user = {"user": 1234, "group": 1234, "extra_groups": []}
+    for file in (runner.client, paths.shim()):
+        if subprocess.run(["test", "-r", file], check=False, **as_user).returncode:  # type: ignore[call-overload]
+            pytest.skip(f"another user cannot reach {file}")
+    for directory in (daemon.reports, daemon.profiles):
+        directory.mkdir()
+        directory.chmod(mode)
+    trap = daemon.root / "trap"
+    trap.write_text("root's")
+    (daemon.reports / "1.json").symlink_to(trap)
+
+    job, process = runner.start(50, 100_000, uid=1234, measure=True, profile="mine")
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    daemon.control.summary(job)
+    if mode == 0o1777:
+        os.chown(
+            daemon.reports / "1.json", 1234, 1234, follow_symlinks=False
+        )  # in a sticky directory, users replace their own
+    runner.end(job)
+    report = daemon.reports / f"{job}.json"
+    assert daemon.report(job)["warnings"] == []
+    (profile,) = (daemon.profiles / "1234" / "mine").iterdir()
+    for path in (profile, profile.parent, profile.parent.parent, report):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == (1234, 1234), path
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert trap.read_text() == "root's"
+
+
+def test_a_second_daemon_says_so_and_ends_with_success(daemon: Fikitd) -> None:
+    second = subprocess.run(daemon.command(), capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 0
+    assert second.stderr == f"fikitd: another fikitd serves {daemon.run_dir} already\n"
+    assert daemon.answers()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_daemon_with_success_and_removes_its_sockets(daemon: Fikitd, number: signal.Signals) -> None:
+    assert daemon.process is not None
+    daemon.process.send_signal(number)
+    assert daemon.process.wait(20) == 0
+    assert not list(daemon.run_dir.glob("*.sock"))
+
+
+def test_a_faulty_configuration_ends_the_daemon_with_one_sentence(tmp_path: Path) -> None:
+    daemon = Fikitd(tmp_path)
+    daemon.config.write_text("[scheduler]\nlease = 5\n")
+    for arguments in ((), ("--check-config",)):
+        done = subprocess.run(daemon.command(*arguments), capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert f'{daemon.config}:2: unknown key "lease" in [scheduler]; did you mean "lease_ms"?' in done.stderr
+
+
+def test_an_idle_daemon_uses_no_cpu(daemon: Fikitd, runner: Runner) -> None:
+    runner.run(10, 20_000)
+    assert daemon.process is not None
+    stat = Path(f"/proc/{daemon.process.pid}/stat")
+
+    def ticks() -> int:
+        return sum(int(field) for field in stat.read_text().rpartition(")")[2].split()[11:13])
+
+    before = ticks()
+    # The time is what is tested: 1 tick is 10 ms of CPU in one second.
+    with pytest.raises(subprocess.TimeoutExpired):
+        daemon.process.wait(1.0)
+    assert ticks() - before <= 1
