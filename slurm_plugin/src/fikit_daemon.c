@@ -139,7 +139,8 @@ bool fikit_daemon_ensure(const struct fikit_config *config) {
       return true;
     poll(NULL, 0, POLL_MS);
   }
-  slurm_error("fikit: fikitd did not answer on %s/control.sock within %d ms; jobs run unmanaged until it does",
-              config->run_dir, START_MS);
+  slurm_error("fikit: fikitd did not answer on %s/control.sock within %d ms: see its log (%s/fikitd.log); jobs run "
+              "unmanaged until it does",
+              config->run_dir, START_MS, config->run_dir);
   return false;
 }

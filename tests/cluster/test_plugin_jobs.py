@@ -105,6 +105,17 @@ def test_killed_fikitd_comes_back_with_the_next_job(cluster: Cluster, probed: Ca
     assert Control(cluster.sandbox.run_dir).ping().startswith("fikitd")
 
 
+def test_fikitd_that_cannot_start_costs_a_job_three_seconds_and_nothing_else(cluster: Cluster) -> None:
+    cluster.sandbox.set_policy("nonsense")
+    try:
+        done = cluster.run("srun", GPU, HIGH, "echo", "worked")
+        assert "worked" in done.stdout.splitlines()
+        assert done.returncode == 0
+        assert "fikitd did not answer" in (cluster.sandbox.logs / "slurmd.log").read_text()
+    finally:
+        cluster.sandbox.set_policy("fikit")
+
+
 def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed: Callable[..., Probe]) -> None:
     probed("srun", GPU, HIGH, cluster.probe, LD_LIBRARY_PATH="/evil")
     daemon = fikitd_of(cluster)

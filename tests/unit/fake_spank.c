@@ -42,13 +42,62 @@ spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **
   return ESPANK_SUCCESS;
 }
 
+unsigned fake_step;
+unsigned fake_tasks = 1;
+
 /* Every job is job 12 of user 33 in group 44. */
+static unsigned item_value(spank_item_t item) {
+  switch (item) {
+  case S_JOB_ID: return 12;
+  case S_JOB_UID: return 33;
+  case S_JOB_GID: return 44;
+  case S_JOB_STEPID: return fake_step;
+  default: return fake_tasks;
+  }
+}
+
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...) {
   va_list arguments;
   va_start(arguments, item);
-  *va_arg(arguments, unsigned *) = item == S_JOB_ID ? 12 : item == S_JOB_UID ? 33 : 44;
+  *va_arg(arguments, unsigned *) = item_value(item);
   va_end(arguments);
   (void)sp;
+  return ESPANK_SUCCESS;
+}
+
+/* The task's environment, "NAME=value" each; an empty entry is free. */
+char fake_environment[16][512];
+
+static char *entry_of(const char *name) {
+  const size_t length = strlen(name);
+  for (int i = 0; i < 16; i++) {
+    char *entry = fake_environment[i];
+    if (length == 0 ? entry[0] == '\0' : strncmp(entry, name, length) == 0 && entry[length] == '=')
+      return entry;
+  }
+  return NULL;
+}
+
+spank_err_t spank_getenv(spank_t sp, const char *name, char *value, int size) {
+  const char *entry = entry_of(name);
+  (void)sp;
+  if (!entry)
+    return ESPANK_ENV_NOEXIST;
+  return snprintf(value, (size_t)size, "%s", strchr(entry, '=') + 1) < size ? ESPANK_SUCCESS : ESPANK_NOSPACE;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name) {
+  char *entry = entry_of(name);
+  (void)sp;
+  if (entry)
+    entry[0] = '\0';
+  return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite) {
+  (void)overwrite;
+  spank_unsetenv(sp, name);
+  snprintf(entry_of(""), sizeof fake_environment[0], "%s=%s", name, value);
   return ESPANK_SUCCESS;
 }
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[2] / "slurm_plugin" / "src"
-NEEDS_SLURM = {"fikit_alloc", "fikit_dispatch", "fikit_step"}
+NEEDS_SLURM = {"fikit_alloc", "fikit_dispatch"}
 HAVE_HEADERS = Path("/usr/include/slurm/spank.h").exists()
 
 
@@ -76,6 +79,20 @@ def set_job_option(plugin: ctypes.CDLL, name: str, value: str) -> None:
     (ctypes.c_char * 256).in_dll(plugin, "fake_option_value").value = value.encode()
 
 
+def environment(plugin: ctypes.CDLL, new: dict[str, str] | None = None) -> dict[str, str]:
+    """The task's environment, after setting it to `new` if given."""
+    entries = (ctypes.c_char * 512 * 16).in_dll(plugin, "fake_environment")
+    if new is not None:
+        for index, entry in enumerate(entries):
+            entry.value = b"" if index >= len(new) else "=".join(list(new.items())[index]).encode()
+    return dict(entry.value.decode().split("=", 1) for entry in entries if entry.value)
+
+
+def set_step(plugin: ctypes.CDLL, step: int, tasks: int = 1) -> None:
+    ctypes.c_uint.in_dll(plugin, "fake_step").value = step
+    ctypes.c_uint.in_dll(plugin, "fake_tasks").value = tasks
+
+
 def job_option(plugin: ctypes.CDLL, name: str, value: str) -> Options:
     """What the node understands of --name=value."""
     set_job_option(plugin, name, value)
@@ -90,3 +107,60 @@ def load_config(plugin: ctypes.CDLL, *words: str) -> Config:
     config = plugin.fikit_config(len(words), array).contents
     assert isinstance(config, Config)
     return config
+
+
+class Node:
+    """One node: the plugin, its run_dir, and the requests that its fikitd heard."""
+
+    def __init__(self, plugin: ctypes.CDLL, run_dir: Path, *words: str) -> None:
+        self.plugin, self.run_dir = plugin, run_dir
+        self.config: Config = load_config(plugin, f"run_dir={run_dir}", "systemd=off", *words)
+        self.heard: list[str] = []
+        self.record = run_dir / "jobs" / "12"
+        self.answer = b"ok\n"
+
+    def prolog(self) -> None:
+        self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
+
+    def epilog(self) -> None:
+        self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))
+
+    def post_opt(self) -> None:
+        self.plugin.fikit_step_post_opt(None, ctypes.byref(self.config))
+
+    def task_init(self) -> None:
+        self.plugin.fikit_step_task_init(None, ctypes.byref(self.config))
+
+    def task_exit(self) -> None:
+        self.plugin.fikit_step_task_exit(None, ctypes.byref(self.config))
+
+    def log(self) -> str:
+        return log_of(self.plugin)
+
+
+@contextmanager
+def answering(node: Node) -> Iterator[Node]:
+    """A fikitd on the node that answers `node.answer` to everything."""
+    node.run_dir.mkdir()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(node.run_dir / "control.sock"))
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                request = connection.recv(1024).decode()
+                if request == "leave":
+                    return
+                node.heard.append(request)
+                connection.send(node.answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield node
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+        last.connect(str(node.run_dir / "control.sock"))
+        last.send(b"leave")
+    thread.join()
+    listener.close()

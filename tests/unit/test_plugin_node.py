@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fikitd.records import JobRecord
-from plugin_fake import HAVE_HEADERS, Config, load, load_config, log_of, set_job_option
+from plugin_fake import HAVE_HEADERS, Node, answering, load, set_job_option
 
 pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
 
 
-class Node:
-    """One node: the plugin, its run_dir, and the requests that its fikitd heard."""
-
-    def __init__(self, plugin: ctypes.CDLL, run_dir: Path, *words: str) -> None:
-        self.plugin, self.run_dir = plugin, run_dir
-        self.config: Config = load_config(plugin, f"run_dir={run_dir}", "systemd=off", *words)
-        self.heard: list[str] = []
-        self.record = run_dir / "jobs" / "12"
-
-    def prolog(self) -> None:
-        self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
-
-    def epilog(self) -> None:
-        self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))
-
-    def log(self) -> str:
-        return log_of(self.plugin)
-
-
 @pytest.fixture
 def node(cc: Callable[..., Path], tmp_path: Path) -> Iterator[Node]:
-    """A node whose fikitd answers ok to everything."""
-    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run")
-    node.run_dir.mkdir()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(str(node.run_dir / "control.sock"))
-    listener.listen()
-
-    def serve() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                request = connection.recv(1024).decode()
-                if request == "leave":
-                    return
-                node.heard.append(request)
-                connection.send(b"ok\n")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield node
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
-        last.connect(str(node.run_dir / "control.sock"))
-        last.send(b"leave")
-    thread.join()
-    listener.close()
+    with answering(Node(load(cc, tmp_path / "slurm"), tmp_path / "run")) as node:
+        yield node
 
 
 def test_prolog_writes_the_record_and_epilog_removes_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,118 @@
+"""A step of the SPANK plugin: what its tasks find in their environment, and who prints the summary. Job 12 of user 33."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fikitd.records import JobRecord
+from plugin_fake import HAVE_HEADERS, Node, answering, environment, load, set_job_option, set_step
+
+pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
+
+BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
+LINE = "fikit: job 12 high: 3 kernels"
+
+
+@pytest.fixture
+def node(cc: Callable[..., Path], tmp_path: Path) -> Iterator[Node]:
+    """A node on which job 12 has a record and the shim is where it should be."""
+    (tmp_path / "shim.so").touch()
+    with answering(Node(load(cc, tmp_path / "slurm"), tmp_path / "run", f"shim={tmp_path}/shim.so")) as node:
+        node.answer = f"ok\n{LINE}\n".encode()
+        set_job_option(node.plugin, "fikit-priority", "high")
+        node.prolog()
+        yield node
+
+
+def start(node: Node, step: int = 0, tasks: int = 1, **env: str) -> dict[str, str]:
+    """A step's first task up to its exec; its environment."""
+    set_step(node.plugin, step, tasks)
+    environment(node.plugin, env)
+    node.post_opt()
+    node.task_init()
+    return environment(node.plugin)
+
+
+def test_managed_task_gets_the_shim_and_the_socket(node: Node, tmp_path: Path) -> None:
+    env = start(node, LD_PRELOAD="/mine.so", HOME="/root")
+    assert env == {
+        "HOME": "/root",
+        "FIKIT_SOCKET": f"{node.run_dir}/fikitd.sock",
+        "LD_PRELOAD": f"{tmp_path}/shim.so:/mine.so",
+    }
+
+
+def test_task_of_a_job_without_record_is_untouched(node: Node) -> None:
+    node.record.unlink()
+    assert start(node, HOME="/root", SLURM_GPUS="1") == {"HOME": "/root", "SLURM_GPUS": "1"}
+
+
+def test_record_of_another_user_manages_nobody(node: Node) -> None:
+    node.record.write_text(node.record.read_text().replace("uid=33", "uid=34"))
+    assert start(node, HOME="/root") == {"HOME": "/root"}
+
+
+def test_extern_step_is_left_alone(node: Node) -> None:
+    assert start(node, EXTERN, SLURM_JOB_NAME="x") == {"SLURM_JOB_NAME": "x"}
+    assert JobRecord.read(node.record).name == ""
+
+
+def test_missing_shim_is_one_line_and_no_preload(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "shim.so").unlink()
+    assert start(node) == {}
+    assert node.log().count("\n") == 1
+    assert f"couldn't read {tmp_path}/shim.so" in node.log()
+
+
+def test_shards_of_a_job_are_not_gpus_for_its_steps(node: Node) -> None:
+    env = start(
+        node, SLURM_SHARDS_ON_NODE="4", SLURM_GPUS="1", SLURM_GPUS_PER_NODE="1", SLURM_TRES_PER_TASK="gres:gpu:1"
+    )
+    assert not {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_TRES_PER_TASK"} & set(env)
+    assert env["SLURM_SHARDS_ON_NODE"] == "4"
+
+
+def test_job_with_shards_and_no_option_is_admitted_by_its_first_step(node: Node) -> None:
+    node.record.unlink()
+    env = start(node, SLURM_SHARDS_ON_NODE="4", SLURM_STEP_GPUS="1", SLURM_JOB_NAME="x")
+    record = JobRecord.read(node.record)
+    assert (record.uid, record.gid, record.priority, record.gpus, record.name) == (33, 44, 5, "1", "x")
+    assert "LD_PRELOAD" in env
+
+
+def test_first_step_adds_the_jobs_name(node: Node) -> None:
+    start(node, BATCH, SLURM_JOB_NAME="train")
+    start(node, 0, SLURM_JOB_NAME="other")
+    assert JobRecord.read(node.record).name == "train"
+
+
+def test_summary_comes_when_the_last_task_ends(node: Node) -> None:
+    start(node, step=0, tasks=3)
+    for expected in ("", "", LINE + "\n"):
+        node.task_exit()
+        assert node.log() == expected
+    assert node.heard[-1] == "summary 12 0"
+
+
+def test_batch_script_reports_once_for_all_its_steps(cc: Callable[..., Path], node: Node, tmp_path: Path) -> None:
+    start(node, BATCH)
+    inner = Node(load(cc, tmp_path / "slurmstepd-0"), node.run_dir, f"shim={tmp_path}/shim.so")
+    start(inner, 0)
+    inner.task_exit()
+    assert inner.log() == ""
+    node.task_exit()
+    assert node.log() == LINE + "\n"
+    assert node.heard[-1] == "summary 12 batch"
+
+
+def test_empty_summary_and_report_off_print_nothing(cc: Callable[..., Path], node: Node, tmp_path: Path) -> None:
+    node.answer = b"ok\n"
+    start(node)
+    node.task_exit()
+    node.answer = f"ok\n{LINE}\n".encode()
+    off = Node(load(cc, tmp_path / "slurmstepd-1"), node.run_dir, f"shim={tmp_path}/shim.so", "report=off")
+    start(off)
+    off.task_exit()
+    assert node.log() + off.log() == ""
