@@ -1,0 +1,203 @@
+"""A fake fikitd for the shim's tests: speaks fikit_protocol.h, decides what the test tells it to decide."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import fcntl
+import json
+import mmap
+import os
+import select
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
+OPEN, CLOSED = 0, 1
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED = 1, 2, 3, 4, 5, 6, 7
+RING_ENTRIES, SLOTS = 4096, 4096
+FUTEX_WAKE, SYS_FUTEX = 1, 202
+
+Layout = dict[str, int]
+
+
+def layout(program: Path) -> Layout:
+    """Offsets of struct fikit_page, from the header itself (src/shim_offsets.c)."""
+    return dict(json.loads(subprocess.check_output([program])))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One ring entry."""
+
+    t_ns: int
+    slot: int
+    kind: int
+    value: int
+
+
+class Page:
+    """The daemon's view of one client's page."""
+
+    def __init__(self, at: Layout, measure: bool, lease_ns: int, spin_ns: int) -> None:
+        self.at = at
+        self.memfd = os.memfd_create("fikit-test-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.memfd, at["bytes"])
+        fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self.bytes = mmap.mmap(self.memfd, at["bytes"])
+        struct.pack_into("<IIIIqq", self.bytes, 0, 0x464B5047, 1, at["bytes"], measure, lease_ns, spin_ns)
+        self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def u32(self, name: str, index: int = 0) -> int:
+        return int(struct.unpack_from("<I", self.bytes, self.at[name] + 4 * index)[0])
+
+    def u64(self, name: str, index: int = 0) -> int:
+        return int(struct.unpack_from("<Q", self.bytes, self.at[name] + 8 * index)[0])
+
+    def set_u32(self, name: str, value: int) -> None:
+        struct.pack_into("<I", self.bytes, self.at[name], value)
+
+    def set_u64(self, name: str, value: int) -> None:
+        struct.pack_into("<Q", self.bytes, self.at[name], value)
+
+    def wake(self) -> None:
+        """Add 1 to the futex word and wake its waiters."""
+        self.set_u32("wake", (self.u32("wake") + 1) & 0xFFFFFFFF)
+        word = ctypes.addressof(ctypes.c_uint32.from_buffer(self.bytes, self.at["wake"]))
+        ctypes.CDLL(None).syscall(SYS_FUTEX, ctypes.c_void_p(word), FUTEX_WAKE, 2**31 - 1, None, None, 0)
+
+    def close_gate(self, lease_s: float = 5.0) -> None:
+        self.set_u64("gate_until_ns", time.monotonic_ns() + int(lease_s * 1e9))
+        self.set_u32("gate", CLOSED)
+        self.wake()
+
+    def open_gate(self) -> None:
+        self.set_u32("gate", OPEN)
+        self.wake()
+
+    def grant(self) -> None:
+        """Let the request that waits go."""
+        self.set_u32("grant_seq", self.u32("request_seq"))
+        self.wake()
+
+    def launches(self) -> int:
+        """Sum of the exact counts by identity."""
+        return sum(self.u64("slot_launches", slot) for slot in range(SLOTS))
+
+    def ring(self) -> list[Entry]:
+        entries = []
+        for i in range(min(self.u64("ring_head"), RING_ENTRIES)):
+            stamp, t_ns, slot, kind, value = struct.unpack_from("<QqIIQ", self.bytes, self.at["ring"] + 32 * i)
+            if stamp == i + 1:
+                entries.append(Entry(t_ns, slot, kind, value))
+        return entries
+
+    def of_kind(self, kind: int) -> list[Entry]:
+        return [entry for entry in self.ring() if entry.kind == kind]
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> Any:
+    """Return the condition's value once it is true; fail with `what` after the timeout."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.001)
+    raise AssertionError(f"after {timeout_s} s: no {what}")
+
+
+class Daemon:
+    """Accepts shims on a socket. `answer` replaces WELCOME by other bytes, or by closing when b""."""
+
+    def __init__(
+        self, path: Path, at: Layout, *, measure: bool = False, closed: bool = False, lease_s: float = 5.0,
+        spin_ns: int = 20_000, answer: bytes | None = None,
+    ) -> None:
+        self.path, self.at, self.answer = path, at, answer
+        self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
+        self.pages: list[Page] = []
+        self.pids: list[int] = []
+        self.hellos: list[bytes] = []
+        self.kernels: dict[int, dict[str, Any]] = {}
+        self.connections: list[socket.socket] = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(path))
+        self.listener.listen(16)
+        self.stopping = os.eventfd(0)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def page(self, index: int = 0) -> Page:
+        return wait_for(lambda: self.pages[index] if len(self.pages) > index else None, "client")
+
+    def _serve(self) -> None:
+        while True:
+            ready, _, _ = select.select([self.listener, self.stopping, *self.connections], [], [])
+            if self.stopping in ready:
+                return
+            for source in ready:
+                if source is self.listener:
+                    self.connections.append(self.listener.accept()[0])
+                elif not self._receive(source):
+                    self.connections.remove(source)
+                    source.close()
+
+    def _receive(self, client: socket.socket) -> bool:
+        try:
+            packet = client.recv(4096)
+        except ConnectionError:
+            return False
+        if not packet:
+            return False
+        if (kind := struct.unpack_from("<I", packet)[0]) == HELLO:
+            return self._hello(client, packet)
+        assert kind == KERNEL
+        self._describe(packet)
+        return True
+
+    def _hello(self, client: socket.socket, packet: bytes) -> bool:
+        self.hellos.append(packet)
+        if self.answer is not None:
+            if self.answer:
+                client.send(self.answer)
+            return False
+        page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns)
+        if self.closed:
+            page.close_gate(self.lease_s)
+        pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        fds = array.array("i", [page.memfd, page.doorbell])
+        client.sendmsg(
+            [struct.pack("<IIII", WELCOME, 16, 1, self.at["bytes"])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
+        )
+        self.pids.append(pid)
+        self.pages.append(page)
+        return True
+
+    def _describe(self, packet: bytes) -> None:
+        _, _, slot, kind, module, *shape = struct.unpack_from("<IIIIQ7I", packet)
+        name = packet[self.at["kernel_name"] :].split(b"\0", 1)[0].decode()
+        self.kernels[slot] = {"name": name, "kind": kind, "module": module, "grid": tuple(shape[:3]),
+                              "block": tuple(shape[3:6]), "shared_bytes": shape[6]}
+
+    def names(self) -> list[str]:
+        return [kernel["name"] for _, kernel in sorted(self.kernels.items())]
+
+    def stop(self) -> None:
+        """Go away as a killed daemon does: every socket closes at once."""
+        os.eventfd_write(self.stopping, 1)
+        self.thread.join()
+        for each in [self.listener, *self.connections]:
+            each.close()
+        self.path.unlink(missing_ok=True)
+
+
+def refusal(reason: str) -> bytes:
+    """A REFUSED packet."""
+    return struct.pack("<II256s", REFUSED, 264, reason.encode())

@@ -1,0 +1,32 @@
+"""A program that runs under the shim, steered by the test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+class Program:
+    """A Python program under the shim (shim_child.py is imported), which we talk to line by line."""
+
+    def __init__(self, code: str, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from shim_child import *\n" + code],
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def go(self) -> None:
+        """Let the program's next pause() return."""
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def finish(self) -> tuple[str, str]:
+        """Wait for the end; returns (rest of stdout, stderr). The exit code must be 0."""
+        out, err = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, err
+        return out, err

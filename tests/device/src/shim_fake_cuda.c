@@ -1,0 +1,376 @@
+/*
+ * A stand-in libcuda.so.1 for the shim's tests: no device, no time. It counts every call by name, answers what a test
+ * told it to, and completes work only when told to (fake_hold). Not an emulator: emulator/ is.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef int CUresult;
+enum { NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900 };
+#define API __attribute__((visibility("default")))
+
+/* ---- control, for tests only */
+
+static struct {
+  char name[64];
+  unsigned count;
+  int fail;
+} calls[256];
+static int holding, capturing, driver_version = 12080;
+
+static int called(const char *name) {
+  for (unsigned i = 0; i < 256; i++) {
+    if (!calls[i].name[0])
+      strcpy(calls[i].name, name);
+    if (strcmp(calls[i].name, name) == 0) {
+      __atomic_fetch_add(&calls[i].count, 1, __ATOMIC_RELAXED);
+      return calls[i].fail;
+    }
+  }
+  return 0;
+}
+
+API unsigned fake_calls(const char *name) {
+  for (unsigned i = 0; i < 256; i++)
+    if (strcmp(calls[i].name, name) == 0)
+      return calls[i].count;
+  return 0;
+}
+
+/* From now on `name` returns `result`. */
+API void fake_fail(const char *name, int result) {
+  called(name);
+  for (unsigned i = 0; i < 256; i++)
+    if (strcmp(calls[i].name, name) == 0) {
+      calls[i].fail = result;
+      calls[i].count--;
+    }
+}
+
+/* 1: events and streams are not complete. */
+API void fake_hold(int hold) {
+  __atomic_store_n(&holding, hold, __ATOMIC_SEQ_CST);
+}
+
+API void fake_version(int version) {
+  driver_version = version;
+}
+
+#define COUNTED             \
+  int fail = called(__func__); \
+  if (fail)                 \
+  return fail
+
+/* ---- device and context */
+
+static _Thread_local void *current;
+
+API CUresult cuInit(unsigned flags) {
+  (void)flags;
+  COUNTED;
+  return 0;
+}
+API CUresult cuDriverGetVersion(int *version) {
+  *version = driver_version;
+  return 0;
+}
+API CUresult cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+API CUresult cuDeviceGetUuid(void *uuid, int device) {
+  memset(uuid, 0x40 + device, 16);
+  return 0;
+}
+API CUresult cuDeviceGetName(char *name, int bytes, int device) {
+  snprintf(name, (size_t)bytes, "Stand-in %d (Emulated)", device);
+  return 0;
+}
+API CUresult cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  (void)device;
+  *bytes = 1 << 30;
+  return 0;
+}
+API CUresult cuCtxCreate_v2(void **ctx, unsigned flags, int device) {
+  (void)flags;
+  COUNTED;
+  current = *ctx = (void *)(uintptr_t)(0x100000 + 0x1000 * device);
+  return 0;
+}
+API CUresult cuCtxDestroy_v2(void *ctx) {
+  COUNTED;
+  if (current == ctx)
+    current = NULL;
+  return 0;
+}
+API CUresult cuDevicePrimaryCtxRetain(void **ctx, int device) {
+  COUNTED;
+  *ctx = (void *)(uintptr_t)(0x100000 + 0x1000 * device);
+  return 0;
+}
+API CUresult cuDevicePrimaryCtxRelease_v2(int device) {
+  (void)device;
+  COUNTED;
+  return 0;
+}
+API CUresult cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+  (void)device;
+  *flags = 0;
+  *active = 0;
+  return 0;
+}
+API CUresult cuCtxSetCurrent(void *ctx) {
+  current = ctx;
+  return 0;
+}
+API CUresult cuCtxPushCurrent_v2(void *ctx) {
+  current = ctx;
+  return 0;
+}
+API CUresult cuCtxPopCurrent_v2(void **ctx) {
+  *ctx = current;
+  return 0;
+}
+API CUresult cuCtxGetCurrent(void **ctx) {
+  *ctx = current;
+  return 0;
+}
+API CUresult cuCtxGetDevice(int *device) {
+  if (!current)
+    return INVALID_CONTEXT;
+  *device = (int)(((uintptr_t)current - 0x100000) / 0x1000);
+  return 0;
+}
+API CUresult cuCtxSynchronize(void) {
+  COUNTED;
+  return 0;
+}
+
+/* ---- modules: a handle is a small number, so that tests see handles reused after an unload */
+
+static const char *function_names[64];
+static unsigned functions;
+
+API CUresult cuModuleLoadData(void **module, const void *image) {
+  (void)image;
+  COUNTED;
+  *module = (void *)(uintptr_t)0x200000;
+  return 0;
+}
+API CUresult cuModuleUnload(void *module) {
+  (void)module;
+  COUNTED;
+  functions = 0;
+  return 0;
+}
+API CUresult cuModuleGetFunction(void **function, void *module, const char *name) {
+  (void)module;
+  COUNTED;
+  function_names[functions % 64] = strdup(name);
+  *function = (void *)(uintptr_t)(0x300000 + 0x100 * functions++);
+  return 0;
+}
+API CUresult cuLibraryLoadData(void **library, const void *code, void *a, void *b, unsigned c, void *d, void *e,
+                               unsigned f) {
+  (void)code, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+  *library = (void *)(uintptr_t)0x210000;
+  return 0;
+}
+API CUresult cuLibraryGetKernel(void **kernel, void *library, const char *name) {
+  (void)library, (void)name;
+  *kernel = (void *)(uintptr_t)0x390000;
+  return 0;
+}
+
+/* ---- launches */
+
+#define KERNEL_ARGS                                                                                                \
+  void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, \
+      void **params
+#define IGNORE_KERNEL_ARGS \
+  (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params
+
+API CUresult cuLaunchKernel(KERNEL_ARGS, void **extra) {
+  IGNORE_KERNEL_ARGS, (void)extra;
+  COUNTED;
+  return 0;
+}
+API CUresult cuLaunchKernel_ptsz(KERNEL_ARGS, void **extra) {
+  IGNORE_KERNEL_ARGS, (void)extra;
+  COUNTED;
+  return 0;
+}
+API CUresult cuLaunchCooperativeKernel(KERNEL_ARGS) {
+  IGNORE_KERNEL_ARGS;
+  COUNTED;
+  return 0;
+}
+API CUresult cuLaunchKernelEx(const void *config, void *f, void **params, void **extra) {
+  (void)config, (void)f, (void)params, (void)extra;
+  COUNTED;
+  return 0;
+}
+API CUresult cuLaunchGrid(void *f, int width, int height) {
+  (void)f, (void)width, (void)height;
+  COUNTED;
+  return 0;
+}
+API CUresult cuFuncSetBlockShape(void *f, int x, int y, int z) {
+  (void)f, (void)x, (void)y, (void)z;
+  return 0;
+}
+API CUresult cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
+  (void)graph, (void)flags;
+  *exec = (void *)(uintptr_t)0x400000;
+  return 0;
+}
+API CUresult cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
+  (void)graph, (void)nodes;
+  *count = 3;
+  return 0;
+}
+API CUresult cuGraphNodeGetType(void *node, int *type) {
+  (void)node;
+  *type = 1;
+  return 0;
+}
+API CUresult cuGraphLaunch(void *exec, void *stream) {
+  (void)exec, (void)stream;
+  COUNTED;
+  return 0;
+}
+
+/* ---- streams, events, capture */
+
+API CUresult cuStreamCreate(void **stream, unsigned flags) {
+  static uintptr_t next = 0x500000;
+  (void)flags;
+  *stream = (void *)(next += 0x100);
+  return 0;
+}
+API CUresult cuStreamDestroy_v2(void *stream) {
+  (void)stream;
+  COUNTED;
+  return 0;
+}
+API CUresult cuStreamGetCtx(void *stream, void **ctx) {
+  (void)stream;
+  *ctx = current;
+  return 0;
+}
+API CUresult cuStreamSynchronize(void *stream) {
+  (void)stream;
+  COUNTED;
+  return 0;
+}
+API CUresult cuStreamQuery(void *stream) {
+  (void)stream;
+  COUNTED;
+  return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
+}
+API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
+  (void)stream, (void)mode;
+  COUNTED;
+  capturing = 1;
+  return 0;
+}
+API CUresult cuStreamEndCapture(void *stream, void **graph) {
+  (void)stream;
+  COUNTED;
+  *graph = (void *)(uintptr_t)0x600000;
+  capturing = 0;
+  return 0;
+}
+API CUresult cuStreamIsCapturing(void *stream, int *status) {
+  (void)stream;
+  COUNTED;
+  *status = capturing;
+  return 0;
+}
+API CUresult cuEventCreate(void **event, unsigned flags) {
+  static uintptr_t next = 0x700000;
+  (void)flags;
+  COUNTED;
+  *event = (void *)__atomic_add_fetch(&next, 0x100, __ATOMIC_RELAXED);
+  return 0;
+}
+API CUresult cuEventRecord(void *event, void *stream) {
+  (void)event, (void)stream;
+  COUNTED;
+  return 0;
+}
+API CUresult cuEventQuery(void *event) {
+  (void)event;
+  COUNTED;
+  if (capturing)
+    return CAPTURE_UNSAFE;
+  return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
+}
+API CUresult cuEventSynchronize(void *event) {
+  (void)event;
+  COUNTED;
+  return 0;
+}
+API CUresult cuEventElapsedTime(float *ms, void *start, void *end) {
+  (void)start, (void)end;
+  *ms = 0.5f;
+  return 0;
+}
+API CUresult cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) {
+  (void)to, (void)from, (void)bytes;
+  COUNTED;
+  return 0;
+}
+
+/* An argument in a vector register, and one that only the driver knows how to read. */
+API CUresult cuParamSetf(void *f, int offset, float value) {
+  (void)f;
+  return (int)(value * 2) + offset;
+}
+
+/* ---- look-up */
+
+struct row {
+  const char *name;
+  int version, per_thread;
+  void *function;
+};
+
+API CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
+API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status);
+
+static const struct row rows[] = {
+    {"cuGetProcAddress", 11030, 0, cuGetProcAddress}, {"cuGetProcAddress", 12000, 0, cuGetProcAddress_v2},
+    {"cuInit", 2000, 0, cuInit},                      {"cuLaunchKernel", 4000, 0, cuLaunchKernel},
+    {"cuLaunchKernel", 7000, 1, cuLaunchKernel_ptsz}, {"cuCtxSynchronize", 2000, 0, cuCtxSynchronize},
+    {"cuMemcpyDtoH", 3020, 0, cuMemcpyDtoH_v2},
+};
+
+static void *answer(const char *name, int version, int per_thread) {
+  void *best = NULL;
+  for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    if (strcmp(rows[i].name, name) == 0 && rows[i].version <= version && rows[i].per_thread == per_thread)
+      best = rows[i].function;
+  return !best && per_thread ? answer(name, version, 0) : best;
+}
+
+API CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
+  COUNTED;
+  void *found = answer(name, version, (flags & 2) != 0);
+  if (!found)
+    return NOT_FOUND;
+  *function = found;
+  return 0;
+}
+
+API CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {
+  COUNTED;
+  void *found = answer(name, version, (flags & 2) != 0);
+  if (status)
+    *status = found ? 0 : 1;
+  if (!found)
+    return NOT_FOUND;
+  *function = found;
+  return 0;
+}

@@ -1,0 +1,42 @@
+/* Prints the layout of fikit_protocol.h as JSON: the fake daemon of the tests has no second copy of it. */
+#include "fikit_protocol.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define FIELD(name) printf("\"%s\": %zu, ", #name, offsetof(struct fikit_page, name))
+
+int main(void) {
+  printf("{");
+  FIELD(magic);
+  FIELD(version);
+  FIELD(page_bytes);
+  FIELD(measure);
+  FIELD(lease_ns);
+  FIELD(spin_ns);
+  FIELD(gate);
+  FIELD(wake);
+  FIELD(grant_seq);
+  FIELD(awake);
+  FIELD(gate_until_ns);
+  FIELD(ring_tail);
+  FIELD(ring_head);
+  FIELD(launch_seq);
+  FIELD(request_seq);
+  FIELD(waiting);
+  FIELD(request_slot);
+  FIELD(request_ns);
+  FIELD(wait_count);
+  FIELD(wait_total_ns);
+  FIELD(expired_count);
+  FIELD(marker_count);
+  FIELD(wait_histogram);
+  FIELD(first_launch_ns);
+  FIELD(last_drained_ns);
+  FIELD(slot_launches);
+  FIELD(ring);
+  printf("\"bytes\": %zu, \"hello_bytes\": %zu, \"kernel_bytes\": %zu, \"kernel_name\": %zu}\n",
+         sizeof(struct fikit_page), sizeof(struct fikit_hello), sizeof(struct fikit_kernel),
+         offsetof(struct fikit_kernel, name));
+  return 0;
+}

@@ -1,0 +1,238 @@
+"""What the page says about work: identities, drains, captures, graphs, measurements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from shim_daemon import DRAINED, GAP, LAUNCH, RING_ENTRIES, SAMPLE, Daemon, wait_for
+from shim_program import Program
+
+pytest_plugins = ["shim_fixtures"]
+
+Start = Callable[..., Program]
+StartDaemon = Callable[..., Daemon]
+TWO_STREAMS = "context()\nf = function('k')\none, two = stream(), stream()\n"
+
+
+def drained_after(program: Start, daemon: StartDaemon, code: str) -> list[int]:
+    fikitd = daemon()
+    program(code, fikitd).finish()
+    return [entry.value for entry in fikitd.page().of_kind(DRAINED)]
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        "check(cu.cuStreamSynchronize(one))",
+        "check(cu.cuStreamQuery(one))",
+        "check(cu.cuCtxSynchronize())",
+        "check(cu.cuEventRecord(e, one)); check(cu.cuEventSynchronize(e))",
+        "check(cu.cuEventRecord(e, one)); check(cu.cuEventQuery(e))",
+    ],
+)
+def test_proof_that_the_only_stream_is_empty(program: Start, daemon: StartDaemon, proof: str) -> None:
+    code = TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\nfor _ in range(3): check(launch(f, one))\n" + proof
+    assert drained_after(program, daemon, code) == [3]
+
+
+@pytest.mark.parametrize(
+    "no_proof",
+    [
+        "check(launch(f, two)); check(cu.cuStreamSynchronize(one))",
+        "check(cu.cuStreamSynchronize(two))",
+        "fake.fake_hold(1); cu.cuStreamQuery(one)",
+        "check(cu.cuEventRecord(e, one)); check(launch(f, one)); check(cu.cuEventSynchronize(e))",
+        "check(cu.cuEventRecord(e, one)); check(cu.cuEventDestroy_v2(e)) if 0 else None",
+        "check(cu.cuStreamDestroy_v2(one)); check(cu.cuStreamSynchronize(two))",
+        "check(cu.cuMemcpyDtoH_v2(ctypes.create_string_buffer(8), ctypes.c_void_p(1), 8))",
+    ],
+)
+def test_no_proof_while_other_work_may_run(program: Start, daemon: StartDaemon, no_proof: str) -> None:
+    assert drained_after(program, daemon, TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\ncheck(launch(f, one))\n" + no_proof) == []
+
+
+def test_each_stream_in_turn_completes_the_proof(program: Start, daemon: StartDaemon) -> None:
+    code = TWO_STREAMS + "check(launch(f, one)); check(launch(f, two))\n"
+    code += "check(cu.cuStreamSynchronize(one)); check(cu.cuStreamSynchronize(two)); check(cu.cuStreamSynchronize(one))"
+    assert drained_after(program, daemon, code) == [2]
+
+
+def test_context_synchronisation_covers_destroyed_streams(program: Start, daemon: StartDaemon) -> None:
+    code = TWO_STREAMS + "check(launch(f, one)); check(cu.cuStreamDestroy_v2(one)); check(cu.cuCtxSynchronize())"
+    assert drained_after(program, daemon, code) == [1]
+
+
+def test_copy_to_the_host_proves_the_default_stream_empty(program: Start, daemon: StartDaemon) -> None:
+    code = "context()\nf = function('k')\ncheck(launch(f))\n"
+    code += "check(cu.cuMemcpyDtoH_v2(ctypes.create_string_buffer(8), ctypes.c_void_p(1), 8))"
+    assert drained_after(program, daemon, code) == [1]
+
+
+def test_captured_launches_pass_ungated_and_uncounted(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    run = program(
+        TWO_STREAMS
+        + """
+graph, exec_ = ctypes.c_void_p(), ctypes.c_void_p()
+check(launch(f, one))
+check(cu.cuStreamBeginCapture_v2(one, 0))
+say("capturing"); pause()
+for _ in range(4): check(launch(f, one))
+check(cu.cuStreamEndCapture(one, ctypes.byref(graph)))
+say(calls("cuEventRecord"), calls("cuEventQuery"), calls("cuLaunchKernel")); pause()
+check(cu.cuGraphInstantiateWithFlags(ctypes.byref(exec_), graph, ctypes.c_ulonglong(0)))
+check(cu.cuGraphLaunch(exec_, one))
+""",
+        fikitd,
+    )
+    assert run.line() == "capturing"
+    page = fikitd.page()
+    page.close_gate()
+    run.go()
+    assert run.line() == "0 0 5"
+    assert page.launches() == 1
+    assert page.u32("request_seq") == 0
+    page.open_gate()
+    run.go()
+    run.finish()
+    assert page.launches() == 2
+    wait_for(lambda: len(fikitd.kernels) == 2, "two descriptions")
+    assert fikitd.kernels[2]["name"] == "graph of 3 nodes"
+    assert fikitd.kernels[2]["kind"] == 1
+
+
+def test_no_marker_while_another_stream_captures(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    run = program(
+        "context()\nf = function('k')\nfake.fake_hold(1)\ncheck(launch(f))\n"
+        "check(cu.cuStreamBeginCapture_v2(stream(), 0))\nbefore = calls('cuEventQuery')\n"
+        "cu.cuCtxSynchronize()\nsay(calls('cuEventQuery') - before)",
+        fikitd,
+    )
+    wait_for(lambda: fikitd.page().u32("waiting"), "request")
+    fikitd.page().grant()
+    assert run.finish()[0] == "0\n"
+
+
+def test_every_kind_of_launch_is_counted(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program(
+        """
+context()
+f = function("k")
+class Config(ctypes.Structure):
+    _fields_ = [("dims", ctypes.c_uint * 7), ("stream", ctypes.c_void_p), ("attrs", ctypes.c_void_p), ("n", ctypes.c_uint)]
+class Attribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16)]
+attribute = Attribute(2); attribute.value[0] = 1
+plain = Config((ctypes.c_uint * 7)(1, 1, 1, 32, 1, 1, 64))
+cooperative = Config(plain.dims, None, ctypes.addressof(attribute), 1)
+check(cu.cuLaunchKernelEx(ctypes.byref(plain), f, None, None))
+check(cu.cuLaunchKernelEx(ctypes.byref(cooperative), f, None, None))
+check(cu.cuLaunchCooperativeKernel(f, 1, 1, 1, 32, 1, 1, 64, None, None))
+check(cu.cuFuncSetBlockShape(f, 32, 1, 1))
+check(cu.cuLaunchGrid(f, 7, 5))
+check(cu.cuLaunchKernel_ptsz(f, 9, 1, 1, 1, 1, 1, 0, None, None, None))
+""",
+        fikitd,
+    ).finish()
+    wait_for(lambda: len(fikitd.kernels) == 4, "four descriptions")
+    seen = [(k["kind"], k["grid"], k["block"], k["shared_bytes"]) for _, k in sorted(fikitd.kernels.items())]
+    assert seen == [
+        (0, (1, 1, 1), (32, 1, 1), 64),
+        (2, (1, 1, 1), (32, 1, 1), 64),
+        (0, (7, 5, 1), (32, 1, 1), 0),
+        (0, (9, 1, 1), (1, 1, 1), 0),
+    ]
+    assert [fikitd.page().u64("slot_launches", slot) for slot in range(1, 5)] == [1, 2, 1, 1]
+
+
+def test_kernel_handle_of_a_library_has_its_name(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program(
+        """
+context()
+library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+check(cu.cuLibraryLoadData(ctypes.byref(library), b".version 8.0", None, None, 0, None, None, 0))
+check(cu.cuLibraryGetKernel(ctypes.byref(kernel), library, b"from_library"))
+check(launch(kernel))
+check(launch(ctypes.c_void_p(0x123400)))
+""",
+        fikitd,
+    ).finish()
+    wait_for(lambda: len(fikitd.kernels) == 2, "two descriptions")
+    assert fikitd.names() == ["from_library", "unknown-1"]
+
+
+def test_handle_reused_after_unload_gets_its_new_name(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program(
+        """
+context()
+old = function("old"); check(launch(old))
+check(cu.cuModuleUnload(ctypes.c_void_p(0x200000)))
+new = function("new", b".version 8.1"); check(launch(new))
+assert old.value == new.value
+""",
+        fikitd,
+    ).finish()
+    wait_for(lambda: len(fikitd.kernels) == 2, "two descriptions")
+    assert fikitd.names() == ["old", "new"]
+    assert fikitd.kernels[1]["module"] != fikitd.kernels[2]["module"]
+
+
+def test_more_identities_than_slots_share_slot_0(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program("context()\nf = function('k')\nfor i in range(1, 5001): check(launch(f, grid=i))\ncheck(cu.cuCtxSynchronize())", fikitd).finish()
+    page = fikitd.page()
+    assert page.launches() == 5000
+    assert page.u64("slot_launches", 0) == 5000 - 4095
+
+
+def test_descriptions_survive_a_slow_daemon(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    run = program(
+        "context()\nf = function('k')\n"
+        "for i in range(1, 2001): check(launch(f, grid=i))\n"
+        "say('launched')\npause()\nimport time\n"
+        "for _ in range(100): check(cu.cuCtxSynchronize()); time.sleep(0.005)",
+        fikitd,
+    )
+    run.line()
+    run.go()
+    wait_for(lambda: len(fikitd.kernels) == 2000, "2000 descriptions")
+    run.finish()
+    assert [k["grid"][0] for _, k in sorted(fikitd.kernels.items())] == list(range(1, 2001))
+
+
+def test_measuring_reports_duration_and_gap_of_every_launch(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(measure=True)
+    program("context()\nf = function('k')\nfor _ in range(5): check(launch(f))\ncheck(cu.cuCtxSynchronize())", fikitd).finish()
+    page = fikitd.page()
+    assert [(e.slot, e.value) for e in page.of_kind(SAMPLE)] == [(1, 500_000)] * 5
+    assert [(e.slot, e.value) for e in page.of_kind(GAP)] == [(1, 500_000)] * 4
+    assert len(page.of_kind(LAUNCH)) == 5
+
+
+def test_measuring_rings_and_pauses_before_the_ring_overflows(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(measure=True)
+    code = "context()\nf = function('k')\nfor _ in range(1500): check(launch(f)); check(cu.cuCtxSynchronize())"
+    program(code, fikitd).finish()
+    page = fikitd.page()
+    assert page.launches() == 1500
+    samples_and_gaps = page.u64("ring_head") - 3000  # the rest is a LAUNCH and a DRAINED of each
+    assert 0 < samples_and_gaps < RING_ENTRIES * 3 // 4
+    assert os.eventfd_read(page.doorbell) >= 1
+
+
+def test_two_devices_have_a_page_each(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program(
+        "a, b = context(0), context(1)\nf = function('k')\n"
+        "for n, ctx in ((2, a), (3, b)):\n check(cu.cuCtxSetCurrent(ctx))\n for _ in range(n): check(launch(f))",
+        fikitd,
+    ).finish()
+    assert [page.launches() for page in fikitd.pages] == [2, 3]
+    assert [hello[16:32] for hello in fikitd.hellos] == [b"\x40" * 16, b"\x41" * 16]

@@ -1,0 +1,68 @@
+"""The built shim as a file: what it exports, what it needs, and its tables."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SYMBOLS = set((ROOT / "driver_api" / "symbols.txt").read_text().split())
+HANDLED = dict(re.findall(r"^HANDLED\((\w+), (\w+)\)", (ROOT / "shim" / "entry_points.def").read_text(), re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def shim(native: Path) -> Path:
+    return native / "libfikit_shim.so"
+
+
+def read(tool: str, *arguments: str | Path) -> str:
+    return subprocess.run([tool, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_exports_every_name_of_the_driver_and_dlsym(shim: Path) -> None:
+    exported = {line.split()[-1] for line in read("nm", "-D", "--defined-only", shim).splitlines()}
+    assert exported == SYMBOLS | {"dlsym"}
+
+
+def test_needs_no_symbol_newer_than_glibc_2_28(shim: Path) -> None:
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", read("objdump", "-T", shim))
+    assert versions
+    assert max((int(major), int(minor)) for major, minor in versions) <= (2, 28)
+
+
+def test_never_calls_plain_dlsym_or_ends_the_program(shim: Path) -> None:
+    undefined = {line.split()[-1].split("@")[0] for line in read("nm", "-D", "--undefined-only", shim).splitlines()}
+    assert not undefined & {"dlsym", "exit", "_exit", "abort", "umask", "sched_setaffinity", "sigaction", "signal"}
+
+
+def test_needs_only_libc_and_stands_in_for_the_driver(shim: Path) -> None:
+    dynamic = read("readelf", "-d", shim)
+    assert set(re.findall(r"NEEDED.*\[(.*)\]", dynamic)) == {"libdl.so.2", "libc.so.6"}
+    assert re.findall(r"SONAME.*\[(.*)\]", dynamic) == ["libcuda.so.1"]
+    assert "BIND_NOW" in dynamic
+    assert "GNU_RELRO" in read("readelf", "-lW", shim)
+
+
+def test_every_launch_of_the_driver_is_gated_or_known() -> None:
+    """A launch call that a newer driver brings must be classified, not forgotten."""
+    passes = {
+        "cuLaunchHostFunc", "cuLaunchHostFunc_ptsz",  # no GPU time
+        "cuLaunchCooperativeKernelMultiDevice",  # all devices at once or deadlock: exempt
+    }
+    launches = {name for name in SYMBOLS if re.match(r"cu(Launch|GraphLaunch)", name)}
+    assert launches - passes == {name for name, treatment in HANDLED.items() if treatment == "GATE"}
+
+
+def test_handled_calls_are_handled_in_both_stream_flavours() -> None:
+    flavours = {name for name in SYMBOLS if name.removesuffix("_ptsz").removesuffix("_ptds") in HANDLED}
+    assert flavours - set(HANDLED) == {"cuGetProcAddress_v2_ptsz"}  # an inline function of the header
+
+
+def test_handled_names_have_a_row_for_proc_address() -> None:
+    with (ROOT / "driver_api" / "versions.csv").open(newline="") as file:
+        symbols = {row["symbol"] for row in csv.DictReader(file)}
+    assert set(HANDLED) <= symbols
