@@ -69,6 +69,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
     policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now_ns});
     throw;
   }
+  added->set_awake(true); // the thread is, or wakes up below
   clients_.push_back(std::move(added));
   decide();
   doorbells_.ring_own();
