@@ -316,6 +316,7 @@ bool DeviceModel::has_work(int process) const {
 }
 
 void DeviceModel::repair() {
+  ++s_.repairs;
   for (int i = 0; i < kMaxStreams; ++i) {
     StreamState& stream = s_.streams[i];
     const uint64_t bit = uint64_t{1} << (i % 64);

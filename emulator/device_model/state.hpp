@@ -77,6 +77,7 @@ struct DeviceState {
   int64_t busy_ns;
   int64_t checked_ns;  // when somebody last looked for dead processes
   uint64_t retired;    // processes ever put into history
+  uint64_t repairs;    // how often a process died while it held the lock
   Engine engines[kEngines];
   ProcessState processes[kMaxProcesses];
   ProcessState history[kHistory];

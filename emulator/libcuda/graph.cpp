@@ -104,7 +104,7 @@ template <typename Parameters>
 CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    from_handle<GraphExec>(exec).command(try_handle<GraphNode>(node)) = command_of(*parameters);
+    from_handle<GraphExec>(exec).command(reinterpret_cast<const GraphNode*>(node)) = command_of(*parameters);
   });
 }
 
@@ -202,7 +202,7 @@ CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode 
 CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* parameters, CUcontext) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    from_handle<GraphExec>(exec).command(try_handle<GraphNode>(node)) = copy_command(box_of(*parameters));
+    from_handle<GraphExec>(exec).command(reinterpret_cast<const GraphNode*>(node)) = copy_command(box_of(*parameters));
   });
 }
 

@@ -1,0 +1,447 @@
+/* What the driver API promises, as far as the emulator has it. Usage: emu_conformance CASE. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "emu_api.h"
+
+static void contexts(void) {
+  CUcontext a, b, current;
+  CUdevice device;
+  unsigned flags;
+  int active;
+  OK(cuInit(0));
+  OK(cuDeviceGet(&device, 0));
+  CHECK(cuCtxSynchronize() == 201);
+  OK(cuCtxCreate_v2(&a, 0, device));
+  OK(cuCtxCreate_v2(&b, 0, device));
+  OK(cuCtxGetCurrent(&current));
+  CHECK(current == b);
+  OK(cuCtxPopCurrent_v2(&current));
+  OK(cuCtxGetCurrent(&current));
+  CHECK(current == a);
+  OK(cuCtxSetCurrent(b));
+  OK(cuCtxDestroy_v2(b));
+  CHECK(cuCtxSetCurrent(b) == 201);
+  OK(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  CHECK(!active);
+  OK(cuDevicePrimaryCtxRetain(&a, device));
+  OK(cuDevicePrimaryCtxRetain(&b, device));
+  CHECK(a == b);
+  OK(cuDevicePrimaryCtxRelease_v2(device));
+  OK(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  CHECK(active);
+  OK(cuDevicePrimaryCtxRelease_v2(device));
+  CHECK(cuDevicePrimaryCtxRelease_v2(device) == 201);
+}
+
+static void devices(void) {
+  char name[100];
+  int value, count;
+  size_t bytes;
+  unsigned char uuid[16], none[16] = {0};
+  CHECK(cuDeviceGetCount(&count) == 3);
+  OK(cuInit(0));
+  OK(cuDeviceGetName(name, sizeof name, 0));
+  CHECK(strstr(name, "Emulated GPU") != NULL);
+  OK(cuDeviceGetAttribute(&value, 75, 0));
+  CHECK(value == 9);
+  OK(cuDeviceTotalMem_v2(&bytes, 0));
+  CHECK(bytes == (size_t)16 << 30);
+  OK(cuDeviceGetUuid_v2(uuid, 0));
+  CHECK(memcmp(uuid, none, sizeof uuid) != 0);
+  CHECK(cuDeviceGetName(name, sizeof name, 1) == 101);
+}
+
+static void modules(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction function, of_kernel;
+  CUlibrary library;
+  CUkernel handle;
+  CUdeviceptr address;
+  size_t bytes;
+  const char *name;
+  OK(cuModuleGetFunction(&function, module, "emu_increment"));
+  OK(cuFuncGetName(&name, function));
+  CHECK(strcmp(name, "emu_increment") == 0);
+  CHECK(cuModuleGetFunction(&function, module, "not_a_kernel") == 500);
+  OK(cuModuleGetGlobal_v2(&address, &bytes, module, "one_word"));
+  CHECK(bytes == 4);
+  OK(cuModuleGetGlobal_v2(&address, &bytes, module, "table"));
+  CHECK(bytes == 40);
+  OK(cuModuleGetGlobal_v2(&address, &bytes, module, "vectors"));
+  CHECK(bytes == 48);
+  CHECK(cuModuleGetGlobal_v2(&address, &bytes, module, "absent") == 500);
+  CHECK(cuModuleLoadData(&module, "no image at all") == 200);
+  OK(cuLibraryLoadData(&library, kPtx, NULL, NULL, 0, NULL, NULL, 0));
+  OK(cuLibraryGetKernel(&handle, library, "fikit_spin"));
+  CHECK(cuLibraryGetKernel(&handle, library, "nothing") == 500);
+  OK(cuLibraryGetKernel(&handle, library, "emu_increment"));
+  OK(cuKernelGetName(&name, handle));
+  CHECK(strcmp(name, "emu_increment") == 0);
+  OK(cuKernelGetFunction(&of_kernel, handle));
+  CHECK(of_kernel != handle);
+  OK(cuLibraryUnload(library));
+}
+
+static void launches(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction increment = kernel(module, "emu_increment");
+  CUlibrary library;
+  CUkernel handle;
+  CUdeviceptr counter;
+  uint32_t value = 7;
+  OK(cuLibraryLoadData(&library, kPtx, NULL, NULL, 0, NULL, NULL, 0));
+  OK(cuLibraryGetKernel(&handle, library, "emu_increment"));
+  OK(cuMemAlloc_v2(&counter, 4));
+  OK(cuMemcpyHtoD_v2(counter, &value, 4));
+  void *parameters[] = {&counter};
+  size_t size = sizeof counter;
+  void *packed[] = {(void *)1, &counter, (void *)2, &size, NULL};
+  CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, NULL, NULL, 0};
+  OK(cuLaunchKernel(increment, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
+  OK(cuLaunchKernel(increment, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, packed));
+  OK(cuLaunchKernel(handle, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
+  OK(cuLaunchKernelEx(&config, increment, parameters, NULL));
+  OK(cuLaunchKernelEx(&config, handle, NULL, packed));
+  OK(cuLaunchKernel_ptsz(increment, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
+  CHECK(cuLaunchKernel(increment, 0, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL) == 1);
+  CHECK(cuLaunchKernel(increment, 1, 1, 1, 2048, 1, 1, 0, NULL, parameters, NULL) == 1);
+  CHECK(cuLaunchKernel(module, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL) == 400);
+  OK(cuCtxSynchronize());
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 13);
+}
+
+/* Nothing that was enqueued has an effect before the device comes to it. */
+static void effects_at_completion(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUstream stream;
+  CUdeviceptr memory;
+  uint32_t *pinned;
+  OK(cuStreamCreate(&stream, 1));
+  OK(cuMemAlloc_v2(&memory, 4096));
+  OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
+  OK(cuMemsetD8_v2(memory, 0, 4096));
+  pinned[0] = 1;
+  pinned[1] = 0;
+  spin(kernel(module, "fikit_spin"), 100000000, stream);
+  OK(cuMemcpyHtoDAsync_v2(memory, pinned, 4, stream));
+  OK(cuMemsetD32Async(memory + 4, 9, 1, stream));
+  OK(cuMemcpyDtoHAsync_v2(pinned + 1, memory, 8, stream));
+  CHECK(cuStreamQuery(stream) == 600);
+  CHECK(*(volatile uint32_t *)memory == 0 && pinned[1] == 0);
+  pinned[0] = 2; /* read when the copy runs, not when it was asked for */
+  OK(cuStreamSynchronize(stream));
+  OK(cuStreamQuery(stream));
+  CHECK(pinned[1] == 2 && pinned[2] == 9);
+}
+
+static void pageable_copies_are_synchronous(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUstream stream;
+  CUdeviceptr memory;
+  uint32_t value = 5, back = 0;
+  OK(cuStreamCreate(&stream, 1));
+  OK(cuMemAlloc_v2(&memory, 4));
+  spin(kernel(module, "fikit_spin"), 2000000, stream);
+  OK(cuMemcpyHtoDAsync_v2(memory, &value, 4, stream));
+  value = 6;
+  OK(cuMemcpyDtoHAsync_v2(&back, memory, 4, stream));
+  CHECK(back == 5);
+}
+
+static void events(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction f = kernel(module, "fikit_spin");
+  CUevent begin, end, untimed;
+  CUstream a, b;
+  float ms;
+  OK(cuStreamCreate(&a, 1));
+  OK(cuStreamCreate(&b, 1));
+  OK(cuEventCreate(&begin, 0));
+  OK(cuEventCreate(&end, 0));
+  OK(cuEventCreate(&untimed, 2));
+  OK(cuEventQuery(end));
+  CHECK(cuEventElapsedTime(&ms, begin, end) == 400);
+  OK(cuEventRecord(begin, a));
+  spin(f, 30000000, a);
+  OK(cuEventRecord(untimed, a));
+  OK(cuStreamWaitEvent(b, untimed, 0));
+  spin(f, 10000000, b);
+  OK(cuEventRecord(end, b));
+  CHECK(cuEventQuery(end) == 600);
+  CHECK(cuEventElapsedTime(&ms, begin, end) == 600);
+  OK(cuEventSynchronize(end));
+  OK(cuEventElapsedTime(&ms, begin, end));
+  CHECK(ms > 39.99 && ms < 40.5); /* begin waits for nothing, b's kernel for a's */
+  CHECK(cuEventElapsedTime(&ms, begin, untimed) == 400);
+  OK(cuStreamDestroy_v2(a));
+  OK(cuEventDestroy_v2(end));
+  CHECK(cuEventQuery(end) == 400);
+}
+
+/* The legacy default stream and blocking streams wait for each other; non-blocking ones do not take part. */
+static void default_stream(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction f = kernel(module, "fikit_spin");
+  CUstream blocking, free_running;
+  CUdeviceptr memory;
+  void *pinned;
+  OK(cuStreamCreate(&blocking, 0));
+  OK(cuStreamCreate(&free_running, 1));
+  OK(cuMemAlloc_v2(&memory, 64));
+  OK(cuMemHostAlloc(&pinned, 64, 0));
+  spin(f, 100000000, blocking);
+  OK(cuMemcpyHtoDAsync_v2(memory, pinned, 64, free_running)); /* its engine is free */
+  OK(cuStreamSynchronize(free_running));
+  OK(cuMemcpyHtoDAsync_v2(memory, pinned, 64, NULL));
+  CHECK(cuStreamQuery(blocking) == 600);
+  CHECK(cuStreamQuery(NULL) == 600);
+  OK(cuMemcpyHtoDAsync_v2(memory, pinned, 64, blocking));
+  OK(cuStreamSynchronize(NULL));
+  OK(cuStreamQuery(blocking));
+}
+
+static int g_called;
+static CUresult g_inside;
+static void host_function(void *data) {
+  g_inside = cuStreamQuery(NULL);
+  g_called = *(int *)data;
+}
+
+static void host_functions(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUstream stream;
+  int answer = 42;
+  OK(cuStreamCreate(&stream, 0));
+  spin(kernel(module, "fikit_spin"), 20000000, stream);
+  OK(cuLaunchHostFunc(stream, host_function, &answer));
+  CHECK(g_called == 0);
+  OK(cuStreamSynchronize(stream));
+  CHECK(g_called == 42 && g_inside == 800);
+}
+
+static void memory(void) {
+  CUcontext context;
+  open_device(&context);
+  CUdeviceptr pointer, base;
+  size_t before, after, total, bytes;
+  unsigned type;
+  static char page[8192];
+  OK(cuMemGetInfo_v2(&before, &total));
+  OK(cuMemAlloc_v2(&pointer, 1 << 20));
+  OK(cuMemGetInfo_v2(&after, &total));
+  CHECK(before - after == 1 << 20);
+  OK(cuMemGetAddressRange_v2(&base, &bytes, pointer + 100));
+  CHECK(base == pointer && bytes == 1 << 20);
+  OK(cuPointerGetAttribute(&type, 2, pointer + 5));
+  CHECK(type == 2);
+  CHECK(cuPointerGetAttribute(&type, 2, (CUdeviceptr)page) == 1);
+  CHECK(cuMemFree_v2(pointer + 1) == 1);
+  OK(cuMemFree_v2(pointer));
+  CHECK(cuMemFree_v2(pointer) == 1);
+  CHECK(cuMemAlloc_v2(&pointer, 0) == 1);
+  CHECK(cuMemAlloc_v2(&pointer, total + 1) == 2);
+  OK(cuMemHostRegister_v2(page, sizeof page, 0));
+  CHECK(cuMemHostRegister_v2(page + 100, 100, 0) == 712);
+  OK(cuPointerGetAttribute(&type, 2, (CUdeviceptr)page));
+  CHECK(type == 1);
+  OK(cuMemHostUnregister(page));
+  CHECK(cuMemHostUnregister(page) == 713);
+  OK(cuMemAllocAsync(&pointer, 4096, NULL));
+  OK(cuMemFreeAsync(pointer, NULL));
+  OK(cuCtxSynchronize());
+  OK(cuMemGetInfo_v2(&after, &total));
+  CHECK(after == before);
+}
+
+static void graphs(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction check = kernel(module, "emu_check_order");
+  CUgraph graph;
+  CUgraphExec exec;
+  CUgraphNode nodes[3];
+  CUdeviceptr counter;
+  uint32_t value, expected[3] = {0, 1, 2};
+  KernelNode parameters[3];
+  void *arguments[3][2];
+  OK(cuMemAlloc_v2(&counter, 4));
+  OK(cuGraphCreate(&graph, 0));
+  for (int i = 0; i < 3; ++i) {
+    arguments[i][0] = &counter;
+    arguments[i][1] = &expected[i];
+    parameters[i] = (KernelNode){check, 1, 1, 1, 1, 1, 1, 0, arguments[i], NULL};
+    OK(cuGraphAddKernelNode(&nodes[i], graph, i > 0 ? &nodes[i - 1] : NULL, i > 0 ? 1 : 0, &parameters[i]));
+  }
+  OK(cuGraphInstantiate_v2(&exec, graph, NULL, NULL, 0));
+  OK(cuMemsetD8_v2(counter, 0, 4));
+  OK(cuGraphLaunch(exec, NULL));
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 3);
+  for (int i = 0; i < 3; ++i) expected[i] += 3;
+  for (int i = 0; i < 3; ++i) OK(cuGraphExecKernelNodeSetParams(exec, nodes[i], &parameters[i]));
+  OK(cuGraphLaunch(exec, NULL));
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 6);
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphLaunch(exec, NULL)); /* the executable graph is a copy */
+  OK(cuGraphExecDestroy(exec));
+}
+
+static void capture(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction increment = kernel(module, "emu_increment");
+  CUstream stream, fork;
+  CUevent event, joined;
+  CUgraph graph;
+  CUgraphExec exec;
+  CUdeviceptr counter;
+  uint32_t value;
+  size_t count = 0;
+  OK(cuStreamCreate(&stream, 1));
+  OK(cuStreamCreate(&fork, 1));
+  OK(cuEventCreate(&event, 0));
+  OK(cuEventCreate(&joined, 0));
+  OK(cuMemAlloc_v2(&counter, 4));
+  OK(cuMemsetD8_v2(counter, 0, 4));
+  void *parameters[] = {&counter};
+  OK(cuStreamBeginCapture_v2(stream, 0));
+  OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+  OK(cuEventRecord(event, stream));
+  OK(cuStreamWaitEvent(fork, event, 0));
+  OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, fork, parameters, NULL));
+  OK(cuEventRecord(joined, fork));
+  OK(cuStreamWaitEvent(stream, joined, 0));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphGetNodes(graph, NULL, &count));
+  CHECK(count == 2);
+  OK(cuGraphInstantiate_v2(&exec, graph, NULL, NULL, 0));
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 0);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuGraphLaunch(exec, fork));
+  OK(cuCtxSynchronize());
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 4);
+  OK(cuStreamBeginCapture_v2(stream, 0));
+  CHECK(cuStreamSynchronize(stream) == 900);
+  CHECK(cuStreamEndCapture(stream, &graph) == 901);
+}
+
+static void proc_address(void) {
+  void *v1, *v2, *found;
+  int status;
+  OK(cuGetProcAddress_v2("cuGetProcAddress", &v1, 11030, 0, &status));
+  OK(cuGetProcAddress_v2("cuGetProcAddress", &v2, 12000, 0, &status));
+  CHECK(v1 == (void *)cuGetProcAddress && v2 == (void *)cuGetProcAddress_v2 && status == 0);
+  OK(cuGetProcAddress_v2("cuLaunchKernel", &found, 13000, 0, &status));
+  CHECK(found == (void *)cuLaunchKernel);
+  OK(cuGetProcAddress_v2("cuLaunchKernel", &found, 13000, 2, &status));
+  CHECK(found == (void *)cuLaunchKernel_ptsz);
+  OK(cuGetProcAddress_v2("cuCtxCreate", &found, 3020, 2, &status));
+  CHECK(found == (void *)cuCtxCreate_v2);
+  OK(cuGetProcAddress("cuCtxSynchronize", &found, 12080, 0));
+  CHECK(found == (void *)cuCtxSynchronize);
+  CHECK(cuGetProcAddress_v2("cuLaunchKernelEx", &found, 11000, 0, &status) == 500 && status == 2 && found == NULL);
+  CHECK(cuGetProcAddress_v2("cuNoSuchThing", &found, 13000, 0, &status) == 500 && status == 1);
+  CHECK(cuGetProcAddress_v2("", &found, 0, 0, &status) == 500 && status == 1);
+}
+
+static void unsupported(void) {
+  const void *table = &table;
+  const char *text;
+  OK(cuInit(0));
+  CHECK(cuTexObjectCreate() == 801 && cuTexObjectCreate() == 801 && cuTexObjectDestroy() == 801);
+  CHECK(cuGetExportTable(&table, "0123456789abcdef") == 500 && table == NULL);
+  OK(cuGetErrorName(801, &text));
+  CHECK(strcmp(text, "CUDA_ERROR_NOT_SUPPORTED") == 0);
+  OK(cuGetErrorString(2, &text));
+  CHECK(strcmp(text, "out of memory") == 0);
+  CHECK(cuGetErrorName(12345, &text) == 1);
+}
+
+/* A stream holds 1024 operations; the launch that finds it full waits, and nothing is lost. */
+static void full_stream(void) {
+  CUcontext context;
+  CUmodule module = open_device(&context);
+  CUfunction check = kernel(module, "emu_check_order");
+  CUdeviceptr counter;
+  uint32_t value;
+  OK(cuMemAlloc_v2(&counter, 4));
+  OK(cuMemsetD8_v2(counter, 0, 4));
+  for (uint32_t i = 0; i < 5000; ++i) {
+    void *parameters[] = {&counter, &i};
+    OK(cuLaunchKernel(check, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+  }
+  OK(cuMemcpyDtoH_v2(&value, counter, 4));
+  CHECK(value == 5000);
+}
+
+static CUfunction g_increment;
+static CUdeviceptr g_counters;
+static CUcontext g_context;
+static void *thread(void *which) {
+  CUdeviceptr counter = g_counters + 4 * (uintptr_t)which;
+  void *parameters[] = {&counter};
+  OK(cuCtxSetCurrent(g_context));
+  for (int i = 0; i < 500; ++i) OK(cuLaunchKernel_ptsz(g_increment, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+  OK(cuStreamSynchronize((CUstream)2));
+  return (void *)(uintptr_t) * (volatile uint32_t *)counter;
+}
+
+/* More threads than a process could ever have streams for, if they were not given back. */
+static void threads(void) {
+  CUmodule module = open_device(&g_context);
+  g_increment = kernel(module, "emu_increment");
+  OK(cuMemAlloc_v2(&g_counters, 4 * 4));
+  for (int round = 0; round < 150; ++round) {
+    pthread_t ids[4];
+    OK(cuMemsetD8_v2(g_counters, 0, 16));
+    for (uintptr_t i = 0; i < 4; ++i) CHECK(pthread_create(&ids[i], NULL, thread, (void *)i) == 0);
+    for (int i = 0; i < 4; ++i) {
+      void *value;
+      CHECK(pthread_join(ids[i], &value) == 0);
+      CHECK((uintptr_t)value == 500);
+    }
+  }
+}
+
+static void forked_child(void) {
+  CUcontext context;
+  int status;
+  CUmodule module = open_device(&context);
+  const pid_t child = fork();
+  if (child == 0) _exit(cuCtxSynchronize() == 3 && cuInit(0) == 3 ? 0 : 1);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  spin(kernel(module, "fikit_spin"), 1000, NULL);
+  OK(cuCtxSynchronize());
+}
+
+#define CASE(name) {#name, name}
+static const struct {
+  const char *name;
+  void (*run)(void);
+} kCases[] = {CASE(contexts), CASE(devices), CASE(modules), CASE(launches), CASE(effects_at_completion),
+              CASE(pageable_copies_are_synchronous), CASE(events), CASE(default_stream), CASE(host_functions), CASE(memory),
+              CASE(graphs), CASE(capture), CASE(proc_address), CASE(unsupported), CASE(full_stream), CASE(threads), CASE(forked_child)};
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; i < sizeof kCases / sizeof kCases[0]; ++i) {
+    if (argc == 1) puts(kCases[i].name);
+    if (argc == 2 && strcmp(argv[1], kCases[i].name) == 0) {
+      kCases[i].run();
+      return 0;
+    }
+  }
+  return argc == 1 ? 0 : 2;
+}

@@ -1,0 +1,292 @@
+// The device model in manual time. Usage: emu_model CASE. Exit code 0, or 1 with the line that failed.
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "device_model/clock.hpp"
+#include "device_model/device_model.hpp"
+
+using namespace emu;
+
+namespace {
+
+#define EXPECT(condition)                                                    \
+  do {                                                                       \
+    if (!(condition)) {                                                      \
+      fprintf(stderr, "line %d: expected %s\n", __LINE__, #condition);       \
+      return 1;                                                              \
+    }                                                                        \
+  } while (0)
+
+constexpr int64_t kUs = 1000;
+constexpr int64_t kMs = 1'000'000;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+struct Bench {
+  explicit Bench(int64_t slice_ns) : state(std::make_unique<DeviceState>()), model(*state) {
+    DeviceModel::initialise(*state, 16 * kGiB, kGiB, slice_ns);
+    model.advance(1);  // 0 would read as "no first op yet" in the accounts
+  }
+  int stream(int process, int priority = 0) { return model.open_stream(process, priority); }
+  uint64_t kernel(int stream, int64_t ns) { return model.enqueue(stream, {OpKind::kernel, ns}); }
+  int64_t end(int stream, uint64_t seq) { return model.op(stream, seq).end_ns; }
+
+  std::unique_ptr<DeviceState> state;
+  DeviceModel model;
+};
+
+int fifo() {
+  Bench b(2 * kMs);
+  const int s = b.stream(b.model.attach(100, 1, 0));
+  for (int i = 0; i < 3; ++i) b.kernel(s, 10 * kUs);
+  b.model.advance(1 + 15 * kUs);
+  EXPECT(b.model.done(s, 0) && !b.model.done(s, 1));
+  b.model.advance(kMs);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT(b.end(s, i) == 1 + static_cast<int64_t>(i + 1) * 10 * kUs);
+  EXPECT(b.state->processes[0].kernels == 3 && b.model.busy_ns(0) == 30 * kUs);
+  return 0;
+}
+
+// Two processes that always have work each take twice as long as alone.
+int slices_are_fair() {
+  Bench b(2 * kMs);
+  const int s0 = b.stream(b.model.attach(100, 1, 0));
+  const int s1 = b.stream(b.model.attach(101, 1, 0));
+  for (int i = 0; i < 400; ++i) {
+    b.kernel(s0, 500 * kUs);
+    b.kernel(s1, 500 * kUs);
+  }
+  b.model.advance(500 * kMs);
+  b.model.advance(1000 * kMs);
+  const double ratio0 = static_cast<double>(b.end(s0, 399)) / (200.0 * kMs);
+  const double ratio1 = static_cast<double>(b.end(s1, 399)) / (200.0 * kMs);
+  EXPECT(ratio0 > 1.98 && ratio0 <= 2.001 && ratio1 > 1.98 && ratio1 <= 2.001);
+  EXPECT(b.model.busy_ns(0) == 200 * kMs && b.model.busy_ns(1) == 200 * kMs && b.state->busy_ns == 400 * kMs);
+  return 0;
+}
+
+// A slice cuts a long kernel; run to completion does not.
+int long_kernel_and_short(int64_t slice_ns, int64_t expected_end) {
+  Bench b(slice_ns);
+  const int low = b.stream(b.model.attach(100, 1, 0));
+  const int high = b.stream(b.model.attach(101, 1, 0));
+  b.kernel(low, 50 * kMs);
+  b.model.advance(1 + kMs);
+  const uint64_t seq = b.kernel(high, 100 * kUs);
+  b.model.advance(200 * kMs);
+  EXPECT(b.end(high, seq) == 1 + expected_end);
+  EXPECT(b.end(low, 0) == 1 + 50 * kMs + (slice_ns > 0 ? 100 * kUs : 0));
+  return 0;
+}
+
+int slice_preempts_long_kernel() { return long_kernel_and_short(2 * kMs, 2 * kMs + 100 * kUs); }
+int run_to_completion_blocks() { return long_kernel_and_short(0, 50 * kMs + 100 * kUs); }
+
+int run_to_completion_alternates() {
+  Bench b(0);
+  const int s0 = b.stream(b.model.attach(100, 1, 0));
+  const int s1 = b.stream(b.model.attach(101, 1, 0));
+  for (int i = 0; i < 5; ++i) b.kernel(s0, 10 * kUs);
+  for (int i = 0; i < 5; ++i) b.kernel(s1, 10 * kUs);
+  b.model.advance(kMs);
+  for (uint64_t i = 0; i < 4; ++i) EXPECT(b.end(s0, i) < b.end(s1, i) && b.end(s1, i) < b.end(s0, i + 1));
+  return 0;
+}
+
+int lone_slices_renew() {
+  Bench b(2 * kMs);
+  const int low = b.stream(b.model.attach(100, 1, 0));
+  const int high = b.stream(b.model.attach(101, 1, 0));
+  b.kernel(low, 100 * kMs);
+  b.model.advance(1 + 11 * kMs);  // five and a half slices later somebody else comes: the sixth slice runs to its end
+  const uint64_t seq = b.kernel(high, 10 * kUs);
+  b.model.advance(50 * kMs);
+  EXPECT(b.end(high, seq) == 1 + 12 * kMs + 10 * kUs);
+  return 0;
+}
+
+int copies_run_beside_kernels() {
+  Bench b(2 * kMs);
+  const int process = b.model.attach(100, 1, 0);
+  const int compute = b.stream(process);
+  const int copies = b.stream(process);
+  b.kernel(compute, 100 * kUs);
+  b.model.enqueue(copies, {OpKind::copy_in, 40 * kUs});
+  b.model.enqueue(copies, {OpKind::copy_out, 40 * kUs});
+  b.model.advance(kMs);
+  EXPECT(b.end(copies, 0) == 1 + 40 * kUs && b.end(copies, 1) == 1 + 80 * kUs && b.end(compute, 0) == 1 + 100 * kUs);
+  EXPECT(b.model.busy_ns(process) == 100 * kUs);
+  return 0;
+}
+
+int waits_order_streams() {
+  Bench b(2 * kMs);
+  const int process = b.model.attach(100, 1, 0);
+  const int first = b.stream(process);
+  const int second = b.stream(process);
+  const uint64_t seq = b.model.enqueue(first, {OpKind::copy_in, 70 * kUs});
+  b.model.enqueue(second, {OpKind::marker, 0, first, seq});
+  b.kernel(second, 10 * kUs);
+  EXPECT(b.model.earliest_end(second, 1) == 1 + 80 * kUs);
+  b.model.advance(kMs);
+  EXPECT(b.end(second, 0) == 1 + 70 * kUs && b.end(second, 1) == 1 + 80 * kUs);
+  EXPECT(b.model.op(first, 0).completion < b.model.op(second, 0).completion);
+  return 0;
+}
+
+int stream_priority_orders_ready_kernels() {
+  Bench b(2 * kMs);
+  const int process = b.model.attach(100, 1, 0);
+  const int running = b.stream(process);
+  const int plain = b.stream(process, 0);
+  const int urgent = b.stream(process, -5);
+  b.kernel(running, 10 * kUs);
+  b.kernel(plain, 10 * kUs);
+  b.kernel(urgent, 10 * kUs);
+  b.model.advance(kMs);
+  EXPECT(b.end(urgent, 0) < b.end(plain, 0));
+  return 0;
+}
+
+int host_function_holds_its_stream() {
+  Bench b(2 * kMs);
+  const int s = b.stream(b.model.attach(100, 1, 0));
+  b.kernel(s, 10 * kUs);
+  const uint64_t host = b.model.enqueue(s, {OpKind::host});
+  const uint64_t last = b.kernel(s, 10 * kUs);
+  EXPECT(!b.model.host_ready(s, host));
+  b.model.advance(kMs);
+  EXPECT(b.model.host_ready(s, host) && b.model.earliest_end(s, last) == kNever);
+  b.model.complete_host(s, host);
+  b.model.advance(2 * kMs);
+  EXPECT(b.end(s, last) == kMs + 10 * kUs);
+  return 0;
+}
+
+int dead_process_frees_the_device() {
+  Bench b(0);
+  const int dead = b.model.attach(100, 7, 0);
+  const int live = b.model.attach(101, 8, 0);
+  const int ds = b.stream(dead);
+  const int ls = b.stream(live);
+  EXPECT(b.model.reserve(dead, 15 * kGiB) && !b.model.reserve(live, 2 * kGiB));
+  b.kernel(ds, 10'000 * kMs);
+  b.kernel(ls, 10 * kUs);
+  b.model.advance(1 + kMs);
+  EXPECT(!b.model.done(ls, 0));
+  b.model.retire(dead);
+  b.model.advance(2 * kMs);
+  EXPECT(b.model.done(ls, 0) && b.model.reserve(live, 2 * kGiB));
+  EXPECT(b.state->retired == 1 && b.state->history[0].pid == 100 && b.state->history[0].busy_ns == kMs);
+  return 0;
+}
+
+// Against random work: the bound that a waiter sleeps to is never later than the true end, and streams stay FIFO.
+int earliest_end_is_a_lower_bound() {
+  std::mt19937 random(20261121);
+  for (int round = 0; round < 30; ++round) {
+    Bench b(round % 3 == 0 ? 0 : 300 * kUs);
+    int streams[6];
+    for (int i = 0; i < 6; ++i) streams[i] = b.stream(i % 2 == 0 ? b.model.attach(100 + i, 1, 0) : i / 2);
+    struct Guess {
+      int stream;
+      uint64_t seq;
+      int64_t bound;
+    };
+    std::vector<Guess> guesses;
+    int64_t now = 1;
+    for (int i = 0; i < 300; ++i) {
+      now += random() % (100 * kUs);
+      b.model.advance(now);
+      const int s = streams[random() % 6];
+      const OpKind kind = static_cast<OpKind>(random() % 4);
+      OpRequest request{kind, static_cast<int64_t>(random() % (200 * kUs))};
+      const int other = streams[random() % 6];
+      if (random() % 4 == 0 && b.state->streams[other].tail > 0 && b.state->streams[other].process == b.state->streams[s].process) {
+        request.wait_stream = other;
+        request.wait_seq = b.state->streams[other].tail - 1;
+      }
+      const uint64_t seq = b.model.enqueue(s, request);
+      guesses.push_back({s, seq, b.model.earliest_end(s, seq)});
+    }
+    b.model.advance(now + 1000 * kMs);
+    for (const Guess& guess : guesses) {
+      EXPECT(b.model.done(guess.stream, guess.seq));
+      EXPECT(guess.bound <= b.end(guess.stream, guess.seq));
+      EXPECT(guess.seq == 0 || b.end(guess.stream, guess.seq - 1) <= b.end(guess.stream, guess.seq));
+    }
+  }
+  return 0;
+}
+
+// However coarsely somebody looks at the device, the same things happen at the same times.
+int result_does_not_depend_on_when_one_looks() {
+  int64_t ends[2][50];
+  for (const int64_t step : {kMs, 7 * kUs}) {
+    Bench b(500 * kUs);
+    const int s0 = b.stream(b.model.attach(100, 1, 0));
+    const int s1 = b.stream(b.model.attach(101, 1, 0));
+    for (int i = 0; i < 50; ++i) {
+      b.kernel(s0, 90 * kUs);
+      b.kernel(s1, 230 * kUs);
+    }
+    for (int64_t t = 1; t < 100 * kMs; t += step) b.model.advance(t);
+    for (uint64_t i = 0; i < 50; ++i) ends[step == kMs ? 0 : 1][i] = b.end(s0, i) + 3 * b.end(s1, i);
+  }
+  EXPECT(memcmp(ends[0], ends[1], sizeof ends[0]) == 0);
+  return 0;
+}
+
+int repair_rebuilds_what_is_derived() {
+  Bench b(2 * kMs);
+  const int s = b.stream(b.model.attach(100, 1, 0));
+  b.kernel(s, 10 * kUs);
+  b.kernel(s, 10 * kUs);
+  const DeviceState& before = *b.state;
+  const int64_t work = before.streams[s].work_ns;
+  // As if killed: in the middle of a third enqueue, with the busy set not yet written, the engine's note left behind.
+  b.state->streams[s].work_ns += 10 * kUs;
+  b.state->busy[0] = 0;
+  b.state->streams[s].done = 1;
+  b.model.repair();
+  EXPECT(b.state->streams[s].work_ns == work && b.state->busy[0] == 1 && b.state->engines[kCompute].stream == kNone);
+  b.model.advance(kMs);
+  EXPECT(b.model.done(s, 1));
+  return 0;
+}
+
+int manual_clock_moves_by_sleeping() {
+  ManualClock clock;
+  clock.sleep_until(5 * kMs);
+  clock.sleep_until(kMs);
+  EXPECT(clock.now_ns() == 5 * kMs);
+  return 0;
+}
+
+struct Case {
+  const char* name;
+  int (*run)();
+};
+#define CASE(name) {#name, name}
+const Case kCases[] = {
+    CASE(fifo), CASE(slices_are_fair), CASE(slice_preempts_long_kernel), CASE(run_to_completion_blocks),
+    CASE(run_to_completion_alternates), CASE(lone_slices_renew), CASE(copies_run_beside_kernels), CASE(waits_order_streams),
+    CASE(stream_priority_orders_ready_kernels), CASE(host_function_holds_its_stream), CASE(dead_process_frees_the_device),
+    CASE(earliest_end_is_a_lower_bound), CASE(result_does_not_depend_on_when_one_looks), CASE(repair_rebuilds_what_is_derived),
+    CASE(manual_clock_moves_by_sleeping),
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 1) {
+    for (const Case& test : kCases) puts(test.name);
+    return 0;
+  }
+  for (const Case& test : kCases) {
+    if (strcmp(test.name, argv[1]) == 0) return test.run();
+  }
+  fprintf(stderr, "no case %s\n", argv[1]);
+  return 2;
+}
