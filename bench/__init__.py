@@ -1,0 +1,1 @@
+"""Every figure that the documentation quotes: `python -m bench NAME --json FILE`."""

@@ -1,0 +1,70 @@
+"""What a bench's file holds besides its samples: enough to run it again elsewhere and compare (D14)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BenchError(Exception):
+    """A bench could not run; one sentence."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One bench's outcome. `samples`: everything that was measured; `values`: what the summary says, in units of its names."""
+
+    summary: str
+    emulated: bool
+    values: dict[str, float]
+    samples: dict[str, list[float]]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, kernel: what a reader needs to judge the figures."""
+    cpu = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0] if names else cpu
+    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release(), "libc": " ".join(platform.libc_ver())}
+
+
+def commit() -> str:
+    """The working tree's commit, with "+changes" if it is not clean; "unknown" outside git."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        changes = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def write(path: Path, name: str, result: Result) -> None:
+    """Write one bench's file."""
+    content = {
+        "format": "fikit-bench",
+        "version": 1,
+        "bench": name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        "commit": commit(),
+        "machine": machine(),
+        "emulated": result.emulated,
+        "settings": result.settings,
+        "values": result.values,
+        "samples": result.samples,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
