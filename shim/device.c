@@ -9,9 +9,11 @@
 #include "say.h"
 #include "symbols.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* By ordinal: NULL = not asked yet. */
@@ -34,12 +36,23 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
   return true;
 }
 
+/* Every socket has an inode of its own; eventfds share one, so the socket answers for both. 0: not an open file. */
+static uint64_t inode_of(int fd) {
+  struct statx file;
+  return statx(fd, "", AT_EMPTY_PATH, STATX_INO, &file) == 0 ? file.stx_ino : 0;
+}
+
+bool fikit_descriptors_ours(const struct fikit_device *device) {
+  return inode_of(device->socket) == device->socket_inode;
+}
+
 static struct fikit_device *new_device(const struct fikit_connection *connection) {
   struct fikit_device *device = calloc(1, sizeof *device);
   if (!device)
     return NULL;
   device->page = connection->page;
   device->socket = connection->socket;
+  device->socket_inode = inode_of(connection->socket);
   device->doorbell = connection->doorbell;
   device->slots = device->described = 1; /* slot 0 means "not described" */
   device->descriptions = calloc(FIKIT_SLOTS, sizeof *device->descriptions);
@@ -118,10 +131,10 @@ void fikit_device_each(void (*visit)(struct fikit_device *device)) {
 /* The structures stay allocated: a thread of the parent may have held their locks at the fork. */
 static void forget(struct fikit_device *device) {
   munmap(device->page, sizeof *device->page);
-  if (device->socket >= 0)
+  if (fikit_descriptors_ours(device)) {
     close(device->socket);
-  if (device->doorbell >= 0)
     close(device->doorbell);
+  }
 }
 
 void fikit_device_forget_all(void) {
@@ -132,7 +145,7 @@ void fikit_device_forget_all(void) {
 
 /* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */
 void fikit_device_release(struct fikit_device *device) {
-  atomic_store_explicit(&device->doorbell, -1, memory_order_relaxed);
+  atomic_store_explicit(&device->gone, true, memory_order_relaxed);
   atomic_store_explicit(&device->page->gate_until_ns, 0, memory_order_relaxed);
   atomic_store_explicit(&device->page->gate, FIKIT_GATE_OPEN, memory_order_seq_cst);
   fikit_gate_wake(device);
@@ -140,9 +153,9 @@ void fikit_device_release(struct fikit_device *device) {
 
 void fikit_doorbell(struct fikit_device *device) {
   uint64_t one = 1;
-  int fd = atomic_load_explicit(&device->doorbell, memory_order_relaxed);
-  if (fd < 0 || atomic_load_explicit(&device->page->awake, memory_order_seq_cst))
+  if (atomic_load_explicit(&device->gone, memory_order_relaxed) ||
+      atomic_load_explicit(&device->page->awake, memory_order_seq_cst) || !fikit_descriptors_ours(device))
     return;
-  ssize_t written = write(fd, &one, sizeof one);
+  ssize_t written = write(device->doorbell, &one, sizeof one);
   (void)written;
 }

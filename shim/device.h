@@ -22,8 +22,10 @@ struct fikit_measure;
 
 struct fikit_device {
   struct fikit_page *page;
-  int socket;           /* to fikitd; -1 once it is gone */
-  _Atomic int doorbell; /* eventfd; -1 once fikitd is gone */
+  int socket;            /* to fikitd */
+  uint64_t socket_inode; /* of the socket that we opened */
+  int doorbell;          /* eventfd */
+  _Atomic bool gone;     /* fikitd is: nobody hears the doorbell */
 
   _Atomic uint32_t requester; /* 1: a thread holds this process's one request (gate.c) */
   _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */
@@ -53,6 +55,10 @@ void fikit_device_forget_all(void);
 
 /* fikitd is gone: open the gate for good and wake every waiter. */
 void fikit_device_release(struct fikit_device *device);
+
+/* False once the program has closed our descriptors, as one that becomes a daemon does: then both numbers may be its
+ * own files by now, and are neither written nor closed. */
+bool fikit_descriptors_ours(const struct fikit_device *device);
 
 /* Tell fikitd's dispatcher to look at our page, if it sleeps. */
 void fikit_doorbell(struct fikit_device *device);

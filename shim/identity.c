@@ -39,6 +39,8 @@ const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
 
 /* Under `describing`. Never blocks: what finds no room waits for the next new kernel or host synchronisation. */
 static void send_pending(struct fikit_device *device) {
+  if (!fikit_descriptors_ours(device))
+    return;
   while (device->described < device->slots) {
     const struct fikit_kernel *message = &device->descriptions[device->described];
     ssize_t sent = send(device->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -117,12 +117,27 @@ def test_damaged_page_is_not_used(program: Start, daemon: StartDaemon, monkeypat
     assert "another version" in one_line(err)
 
 
-def test_program_that_closes_our_descriptors_goes_on(program: Start, daemon: StartDaemon) -> None:
+def test_program_that_reuses_our_descriptors_keeps_its_files(program: Start, daemon: StartDaemon, tmp_path: Path) -> None:
+    """A program that closes everything (to become a daemon, say) and opens files under the same numbers."""
     fikitd = daemon()
-    out, err = program(
-        "context()\nos.closerange(3, 1024)\nf = function('k')\nfor _ in range(10): check(launch(f))\nsay('on')", fikitd
-    ).finish()
-    assert out == "on\n"
+    run = program(
+        f"""
+context()
+f = function("k")
+mine = os.open({str(tmp_path / "file")!r}, os.O_RDWR | os.O_CREAT)
+for fd in range(3, 256): os.dup2(mine, fd) if fd != mine else None
+say("reused"); pause()
+for i in range(1, 11): check(launch(f, grid=i))
+if os.fork() == 0: os._exit(0 if os.fstat(100).st_size == 0 else 1)
+say(os.wait()[1])
+""",
+        fikitd,
+    )
+    assert run.line() == "reused"
+    fikitd.page().close_gate(lease_s=0.2)
+    run.go()
+    assert run.finish()[0] == "0\n"
+    assert (tmp_path / "file").read_bytes() == b""
     assert fikitd.page().launches() == 10
 
 
