@@ -1,0 +1,46 @@
+"""What the emulator's tests share: their C programs, partners that start together, emuctl's answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests/device/src"
+MODEL = ROOT / "emulator/device_model"
+MODEL_FLAGS = ("-std=c++20", f"-I{ROOT / 'emulator'}", *sorted(str(p) for p in MODEL.glob("*.cpp")), "-pthread")
+
+
+def driver_flags(native: Path) -> tuple[str, ...]:
+    """Flags that link a test program to the emulated driver, as one with DT_NEEDED libcuda.so.1."""
+    return (f"-L{native / 'emulator'}", "-l:libcuda.so.1", "-pthread")
+
+
+def stats(native: Path, env: dict[str, str]) -> list[dict[str, Any]]:
+    """The devices of `emuctl stats --json`."""
+    out = subprocess.run([native / "bin/emuctl", "stats", "--json"], env=env, check=True, capture_output=True, text=True)
+    devices: list[dict[str, Any]] = json.loads(out.stdout)["devices"]
+    return devices
+
+
+class Partner(subprocess.Popen[str]):
+    """A process that says one word when it is ready and then may wait for its stdin."""
+
+    first_word: str
+
+
+def start(program: Path, *arguments: object, env: dict[str, str]) -> Partner:
+    command = [str(program), *map(str, arguments)]
+    partner = Partner(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert partner.stdout is not None
+    partner.first_word = partner.stdout.readline().strip()
+    return partner
+
+
+def finish(partner: Partner) -> str:
+    """Let a waiting partner go on, and return the rest of what it says."""
+    out, _ = partner.communicate("\n", timeout=60)
+    assert partner.returncode == 0
+    return out

@@ -1,0 +1,54 @@
+"""The emulator's device model without any driver: in manual time, and killed at random moments."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulator_tools import MODEL_FLAGS, SOURCES
+
+CASES = [
+    "fifo",
+    "slices_are_fair",
+    "slice_preempts_long_kernel",
+    "run_to_completion_blocks",
+    "run_to_completion_alternates",
+    "lone_slices_renew",
+    "copies_run_beside_kernels",
+    "waits_order_streams",
+    "stream_priority_orders_ready_kernels",
+    "host_function_holds_its_stream",
+    "dead_process_frees_the_device",
+    "earliest_end_is_a_lower_bound",
+    "result_does_not_depend_on_when_one_looks",
+    "repair_rebuilds_what_is_derived",
+    "manual_clock_moves_by_sleeping",
+]
+
+
+@pytest.fixture(scope="module")
+def model(cc: Callable[..., Path]) -> Path:
+    return cc(SOURCES / "emu_model.cpp", *MODEL_FLAGS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_model_in_manual_time(model: Path, case: str) -> None:
+    done = subprocess.run([model, case], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_model_case_is_listed(model: Path) -> None:
+    assert subprocess.run([model], capture_output=True, text=True, check=True).stdout.split() == CASES
+
+
+def test_device_survives_clients_killed_inside_its_lock(cc: Callable[..., Path]) -> None:
+    program = cc(SOURCES / "emu_killed.cpp", *MODEL_FLAGS)
+    name = f"emucuda.0.killed-{uuid.uuid4().hex[:8]}.0"
+    try:
+        done = subprocess.run([program, name, "200", "20261121"], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        Path("/dev/shm", name).unlink(missing_ok=True)
