@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 /* Only the daemon's death or the program closing our descriptor ends the wait; later messages are not for this version. */
-static void wait_for_end(int fd) {
+static void wait_for_end(const struct fikit_device *device) {
   char packet[FIKIT_MESSAGE_BYTES];
   for (;;) {
-    struct pollfd waiting = {.fd = fd, .events = POLLIN};
+    struct pollfd waiting = {.fd = device->socket, .events = POLLIN};
     if (poll(&waiting, 1, -1) < 0) {
       if (errno == EINTR || errno == EAGAIN)
         continue;
       return;
     }
-    if (waiting.revents & POLLNVAL)
+    if ((waiting.revents & POLLNVAL) || !fikit_descriptors_ours(device))
       return;
-    ssize_t got = recv(fd, packet, sizeof packet, MSG_DONTWAIT);
+    ssize_t got = recv(device->socket, packet, sizeof packet, MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
       return;
   }
@@ -28,7 +28,7 @@ static void wait_for_end(int fd) {
 
 static void *monitor(void *argument) {
   struct fikit_device *device = argument;
-  wait_for_end(device->socket);
+  wait_for_end(device);
   fikit_device_release(device);
   fikit_say("fikitd is gone: this program goes on without priorities.");
   return NULL;
