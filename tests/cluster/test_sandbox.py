@@ -31,6 +31,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A short TMPDIR of the test's own: what a sandbox leaves behind is seen in it."""
     directory = Path("/tmp") / f"fk{os.getpid()}"
     directory.mkdir()
+    directory.chmod(0o755)
     yield directory
     left = [path.name for path in directory.iterdir()]
     processes = processes_of(directory)

@@ -35,6 +35,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scance
 START_TIMEOUT_S = 20.0
 JOBS_END_TIMEOUT_S = 8.0
 FIKITD_STOP_TIMEOUT_S = 3.0
+LONGEST_TMPDIR = 60  # a socket's path ends at 107 bytes
 NULL_DEVICE = os.makedev(1, 3)
 INHERITED_NO_MORE = ("SLURM", "SBATCH", "SALLOC", "SRUN", "FIKIT_", "EMUCUDA_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
 
@@ -72,6 +73,7 @@ class Sandbox:
         self._scheduler: dict[str, Any] = {**(scheduler or {}), "policy": policy}
         self._emulator_device = {} if slice_us is None else {"slice_us": slice_us}
         self._keep = keep
+        self._failed = False
         self._group = Group()
         self._machine: files.Machine | None = None
         self.root = Path()
@@ -99,7 +101,8 @@ class Sandbox:
         Raises SandboxError when something is missing or does not start; nothing is left behind then but the logs.
         """
         _check_requirements(self._real_gpu)
-        self._place(Path(tempfile.mkdtemp(prefix="fikit-")))
+        self._failed = False
+        self._place(Path(tempfile.mkdtemp(prefix="fikit-", dir=_open_directory())))
         try:
             on_step("files")
             self._write_files()
@@ -125,9 +128,9 @@ class Sandbox:
         self._group.stop()
         for process in processes_of(self.root):
             process.kill()
-        if not self._real_gpu and self.env:
+        if "EMUCUDA_NAME" in self.env:
             subprocess.run([paths.emuctl(), "reset"], env=self.env, check=False, capture_output=True)
-        if not self._keep:
+        if not (self._keep or self._failed):
             shutil.rmtree(self.root, ignore_errors=True)
         self._place(Path())
 
@@ -146,7 +149,8 @@ class Sandbox:
         layout = self._layout
         layout.root.chmod(0o755)
         for directory in layout.directories():
-            directory.mkdir(mode=0o755)
+            directory.mkdir()
+            directory.chmod(0o755)
         for shared in (layout.report_dir, layout.profile_dir):
             shared.chmod(0o1777)  # fikitd writes them as the jobs' users
         self._machine = machine = files.Machine(
@@ -166,8 +170,6 @@ class Sandbox:
             daemon=Path(sys.executable).with_name("fikitd"),
             job_environment=self._job_environment(),
         )
-        if not programs.plugin.exists():
-            raise SandboxError(f"{programs.plugin} is missing; install libslurm-dev and run `make build`")
         texts = {
             "slurm.conf": files.slurm_conf(layout, machine),
             "gres.conf": files.gres_conf(machine),
@@ -177,7 +179,7 @@ class Sandbox:
             "task_prolog": files.task_prolog(programs),
         }
         for name, text in texts.items():
-            (layout.etc / name).write_text(text)
+            _write(layout.etc / name, text)
         (layout.etc / "task_prolog").chmod(0o755)
         self._write_fikit_toml()
 
@@ -187,7 +189,8 @@ class Sandbox:
         made = [self._layout.root / "dev" / f"gpu{index}" for index in range(self._gpus)]
         for file in made:
             try:
-                os.mknod(file, stat.S_IFCHR | 0o666, NULL_DEVICE)
+                os.mknod(file, stat.S_IFCHR, NULL_DEVICE)
+                file.chmod(0o666)
             except OSError as error:
                 raise SandboxError(f"cannot make the device file {file}: {error.strerror}; run on a machine or in a "
                                    "container that allows mknod") from error  # fmt: skip
@@ -212,7 +215,7 @@ class Sandbox:
         except (OSError, ValueError) as error:
             raise SandboxError(f"cannot read the emulator's model {model_file}: {error}") from error
         config = self._layout.etc / "emulator.toml"
-        config.write_text(files.emulator_toml(model, self._machine, self._emulator_device))
+        _write(config, files.emulator_toml(model, self._machine, self._emulator_device))
         return {"EMUCUDA_NAME": self.root.name, "EMUCUDA_CONFIG": str(config)}
 
     def _job_environment(self) -> dict[str, str]:
@@ -224,7 +227,7 @@ class Sandbox:
     def _write_fikit_toml(self) -> None:
         assert self._machine is not None
         unfinished = self.fikit_toml.with_suffix(".tmp")
-        unfinished.write_text(files.fikit_toml(self._layout, self._machine, self._scheduler))
+        _write(unfinished, files.fikit_toml(self._layout, self._machine, self._scheduler))
         unfinished.rename(self.fikit_toml)
 
     def _start_munged(self) -> None:
@@ -249,7 +252,7 @@ class Sandbox:
         while not done():
             dead = self._group.dead()
             if dead or time.monotonic() > deadline:
-                self._keep = True
+                self._failed = True
                 reason = f"{dead} ended" if dead else f"after {START_TIMEOUT_S:.0f} s"
                 raise SandboxError(
                     f"the sandbox's Slurm did not start: {problem} ({reason}); its logs are in {self.logs}"
@@ -274,6 +277,19 @@ class Sandbox:
             daemon.wait_or_kill(FIKITD_STOP_TIMEOUT_S)
 
 
+def _open_directory() -> Path:
+    """TMPDIR where everybody may enter it and socket paths fit below it, else /tmp: jobs run as their users."""
+    wished = Path(tempfile.gettempdir()).resolve()
+    is_open = all(directory.stat().st_mode & stat.S_IXOTH for directory in (wished, *wished.parents))
+    return wished if is_open and len(str(wished)) <= LONGEST_TMPDIR else Path("/tmp")
+
+
+def _write(path: Path, text: str) -> None:
+    """A file that every user's job can read, whatever our umask is."""
+    path.write_text(text)
+    path.chmod(0o644)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -291,5 +307,13 @@ def _check_requirements(real_gpu: bool) -> None:
     if os.geteuid() != 0:
         raise SandboxError("the sandbox needs root, because slurmd starts jobs as their users: use sudo, "
                            "or `fikit run` without Slurm")  # fmt: skip
+    try:
+        needed = [paths.slurm_dir() / "spank_fikit.so", paths.shim()]
+        needed += [] if real_gpu else [paths.emuctl(), paths.emulator_dir() / "default.toml"]
+    except FileNotFoundError as error:
+        raise SandboxError(str(error)) from error
+    for path in needed:
+        if not path.exists():
+            raise SandboxError(f"{path} is missing; run `make build`, with Debian's libslurm-dev installed")
     if real_gpu and not Path("/dev/nvidia0").exists():
         raise SandboxError("there is no /dev/nvidia0 on this machine; leave the real GPU out to use the emulated one")

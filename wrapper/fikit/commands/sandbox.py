@@ -14,6 +14,8 @@ from fikit import child
 from fikit.errors import UserError
 from fikit.sandbox import Sandbox
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
+
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of the node.")
@@ -44,8 +46,7 @@ def command(
         sandbox = Sandbox(gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep)
     except ValueError as error:
         raise UserError(str(error)) from error
-    # A default SIGTERM would leave a whole Slurm behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _interrupt)
     try:
         with Console(stderr=True).status("starting a throw-away Slurm") as status:
@@ -56,8 +57,7 @@ def command(
     except PermissionError:
         raise _no_program(f'"{argv[0]}" is not executable; chmod +x it', child.NOT_EXECUTABLE) from None
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()
         if keep and sandbox.root != Path():
             print(f"fikit: the sandbox's files are in {sandbox.root}", file=sys.stderr)
         sandbox.stop()
@@ -70,4 +70,11 @@ def _no_program(text: str, exit_code: int) -> UserError:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Once is enough: a second signal must not stop the tidying up after the first."""
+    _ignore_signals()
     raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
