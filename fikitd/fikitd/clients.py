@@ -128,7 +128,7 @@ class Clients:
     async def _identify(self, connection: socket.socket, peer: Peer) -> JobRecord:
         find = partial(identify.identify, self._proc, peer.pid, peer.uid, self._records, daemon_uid=os.geteuid())
         try:
-            record = await self._storage.run(find)
+            record = await self._storage.run(peer.uid, find)
         except identify.Unidentified as error:
             raise Refused(str(error)) from None
         except StorageTimeout:
@@ -210,7 +210,7 @@ class Clients:
             return key, command, found
 
         try:
-            client.key, client.command, found = await self._storage.run(find, PROFILE_TIMEOUT_S)
+            client.key, client.command, found = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
         except (OSError, ValueError) as error:
             client.job.warn(f"profiles in {self._store.directory} could not be read: {reason(error)}")
             return None
@@ -265,7 +265,7 @@ class Clients:
             self._store.save(record.uid, document, run)
 
         try:
-            await self._storage.run(save)
+            await self._storage.run(record.uid, save)
             job.profile_stored = job.profile_stored is not False
         except (OSError, ValueError) as error:
             job.profile_stored = False

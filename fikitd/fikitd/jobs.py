@@ -144,6 +144,7 @@ class Jobs:
         job = self._jobs.get(record.job)
         if job is None or (job.quiet and job.record.started_ns != record.started_ns):
             job = self._jobs[record.job] = Job(record, device, self._policy)
+        job.record = record  # its first step has written the name into it
         return job
 
     def get(self, job_id: str) -> Job | None:
@@ -186,7 +187,7 @@ class Jobs:
                 self._store.save(report, owner=owner)
 
         try:
-            await self._storage.run(save)
+            await self._storage.run(job.record.uid, save)
         except (OSError, ValueError) as error:
             job.warn(f"its report could not be stored in {self._store.directory}: {reason(error)}")
 

@@ -20,6 +20,7 @@ MAX_KERNELS: Final = 50_000
 MAX_BUCKETS: Final = 1024
 MAX_COUNT: Final = 2**53
 MAX_NS: Final = 10**15  # eleven days: longer than a kernel or a gap can sensibly be
+_BUCKETS: Final = frozenset(map(str, range(MAX_BUCKETS)))
 _HEX16 = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
 Profile = dict[str, Any]
@@ -95,16 +96,17 @@ def _statistics(raw: Any, what: str) -> Statistics:
     histogram = raw.get("histogram", {})
     if not isinstance(histogram, dict) or len(histogram) > MAX_BUCKETS:
         raise ValueError(f"histogram of {what} is not an object of at most {MAX_BUCKETS} buckets")
-    buckets = {}
+    # The bulk of a profile: told apart at dictionary speed, without a call per bucket.
     for bucket, count in histogram.items():
-        if not (bucket.isascii() and bucket.isdigit() and len(bucket) <= 4 and int(bucket) < MAX_BUCKETS):
+        if bucket not in _BUCKETS:
             raise ValueError(f"histogram of {what} has a bucket that does not exist")
-        buckets[str(int(bucket))] = integer(count, f"histogram of {what}", 0, MAX_COUNT)
+        if type(count) is not int or not 0 <= count <= MAX_COUNT:
+            raise ValueError(f"histogram of {what} has a count that is not an integer from 0 to {MAX_COUNT}")
     return {
         "count": integer(raw.get("count"), f"count of {what}", 0, MAX_COUNT),
         "mean_ns": number(raw.get("mean_ns"), f"mean_ns of {what}", MAX_NS),
         "m2": number(raw.get("m2", 0.0), f"m2 of {what}", 1e45),
-        "histogram": buckets,
+        "histogram": histogram,
     }
 
 

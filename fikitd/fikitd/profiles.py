@@ -15,8 +15,10 @@ from fikitd.profile_format import Kernel, Profile
 from fikitd.storage import read_bounded, reason, write_atomic
 from fikitd.untrusted import is_name
 
-MAX_FILE_BYTES: Final = 32 * 2**20
-MAX_RUNS: Final = 16  # newest files that are merged; older measurements say less about today's program
+# What one load may cost the daemon: a profile of 4000 kernels has about 2 MiB. Older runs say less about today's program.
+MAX_FILE_BYTES: Final = 8 * 2**20
+MAX_TOTAL_BYTES: Final = 32 * 2**20
+MAX_RUNS: Final = 16
 
 _log = logging.getLogger("fikitd")
 
@@ -59,7 +61,10 @@ class ProfileStore:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_owner(uid)
         path = directory / f"{run}.json"
-        write_atomic(path, json.dumps(document, separators=(",", ":")).encode(), mode=0o600)
+        data = json.dumps(document, separators=(",", ":")).encode()
+        if len(data) > MAX_FILE_BYTES:
+            raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
+        write_atomic(path, data, mode=0o600)
         return path
 
     def prepare(self, uid: int, gid: int) -> None:
@@ -80,10 +85,15 @@ class ProfileStore:
             return []
         self._check_owner(uid)
         names = sorted(path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != ".")
-        runs = []
-        for name in names[-MAX_RUNS:]:
+        runs: list[Profile] = []
+        room = MAX_TOTAL_BYTES
+        for name in reversed(names[-MAX_RUNS:]):
             try:
-                profile = profile_format.parse(read_bounded(directory / name, MAX_FILE_BYTES))
+                data = read_bounded(directory / name, MAX_FILE_BYTES)
+                room -= len(data)
+                if room < 0:
+                    break
+                profile = profile_format.parse(data)
             except (OSError, ValueError) as error:
                 warn(f"profile file {directory / name} was skipped: {reason(error)}")
             else:

@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ class StorageTimeout(OSError):
 
 
 class Storage:
-    """Runs functions on short-lived daemon threads. A thread that hangs costs one of `limit` places, never the daemon.
+    """Runs functions on short-lived daemon threads. One that hangs costs its user one of `limit` places, and nobody else.
 
     A thread pool would not do: its workers change credentials for good (see `become`), and Python waits for pool threads
     at exit, also for one that sits in a dead NFS mount.
@@ -36,17 +37,20 @@ class Storage:
 
     def __init__(self, limit: int = 32) -> None:
         self._limit = limit
-        self._running = 0
+        self._running: Counter[int] = Counter()
 
-    async def run(self, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
-        """The result of `function`; StorageTimeout after `timeout_s` or when too many earlier calls still hang."""
-        if self._running >= self._limit:
+    async def run(self, uid: int, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
+        """The result of `function`, which is done for user `uid`.
+
+        Raises what it raises, and StorageTimeout after `timeout_s` or when too many earlier calls for that user still hang.
+        """
+        if self._running[uid] >= self._limit:
             raise StorageTimeout(errno.EBUSY, "the file system does not answer")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
         def finish(result: _T | None, error: BaseException | None) -> None:
-            self._running -= 1
+            self._running[uid] -= 1
             if future.done():
                 return
             if error is not None:
@@ -63,7 +67,7 @@ class Storage:
             with suppress(RuntimeError):  # the loop was closed while we hung
                 loop.call_soon_threadsafe(finish, result, error)
 
-        self._running += 1
+        self._running[uid] += 1
         threading.Thread(target=work, daemon=True, name="storage").start()
         try:
             return await asyncio.wait_for(future, timeout_s)

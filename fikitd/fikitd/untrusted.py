@@ -15,6 +15,8 @@ def is_name(text: str) -> bool:
 
 def printable(text: str) -> str:
     """`text` without characters that could move a cursor, colour a terminal or break a line."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

@@ -214,6 +214,14 @@ def test_a_requeued_job_begins_a_new_report(daemon: Daemon) -> None:
     assert daemon.stored()["kernels"] == 0
 
 
+def test_a_name_that_a_step_wrote_into_the_record_later_is_reported(daemon: Daemon) -> None:
+    daemon.job()
+    daemon.client()
+    daemon.job(name="train")
+    daemon.client()
+    assert (daemon.control.job("12")["name"], daemon.control.job("12")["processes"]) == ("train", 1)
+
+
 def test_a_running_job_is_visible_on_the_control_socket(daemon: Daemon) -> None:
     daemon.job(name="train")
     client = daemon.client()

@@ -76,6 +76,25 @@ def test_only_the_newest_runs_are_merged(store: ProfileStore) -> None:
     assert collect(store)[0]["runs"] == profiles.MAX_RUNS
 
 
+def test_newer_runs_come_first_when_there_is_too_much_to_read(
+    store: ProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        path = store.save(ME, document(created=f"2026-11-2{number}T00:00:00Z"), f"run{number}")
+    monkeypatch.setattr(profiles, "MAX_TOTAL_BYTES", 2 * path.stat().st_size)
+    profile, warnings = collect(store)
+    assert (profile["runs"], profile["created"], warnings) == (2, "2026-11-23T00:00:00Z", [])
+
+
+def test_a_profile_that_no_reader_would_take_is_not_written(
+    store: ProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "MAX_FILE_BYTES", 100)
+    with pytest.raises(ValueError, match="no reader takes more than 100"):
+        store.save(ME, document(), "a")
+    assert collect(store) == (None, [])
+
+
 def test_what_was_never_measured_is_none(store: ProfileStore) -> None:
     assert collect(store) == (None, [])
     assert store.keys(ME) == []

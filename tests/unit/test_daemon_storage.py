@@ -1,0 +1,71 @@
+"""File work of the daemon: bounded in time, per user, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from fikitd.storage import Storage, StorageTimeout, write_atomic
+
+
+def test_a_call_that_hangs_ends_for_its_caller() -> None:
+    release = threading.Event()
+
+    async def ask() -> None:
+        with pytest.raises(StorageTimeout, match="did not answer within"):
+            await Storage().run(1, release.wait, timeout_s=0.05)
+
+    asyncio.run(ask())
+    release.set()
+
+
+def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
+    release = threading.Event()
+
+    async def ask() -> None:
+        storage = Storage(limit=2)
+        for _ in range(2):
+            with pytest.raises(StorageTimeout):
+                await storage.run(1, release.wait, timeout_s=0.01)
+        begin = asyncio.get_running_loop().time()
+        with pytest.raises(StorageTimeout, match="does not answer"):
+            await storage.run(1, release.wait, timeout_s=30)
+        assert asyncio.get_running_loop().time() - begin < 5, "refused at once"
+        assert await storage.run(2, lambda: "fine") == "fine"
+        release.set()
+        while storage._running[1]:
+            await asyncio.sleep(0.001)
+        assert await storage.run(1, lambda: "again") == "again"
+
+    asyncio.run(ask())
+
+
+def test_what_a_call_raises_reaches_its_caller() -> None:
+    async def ask() -> None:
+        await Storage().run(1, Path("/no/such/file").read_text)
+
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(ask())
+
+
+def test_a_reader_sees_the_old_or_the_new_file_never_a_part(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    contents = {bytes([letter]) * 200_000 for letter in b"ab"}
+    write_atomic(path, b"a" * 200_000, 0o600)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for content in contents:
+                write_atomic(path, content, 0o600)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert {path.read_bytes() for _ in range(200)} <= contents
+    finally:
+        stop.set()
+        writer.join()
+    assert list(tmp_path.iterdir()) == [path]
