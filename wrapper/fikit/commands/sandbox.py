@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from fikit import child
+from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
 from fikit.sandbox import Sandbox
 
@@ -53,20 +54,14 @@ def command(
             sandbox.start(lambda step: status.update(f"starting a throw-away Slurm: {step}"))
         return child.run(argv, sandbox.env)
     except FileNotFoundError:
-        raise _no_program(f'there is no program "{argv[0]}"; check the name and PATH', child.NOT_FOUND) from None
+        raise NotFound(f'there is no program "{argv[0]}"; check the name and PATH') from None
     except PermissionError:
-        raise _no_program(f'"{argv[0]}" is not executable; chmod +x it', child.NOT_EXECUTABLE) from None
+        raise NotExecutable(f'"{argv[0]}" is not executable; chmod +x it') from None
     finally:
         _ignore_signals()
         if keep and sandbox.root != Path():
             print(f"fikit: the sandbox's files are in {sandbox.root}", file=sys.stderr)
         sandbox.stop()
-
-
-def _no_program(text: str, exit_code: int) -> UserError:
-    error = UserError(text)
-    error.exit_code = exit_code
-    return error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
