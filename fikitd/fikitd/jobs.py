@@ -19,7 +19,7 @@ from fikitd.totals import Stats, Totals
 
 _log = logging.getLogger("fikitd")
 
-STATS_NOW = Callable[[], Stats]
+StatsNow = Callable[[], Stats]
 QUIET_S: Final = 2.0  # so long without a client, then the report so far is stored
 MAX_WARNINGS: Final = 50
 
@@ -46,7 +46,7 @@ class Job:
         self.warnings: list[str] = []
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
-        self._clients: dict[int, STATS_NOW] = {}
+        self._clients: dict[int, StatsNow] = {}
         self._pids: set[int] = set()
         self._saving = 0
         self._most_kernels = -1
@@ -55,7 +55,7 @@ class Job:
     def quiet(self) -> bool:
         return not self._clients
 
-    def client_came(self, client_id: int, pid: int, stats_now: STATS_NOW) -> None:
+    def client_came(self, client_id: int, pid: int, stats_now: StatsNow) -> None:
         self._clients[client_id] = stats_now
         if pid not in self._pids:  # a process with several GPUs has a client for each
             self._pids.add(pid)

@@ -23,7 +23,7 @@ from fikitd.config import Config
 from fikitd.profiles import ProfileStore
 from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
-from fikitd.server import AlreadyServed, CannotServe, Server
+from fikitd.server import AlreadyServed, CannotServe, Server, notify_systemd
 
 from fikitd import clients, protocol
 
@@ -376,12 +376,34 @@ def test_shutdown_stores_reports_of_running_jobs_and_removes_the_sockets(tmp_pat
         daemon.control.ping()
 
 
-def test_an_idle_daemon_leaves_by_itself(tmp_path: Path) -> None:
-    config = fakes.config_in(tmp_path)
-    config = replace(config, daemon=replace(config.daemon, idle_exit_s=1))
+def idle_after_1_s(directory: Path) -> Config:
+    config = fakes.config_in(directory)
+    return replace(config, daemon=replace(config.daemon, idle_exit_s=1))
+
+
+def test_an_idle_daemon_leaves_by_itself_also_past_a_record_whose_process_is_gone(tmp_path: Path) -> None:
+    config = idle_after_1_s(tmp_path)
     with fakes.serving(config, FakeCore(), tmp_path):
+        JobRecord("run-1", ME, ME, 1, pid=4242).write(config.daemon.run_dir)
         control = Path(config.daemon.run_dir) / protocol.CONTROL_NAME
         eventually(lambda: not control.exists())
+
+
+def test_a_job_without_clients_keeps_the_daemon(tmp_path: Path) -> None:
+    server = Server(idle_after_1_s(tmp_path), FakeCore(), tmp_path)
+    assert not server._at_work()
+    (tmp_path / "run").mkdir()
+    JobRecord("12", ME, ME, 1).write(tmp_path / "run")
+    assert server._at_work()
+
+
+def test_systemd_is_told_that_the_daemon_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(5)
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        notify_systemd()
+        assert manager.recv(100) == b"READY=1"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
