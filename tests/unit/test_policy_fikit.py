@@ -126,9 +126,10 @@ def test_equals_of_an_idle_holder_take_turns_whatever_their_lengths() -> None:
 def test_a_waiting_middle_client_is_not_overtaken_while_the_first_is_idle() -> None:
     policy = with_clients("fikit", 1, 5, 8)
     now = 10 * MS
-    assert grants(policy.event("waiting", 2, now, request=1, duration_ns=400 * US)) == [2]
-    policy.event("waiting", 2, now, request=2, duration_ns=400 * US)
-    assert grants(policy.event("waiting", 3, now, request=1, duration_ns=10 * US)) == []
+    assert grants(policy.event("waiting", 3, now, request=1, duration_ns=400 * US)) == [3]
+    assert grants(policy.event("waiting", 2, now, request=1, duration_ns=400 * US)) == []  # beyond the run-ahead
+    assert grants(policy.event("waiting", 3, now, request=2, duration_ns=10 * US)) == []
+    assert grants(policy.event("tick", 0, now + 300 * US)) == [2]
 
 
 def test_the_last_level_fills_a_gap_that_the_middle_one_cannot_use() -> None:
