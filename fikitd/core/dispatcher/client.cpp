@@ -88,13 +88,13 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64
 void Client::sample(std::uint32_t slot, std::int64_t ns) {
   const predictor::Identity kernel = identity(slot);
   measured_.add_duration(kernel, sampled_context_, ns);
-  sampled_ = {Sampled{.slot = slot, .before = sampled_context_}, sampled_[0]};
+  before_sample_ = sampled_context_;
+  sampled_slot_ = slot;
   sampled_context_.push(kernel);
 }
 
 void Client::gap(std::uint32_t slot, std::int64_t ns) {
-  const auto run = std::find_if(sampled_.begin(), sampled_.end(), [slot](const Sampled& s) { return s.slot == slot; });
-  measured_.add_gap(identity(slot), run == sampled_.end() ? predictor::Context{} : run->before, ns);
+  measured_.add_gap(identity(slot), slot == sampled_slot_ ? before_sample_ : predictor::Context{}, ns);
 }
 
 bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {

@@ -1,7 +1,6 @@
 // One client of a dispatcher: turns what its page says into events of the policy, and keeps its books.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -90,13 +89,11 @@ class Client {
   LaunchLog log_;
   GapAccount gaps_;
 
-  // Samples arrive in launch order but later than the launches, so they have a context of their own.
-  struct Sampled {
-    std::uint32_t slot = 0;
-    predictor::Context before;
-  };
+  // Samples arrive in launch order but later than the launches, so they have a context of their own. A GAP follows the
+  // SAMPLE that it comes after.
   predictor::Context sampled_context_;
-  std::array<Sampled, 2> sampled_; // newest first
+  predictor::Context before_sample_; // context of the newest sample
+  std::uint32_t sampled_slot_ = 0;
 };
 
 } // namespace fikit::dispatcher

@@ -5,8 +5,6 @@
 // the clients to ring (`awake` = 0), looks once more, and blocks until a doorbell, a lease to renew, or house-keeping.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
