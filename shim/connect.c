@@ -35,11 +35,12 @@ static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
 static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   struct timeval timeout = {.tv_usec = TIMEOUT_MS * 1000 / 2}; /* once for hello, once for the answer */
-  if (strlen(path) >= sizeof address.sun_path) {
+  size_t bytes = strlen(path) + 1;
+  if (bytes > sizeof address.sun_path) {
     failed(reason, "path too long for a socket");
     return -1;
   }
-  strcpy(address.sun_path, path);
+  memcpy(address.sun_path, path, bytes);
   int fd = moved_up(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (fd < 0) {
     failed_errno(reason);

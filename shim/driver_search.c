@@ -25,10 +25,11 @@ static bool same_file(const struct statx *a, const struct statx *b) {
 
 static bool candidate(const char *path, struct search *search) {
   struct statx file;
+  size_t bytes = strlen(path) + 1;
   if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_TYPE, &file) != 0 || !S_ISREG(file.stx_mode) ||
-      same_file(&file, &search->self) || strlen(path) >= 4096)
+      same_file(&file, &search->self) || bytes > 4096)
     return false;
-  strcpy(search->found, path);
+  memcpy(search->found, path, bytes);
   return true;
 }
 

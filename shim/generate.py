@@ -55,7 +55,7 @@ def header(symbols: list[str]) -> str:
 def tables(symbols: list[str], gated: dict[str, str], versions: list[dict[str, str]]) -> str:
     """C: names in sorted order, the shim's own function of each handled name, the rows of cuGetProcAddress."""
     names = "".join(f'  "{name}",\n' for name in symbols)
-    own = "".join(f"extern char own_{name}[] __asm__(\"{name}\");\n" for name in symbols)
+    own = "".join(f'extern char own_{name}[] __asm__("{name}");\n' for name in symbols)
     exports = "".join(f"  {{own_{name}, {int(name in gated)}}},\n" for name in symbols)
     rows = "".join(
         f'  {{"{row["name"]}", {row["version"]}, {row["per_thread"]}, FIKIT_SYM_{row["symbol"]}}},\n'

@@ -30,7 +30,7 @@ static uint64_t structure_hash(CUgraph graph, size_t *nodes) {
   if (REAL(cuGraphGetNodes)(graph, NULL, nodes) != CUDA_SUCCESS)
     return 0;
   uint64_t hash = *nodes;
-  CUgraphNode *list = *nodes <= MOST_NODES ? calloc(*nodes + 1, sizeof *list) : NULL;
+  CUgraphNode *list = *nodes <= MOST_NODES ? calloc(*nodes + 1, sizeof(CUgraphNode)) : NULL;
   if (list && REAL(cuGraphGetNodes)(graph, list, nodes) == CUDA_SUCCESS)
     for (size_t i = 0; i < *nodes; i++)
       hash = fikit_mix(hash, node_hash(list[i]));

@@ -5,14 +5,17 @@
 
 enum { ERASED = 1, FIRST_SIZE = 1024 };
 
-static void insert(struct handle_table *table, uintptr_t key, uintptr_t value, uintptr_t owner) {
+/* The key is not in the table, so an erased entry will do. Returns how many free entries it took: 0 or 1. */
+static size_t insert(struct handle_table *table, uintptr_t key, uintptr_t value, uintptr_t owner) {
   size_t i = handle_hash(key);
-  while (atomic_load_explicit(&table->entries[i & table->mask].key, memory_order_relaxed) != 0)
+  while (atomic_load_explicit(&table->entries[i & table->mask].key, memory_order_relaxed) > ERASED)
     i++;
   struct handle_entry *entry = &table->entries[i & table->mask];
+  size_t taken = atomic_load_explicit(&entry->key, memory_order_relaxed) == 0;
   atomic_store_explicit(&entry->value, value, memory_order_relaxed);
   entry->owner = owner;
   atomic_store_explicit(&entry->key, key, memory_order_release);
+  return taken;
 }
 
 /* Make room for one more. A reader may still be in the old table, which is therefore never freed: sizes double, so all
@@ -29,10 +32,8 @@ static struct handle_table *with_room(struct handle_map *map) {
   map->used = 0;
   for (size_t i = 0; old && i <= old->mask; i++) {
     struct handle_entry *entry = &old->entries[i];
-    if (entry->key > ERASED) {
-      insert(new, entry->key, entry->value, entry->owner);
-      map->used++;
-    }
+    if (entry->key > ERASED)
+      map->used += insert(new, entry->key, entry->value, entry->owner);
   }
   atomic_store_explicit(&map->table, new, memory_order_release);
   return new;
@@ -60,19 +61,30 @@ void handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uint
     entry->owner = owner;
   } else {
     struct handle_table *table = with_room(map);
-    if (table) {
-      insert(table, key, value, owner);
-      map->used++;
-    }
+    if (table)
+      map->used += insert(table, key, value, owner);
   }
   pthread_mutex_unlock(&map->writing);
+}
+
+/* An erased entry keeps longer searches going. Where the next one is free, no search passes: it is free again, and so
+ * are erased ones before it. */
+static void erase(struct handle_map *map, struct handle_table *table, size_t i) {
+  atomic_store_explicit(&table->entries[i].key, ERASED, memory_order_release);
+  while (atomic_load_explicit(&table->entries[i].key, memory_order_relaxed) == ERASED &&
+         atomic_load_explicit(&table->entries[(i + 1) & table->mask].key, memory_order_relaxed) == 0) {
+    atomic_store_explicit(&table->entries[i].key, 0, memory_order_release);
+    map->used--;
+    i = (i - 1) & table->mask;
+  }
 }
 
 void handle_map_erase(struct handle_map *map, uintptr_t key) {
   pthread_mutex_lock(&map->writing);
   struct handle_entry *entry = key > ERASED ? find(map, key) : NULL;
+  struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
   if (entry)
-    atomic_store_explicit(&entry->key, ERASED, memory_order_release);
+    erase(map, table, (size_t)(entry - table->entries));
   pthread_mutex_unlock(&map->writing);
 }
 
@@ -81,6 +93,6 @@ void handle_map_erase_owner(struct handle_map *map, uintptr_t owner) {
   struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
   for (size_t i = 0; table && owner && i <= table->mask; i++)
     if (table->entries[i].key > ERASED && table->entries[i].owner == owner)
-      atomic_store_explicit(&table->entries[i].key, ERASED, memory_order_release);
+      erase(map, table, i);
   pthread_mutex_unlock(&map->writing);
 }

@@ -21,7 +21,7 @@ struct handle_table {
 struct handle_map {
   _Atomic(struct handle_table *) table;
   pthread_mutex_t writing;
-  size_t used; /* entries that are not free */
+  size_t used; /* entries that are not free, erased ones too */
 };
 
 #define HANDLE_MAP_EMPTY {.writing = PTHREAD_MUTEX_INITIALIZER}

@@ -18,11 +18,12 @@ const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
   struct fikit_name *record = (void *)handle_map_get(&records, (uintptr_t)key);
   if (record)
     return record;
-  record = malloc(sizeof *record + strlen(name) + 1);
+  size_t bytes = strlen(name) + 1;
+  record = malloc(sizeof *record + bytes);
   if (record) {
     record->key = key;
     record->module_hash = module_hash;
-    strcpy(record->name, name);
+    memcpy(record->name, name, bytes);
     handle_map_put(&records, (uintptr_t)key, (uintptr_t)record, 0);
   }
   return record;

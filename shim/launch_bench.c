@@ -87,8 +87,8 @@ static void print(const char *name, const double *samples, int count, const char
 #define DRIVER(name, ...) int (*name)(__VA_ARGS__) = (int (*)(__VA_ARGS__))must(dlsym(library, #name), #name)
 
 int main(int argc, char **argv) {
-  int rounds = argc > 1 ? atoi(argv[1]) : 200, launches = argc > 2 ? atoi(argv[2]) : 100;
-  if (argc != 3 || rounds < 1 || launches < 1) {
+  int rounds = argc == 3 ? (int)strtol(argv[1], NULL, 10) : 0, launches = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
+  if (rounds < 1 || launches < 1) {
     fprintf(stderr, "usage: fikit-launch-bench ROUNDS LAUNCHES\n");
     return 2;
   }
@@ -112,8 +112,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "fikit-launch-bench: the shim is not preloaded: both pointers are the driver's\n");
     return 1;
   }
-  double *by_driver = calloc((size_t)rounds, sizeof *by_driver), *by_shim = calloc((size_t)rounds, sizeof *by_shim);
-  must(by_driver && by_shim ? by_driver : NULL, "memory");
+  double *by_driver = must(calloc(2 * (size_t)rounds, sizeof *by_driver), "memory");
+  double *by_shim = by_driver + rounds;
   for (int i = -rounds / 10 - 1; i < rounds; i++) { /* the first tenth warms up */
     double first = measure(i & 1 ? direct : cuLaunchKernel, kernel, launches, cuCtxSynchronize);
     double second = measure(i & 1 ? cuLaunchKernel : direct, kernel, launches, cuCtxSynchronize);
@@ -125,5 +125,6 @@ int main(int argc, char **argv) {
   printf("{\"device\": \"%s\", \"launches_per_round\": %d, ", device, launches);
   print("direct_ns", by_driver, rounds, ", ");
   print("shim_ns", by_shim, rounds, "}\n");
+  free(by_driver);
   return 0;
 }

@@ -169,17 +169,18 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued) {
 
 void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device) {
   drain->device = device;
-  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+  drain->count = atomic_load_explicit(&used, memory_order_acquire);
+  for (unsigned i = 0; i < drain->count; i++)
     drain->issued[i] = streams[i].device == device ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
 }
 
 void fikit_drain_end(const struct fikit_drain *drain) {
-  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+  for (unsigned i = 0; i < drain->count; i++)
     if (streams[i].device == drain->device)
       raise_drained(&streams[i], drain->issued[i]);
   claim(drain->device);
   pthread_mutex_lock(&changing);
-  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+  for (unsigned i = 0; i < drain->count; i++)
     if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
       atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
   pthread_mutex_unlock(&changing);

@@ -60,6 +60,7 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued);
 enum { FIKIT_STREAMS = 256 };
 struct fikit_drain {
   struct fikit_device *device;
+  unsigned count; /* of issued */
   uint64_t issued[FIKIT_STREAMS];
 };
 void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device);

@@ -29,7 +29,7 @@ extern void *fikit_slots[FIKIT_SYMBOLS] __attribute__((visibility("hidden")));
 
 /* REAL(cuInit)(0) calls the driver's cuInit, whether or not it was looked up before. A name that the driver lacks
  * answers CUDA_ERROR_NOT_FOUND; every name answers CUDA_ERROR_NO_DEVICE where there is no driver. */
-#define REAL(name) ((__typeof__(&name))__atomic_load_n(&fikit_slots[FIKIT_SYM_##name], __ATOMIC_RELAXED))
+#define REAL(name) ((__typeof__(&(name)))__atomic_load_n(&fikit_slots[FIKIT_SYM_##name], __ATOMIC_RELAXED))
 
 /* Number of a name, or -1. */
 int fikit_symbol_of(const char *name);

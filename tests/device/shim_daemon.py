@@ -117,8 +117,15 @@ class Daemon:
     """Accepts shims on a socket. `answer` replaces WELCOME by other bytes, or by closing when b""."""
 
     def __init__(
-        self, path: Path, at: Layout, *, measure: bool = False, closed: bool = False, lease_s: float = 5.0,
-        spin_ns: int = 20_000, answer: bytes | None = None,
+        self,
+        path: Path,
+        at: Layout,
+        *,
+        measure: bool = False,
+        closed: bool = False,
+        lease_s: float = 5.0,
+        spin_ns: int = 20_000,
+        answer: bytes | None = None,
     ) -> None:
         self.path, self.at, self.answer = path, at, answer
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
@@ -183,8 +190,14 @@ class Daemon:
     def _describe(self, packet: bytes) -> None:
         _, _, slot, kind, module, *shape = struct.unpack_from("<IIIIQ7I", packet)
         name = packet[self.at["kernel_name"] :].split(b"\0", 1)[0].decode()
-        self.kernels[slot] = {"name": name, "kind": kind, "module": module, "grid": tuple(shape[:3]),
-                              "block": tuple(shape[3:6]), "shared_bytes": shape[6]}
+        self.kernels[slot] = {
+            "name": name,
+            "kind": kind,
+            "module": module,
+            "grid": tuple(shape[:3]),
+            "block": tuple(shape[3:6]),
+            "shared_bytes": shape[6],
+        }
 
     def names(self) -> list[str]:
         return [kernel["name"] for _, kernel in sorted(self.kernels.items())]

@@ -12,7 +12,11 @@ class Program:
     def __init__(self, code: str, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from shim_child import *\n" + code],
-            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def line(self) -> str:

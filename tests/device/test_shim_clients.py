@@ -40,7 +40,9 @@ def kernels_on_device(native: Path, env: dict[str, str]) -> int:
 
 
 def run(source: str, env: dict[str, str]) -> None:
-    done = subprocess.run([sys.executable, SOURCES / source], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, SOURCES / source], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 

@@ -117,7 +117,9 @@ def test_damaged_page_is_not_used(program: Start, daemon: StartDaemon, monkeypat
     assert "another version" in one_line(err)
 
 
-def test_program_that_reuses_our_descriptors_keeps_its_files(program: Start, daemon: StartDaemon, tmp_path: Path) -> None:
+def test_program_that_reuses_our_descriptors_keeps_its_files(
+    program: Start, daemon: StartDaemon, tmp_path: Path
+) -> None:
     """A program that closes everything (to become a daemon, say) and opens files under the same numbers."""
     fikitd = daemon()
     run = program(

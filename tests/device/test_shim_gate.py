@@ -119,7 +119,7 @@ def test_lease_opens_a_gate_that_nobody_renews(program: Start, daemon: StartDaem
 
 
 def test_renewed_lease_keeps_holding(program: Start, daemon: StartDaemon) -> None:
-    fikitd = daemon(closed=True, lease_s=0.3)
+    fikitd = daemon(closed=True, lease_s=1.0)
     run = program("context()\ncheck(launch(function('k')))\nsay('launched')", fikitd)
     page = fikitd.page()
     wait_for(lambda: page.u32("waiting"), "request")
@@ -157,7 +157,9 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 
 def test_doorbell_rings_only_when_the_dispatcher_sleeps(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
-    run = program("context()\nf = function('k')\nsay('ready')\npause()\ncheck(launch(f))\npause()\ncheck(launch(f))", fikitd)
+    run = program(
+        "context()\nf = function('k')\nsay('ready')\npause()\ncheck(launch(f))\npause()\ncheck(launch(f))", fikitd
+    )
     run.line()
     page = fikitd.page()
     page.set_u32("awake", 1)
@@ -189,3 +191,26 @@ for result in (cu.cuCtxSynchronize(), cu.cuStreamSynchronize(None), cu.cuEventRe
     )
     run.finish()
     assert fikitd.page().u32("request_seq") == 0
+
+
+def test_threads_on_streams_of_their_own_lose_no_launch(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    run = program(
+        """
+import threading
+ctx = context()
+f = function("k")
+def work(on, grid):
+    check(cu.cuCtxSetCurrent(ctx))
+    for _ in range(2000): check(launch(f, on, grid))
+threads = [threading.Thread(target=work, args=(stream(), n + 1)) for n in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+check(cu.cuCtxSynchronize())
+""",
+        fikitd,
+    )
+    run.finish()
+    page = fikitd.page()
+    assert sorted(page.u64("slot_launches", slot) for slot in range(1, 5)) == [2000] * 4
+    assert page.u64("launch_seq") == 8000
+    assert page.u64("ring_head") == 8001

@@ -73,7 +73,15 @@ def test_library_opened_with_deepbind(loader: Path, inner: Path, shim_env: Envir
 
 def test_next_keeps_its_meaning_for_other_names(cc: Compile, shim_env: Environment) -> None:
     second = cc(SOURCES / "shim_next.c", "-shared", "-fPIC")
-    first = cc(SOURCES / "shim_next.c", "-DFIRST", "-shared", "-fPIC", "-Wl,--no-as-needed", str(second), f"-Wl,-rpath,{second.parent}")
+    first = cc(
+        SOURCES / "shim_next.c",
+        "-DFIRST",
+        "-shared",
+        "-fPIC",
+        "-Wl,--no-as-needed",
+        str(second),
+        f"-Wl,-rpath,{second.parent}",
+    )
     main = cc(SOURCES / "shim_next_main.c", "-Wl,--no-as-needed", str(first), str(second), f"-Wl,-rpath,{first.parent}")
     out = subprocess.check_output([main], env=shim_env(), text=True)
     assert out == "the second library\n"
@@ -90,9 +98,13 @@ def test_name_that_the_driver_lacks_is_null_and_500(program: Start) -> None:
     assert out == "True False False\nTrue False\n"
 
 
-def test_missing_function_of_a_linked_program_returns_an_error(cc: Compile, fake_cuda: Path, shim_env: Environment, shim: Path, tmp_path: Path) -> None:
+def test_missing_function_of_a_linked_program_returns_an_error(
+    cc: Compile, fake_cuda: Path, shim_env: Environment, shim: Path, tmp_path: Path
+) -> None:
     source = tmp_path / "missing.c"
-    source.write_text("int cuMemAlloc_v2(void *, unsigned long);\nint main(void) { return cuMemAlloc_v2(0, 1) == 500 ? 0 : 1; }")
+    source.write_text(
+        "int cuMemAlloc_v2(void *, unsigned long);\nint main(void) { return cuMemAlloc_v2(0, 1) == 500 ? 0 : 1; }"
+    )
     program = cc(source, str(shim))
     subprocess.run([program], env=shim_env(), check=True, timeout=20)
 
@@ -145,7 +157,10 @@ def test_machine_without_a_driver(shim_env: Environment) -> None:
 def test_programs_without_cuda_are_not_touched(shim_env: Environment, tmp_path: Path) -> None:
     result = subprocess.run(
         ["bash", "-c", "ls /proc/self/fd; true"],
-        env=shim_env(FIKIT_SOCKET=str(tmp_path / "nobody.sock")), capture_output=True, text=True, check=True,
+        env=shim_env(FIKIT_SOCKET=str(tmp_path / "nobody.sock")),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert result.stderr == ""
     assert result.stdout.split() == ["0", "1", "2", "3"]

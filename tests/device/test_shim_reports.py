@@ -50,7 +50,12 @@ def test_proof_that_the_only_stream_is_empty(program: Start, daemon: StartDaemon
     ],
 )
 def test_no_proof_while_other_work_may_run(program: Start, daemon: StartDaemon, no_proof: str) -> None:
-    assert drained_after(program, daemon, TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\ncheck(launch(f, one))\n" + no_proof) == []
+    assert (
+        drained_after(
+            program, daemon, TWO_STREAMS + "e = ctypes.c_void_p(0x7777000)\ncheck(launch(f, one))\n" + no_proof
+        )
+        == []
+    )
 
 
 def test_each_stream_in_turn_completes_the_proof(program: Start, daemon: StartDaemon) -> None:
@@ -185,7 +190,10 @@ assert old.value == new.value
 
 def test_more_identities_than_slots_share_slot_0(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
-    program("context()\nf = function('k')\nfor i in range(1, 5001): check(launch(f, grid=i))\ncheck(cu.cuCtxSynchronize())", fikitd).finish()
+    program(
+        "context()\nf = function('k')\nfor i in range(1, 5001): check(launch(f, grid=i))\ncheck(cu.cuCtxSynchronize())",
+        fikitd,
+    ).finish()
     page = fikitd.page()
     assert page.launches() == 5000
     assert page.u64("slot_launches", 0) == 5000 - 4095
@@ -209,7 +217,9 @@ def test_descriptions_survive_a_slow_daemon(program: Start, daemon: StartDaemon)
 
 def test_measuring_reports_duration_and_gap_of_every_launch(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(measure=True)
-    program("context()\nf = function('k')\nfor _ in range(5): check(launch(f))\ncheck(cu.cuCtxSynchronize())", fikitd).finish()
+    program(
+        "context()\nf = function('k')\nfor _ in range(5): check(launch(f))\ncheck(cu.cuCtxSynchronize())", fikitd
+    ).finish()
     page = fikitd.page()
     assert [(e.slot, e.value) for e in page.of_kind(SAMPLE)] == [(1, 500_000)] * 5
     assert [(e.slot, e.value) for e in page.of_kind(GAP)] == [(1, 500_000)] * 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,8 @@ def test_needs_only_libc_and_stands_in_for_the_driver(shim: Path) -> None:
 def test_every_launch_of_the_driver_is_gated_or_known() -> None:
     """A launch call that a newer driver brings must be classified, not forgotten."""
     passes = {
-        "cuLaunchHostFunc", "cuLaunchHostFunc_ptsz",  # no GPU time
+        "cuLaunchHostFunc",
+        "cuLaunchHostFunc_ptsz",  # no GPU time
         "cuLaunchCooperativeKernelMultiDevice",  # all devices at once or deadlock: exempt
     }
     launches = {name for name in SYMBOLS if re.match(r"cu(Launch|GraphLaunch)", name)}
@@ -66,3 +68,10 @@ def test_handled_names_have_a_row_for_proc_address() -> None:
     with (ROOT / "driver_api" / "versions.csv").open(newline="") as file:
         symbols = {row["symbol"] for row in csv.DictReader(file)}
     assert set(HANDLED) <= symbols
+
+
+def test_handle_map_grows_forgets_and_reuses(cc: Callable[..., Path]) -> None:
+    source = ROOT / "tests" / "device" / "src" / "shim_handle_map.c"
+    program = cc(source, "-D_GNU_SOURCE", f"-I{ROOT / 'shim'}", str(ROOT / "shim" / "handle_map.c"))
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
