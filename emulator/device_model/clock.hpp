@@ -1,4 +1,5 @@
-// The only source of time of the emulator, so that the same model runs in real time (libcuda) and in manual time (tests, simulator).
+// The only source of time of the emulator, so that the same model runs in real time (libcuda) and in manual time
+// (tests, simulator).
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,10 @@ bool needs_engine(OpKind kind) { return kind != OpKind::marker && kind != OpKind
 
 }  // namespace
 
-void DeviceModel::initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes, int64_t slice_ns) {
-  // The memory is zero already (fresh shared memory, value-initialised object): touching the rings would cost real memory.
+void DeviceModel::initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes,
+                             int64_t slice_ns) {
+  // The memory is zero already (fresh shared memory, value-initialised object): touching the rings would cost real
+  // memory.
   state.memory_bytes = memory_bytes;
   state.context_memory_bytes = context_memory_bytes;
   state.slice_ns = slice_ns;
@@ -70,7 +72,8 @@ void DeviceModel::retire(int process) {
   // A caller killed right after the copy leaves the slot taken; the next retire() then writes the same entry again.
   const uint64_t last = s_.retired == 0 ? 0 : s_.retired - 1;
   const ProcessState& newest = s_.history[last % kHistory];
-  const bool again = s_.retired > 0 && newest.pid == slot.pid && newest.pid_start == slot.pid_start && newest.last_ns == slot.last_ns;
+  const bool again =
+      s_.retired > 0 && newest.pid == slot.pid && newest.pid_start == slot.pid_start && newest.last_ns == slot.last_ns;
   const uint64_t entry = again ? last : s_.retired;
   s_.history[entry % kHistory] = slot;
   commit_point();
@@ -144,7 +147,8 @@ void DeviceModel::advance(int64_t now_ns) {
   s_.time_ns = std::max(s_.time_ns, now_ns);
 }
 
-// Completes the ops at the head of streams that need no engine. Returns whether anything moved: one may release another.
+// Completes the ops at the head of streams that need no engine. Returns whether anything moved: one may release
+// another.
 bool DeviceModel::settle() {
   bool moved = false;
   for_busy_streams([&](int stream) {
@@ -156,7 +160,8 @@ bool DeviceModel::settle() {
   return moved;
 }
 
-// Round robin starts with the holder, or after it when its turn is over; within a process by stream priority, then arrival.
+// Round robin starts with the holder, or after it when its turn is over; within a process by stream priority, then
+// arrival.
 void DeviceModel::assign_compute(bool rotate) {
   if (s_.engines[kCompute].stream != kNone) return;
   const int first = s_.slice_ns > 0 && !rotate ? std::max(s_.holder, 0) : s_.holder + 1;
@@ -234,7 +239,8 @@ bool DeviceModel::contended() const {
   bool found = false;
   for_busy_streams([&](int i) {
     const Op& op = head(i);
-    found = found || (s_.streams[i].process != s_.holder && needs_engine(op.kind) && engine_of(op.kind) == kCompute && may_start(op));
+    found = found || (s_.streams[i].process != s_.holder && needs_engine(op.kind) && engine_of(op.kind) == kCompute &&
+                      may_start(op));
   });
   return found;
 }
@@ -306,7 +312,8 @@ uint64_t DeviceModel::memory_used() const {
 int64_t DeviceModel::busy_ns(int process) const {
   const Engine& engine = s_.engines[kCompute];
   const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
-  return (process == kNone ? s_.busy_ns : s_.processes[process].busy_ns) + (running ? s_.time_ns - engine.started_ns : 0);
+  return (process == kNone ? s_.busy_ns : s_.processes[process].busy_ns) +
+         (running ? s_.time_ns - engine.started_ns : 0);
 }
 
 bool DeviceModel::has_work(int process) const {

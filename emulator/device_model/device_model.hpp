@@ -1,11 +1,12 @@
 // What the emulated device does with the work that processes give it: a discrete-event loop over DeviceState.
 //
 // Streams are FIFO. The compute engine belongs to one process at a time: round robin in slices (preempting kernels), or
-// kernel by kernel when slice_ns is 0. Two copy engines run beside it. The object holds no state of its own and takes no
-// lock: the caller owns the state while it calls (Segment's lock, or one thread).
+// kernel by kernel when slice_ns is 0. Two copy engines run beside it. The object holds no state of its own and takes
+// no lock: the caller owns the state while it calls (Segment's lock, or one thread).
 //
-// Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that makes
-// it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds the rest.
+// Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that
+// makes it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds
+// the rest.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,9 @@ class DeviceModel {
   bool host_ready(int stream, uint64_t seq) const;
   void complete_host(int stream, uint64_t seq);
   const Op& op(int stream, uint64_t seq) const { return op_of(s_, stream, seq); }
-  static const Op& op_of(const DeviceState& state, int stream, uint64_t seq) { return state.streams[stream].ring[seq % kRingOps]; }
+  static const Op& op_of(const DeviceState& state, int stream, uint64_t seq) {
+    return state.streams[stream].ring[seq % kRingOps];
+  }
 
   // --- memory: false when the device has not that much left.
   bool reserve(int process, uint64_t bytes);

@@ -55,9 +55,12 @@ struct Segment::Layout {
 
 std::string set_name() {
   const char* value = getenv("EMUCUDA_NAME");
-  const std::string name = value == nullptr || *value == '\0' ? "default" : value;
-  const bool plain = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
-  if (!plain || name.size() > 64) throw std::runtime_error("emucuda: couldn't use EMUCUDA_NAME=" + name + ": use up to 64 letters, digits, '.', '_' or '-'");
+  std::string name = value == nullptr || *value == '\0' ? "default" : value;
+  const bool plain =
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+  if (!plain || name.size() > 64)
+    throw std::runtime_error("emucuda: couldn't use EMUCUDA_NAME=" + name +
+                             ": use up to 64 letters, digits, '.', '_' or '-'");
   return name;
 }
 
@@ -91,7 +94,8 @@ void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
   uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3f) | 0x80);
 }
 
-Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity, const DeviceParameters& parameters) {
+Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity,
+                 const DeviceParameters& parameters) {
   const mode_t mode = for_all_users ? 0666 : 0600;
   const Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode));
   if (fd.get() < 0) fail(name, strerror(errno));
@@ -109,7 +113,8 @@ Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdenti
   layout_->version = kLayoutVersion;
   layout_->bytes = sizeof(Layout);
   layout_->identity = identity;
-  DeviceModel::initialise(layout_->state, parameters.memory_bytes, parameters.context_memory_bytes, parameters.slice_ns);
+  DeviceModel::initialise(layout_->state, parameters.memory_bytes, parameters.context_memory_bytes,
+                          parameters.slice_ns);
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -129,12 +134,14 @@ Segment::Segment(const std::string& name) {
 void Segment::map(int fd, const std::string& name) {
   struct stat info {};
   if (fstat(fd, &info) != 0) fail(name, strerror(errno));
-  if (static_cast<uint64_t>(info.st_size) != sizeof(Layout)) fail(name, "another version of the emulator made it, run `emuctl reset`");
+  if (static_cast<uint64_t>(info.st_size) != sizeof(Layout))
+    fail(name, "another version of the emulator made it, run `emuctl reset`");
   void* memory = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) fail(name, strerror(errno));
   layout_ = static_cast<Layout*>(memory);
   const bool made = layout_->magic.load() != 0;
-  if (made && (layout_->magic.load() != kMagic || layout_->version != kLayoutVersion || layout_->bytes != sizeof(Layout))) {
+  if (made &&
+      (layout_->magic.load() != kMagic || layout_->version != kLayoutVersion || layout_->bytes != sizeof(Layout))) {
     munmap(memory, sizeof(Layout));
     layout_ = nullptr;
     fail(name, "another version of the emulator made it, run `emuctl reset`");

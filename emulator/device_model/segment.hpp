@@ -23,7 +23,8 @@ struct DeviceParameters {
   int64_t slice_ns;
 };
 
-// Which set of devices this process uses: EMUCUDA_NAME, or "default". Throws std::runtime_error when it could not be a file name.
+// Which set of devices this process uses: EMUCUDA_NAME, or "default". Throws std::runtime_error when it could not be a
+// file name.
 std::string set_name();
 // Where the device sets live under /dev/shm: emucuda.<uid or "all">.<name>.<index>
 std::string segment_name(bool for_all_users, const std::string& set_name, int index);
@@ -36,7 +37,8 @@ class Segment {
  public:
   // Opens the device, creating it with these parameters when it is not there: the first process decides.
   // Throws std::runtime_error with one sentence for people.
-  Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity, const DeviceParameters& parameters);
+  Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity,
+          const DeviceParameters& parameters);
   // Opens an existing device; throws when there is none.
   explicit Segment(const std::string& name);
   Segment(Segment&& other) noexcept;

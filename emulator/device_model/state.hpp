@@ -9,8 +9,9 @@ namespace emu {
 inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
-inline constexpr uint64_t kRingOps = 1024;  // per stream, power of two: a launch into a full stream waits, as a real driver does
-inline constexpr int kHistory = 256;        // dead processes whose accounts are kept
+inline constexpr uint64_t kRingOps =
+    1024;  // per stream, power of two: a launch into a full stream waits, as a real driver does
+inline constexpr int kHistory = 256;  // dead processes whose accounts are kept
 inline constexpr int kNone = -1;
 
 enum class OpKind : uint8_t {
@@ -36,22 +37,22 @@ struct Op {
 
 // Sequence numbers only grow, also when the slot gets a new owner: an old (slot, seq) pair always reads "done".
 struct StreamState {
-  int32_t process;  // kNone: the slot is free
-  int32_t priority; // smaller is served first, within one process
-  uint64_t tail;    // ops enqueued; the next op's seq
-  uint64_t done;    // ops completed
+  int32_t process;   // kNone: the slot is free
+  int32_t priority;  // smaller is served first, within one process
+  uint64_t tail;     // ops enqueued; the next op's seq
+  uint64_t done;     // ops completed
   int64_t work_ns;
   Op ring[kRingOps];
 };
 
 struct ProcessState {
-  int32_t pid;          // 0: the slot is free
-  uint64_t pid_start;   // start time from /proc, against reuse of the pid
-  int64_t busy_ns;      // time on the compute engine
-  uint64_t kernels;     // completed
+  int32_t pid;         // 0: the slot is free
+  uint64_t pid_start;  // start time from /proc, against reuse of the pid
+  int64_t busy_ns;     // time on the compute engine
+  uint64_t kernels;    // completed
   uint64_t memory_bytes;
-  int64_t first_ns;     // start of its first op, 0 = none yet
-  int64_t last_ns;      // end of its latest op
+  int64_t first_ns;  // start of its first op, 0 = none yet
+  int64_t last_ns;   // end of its latest op
 };
 
 struct Engine {

@@ -34,7 +34,8 @@ Snapshot look(const std::string& name) {
   retire_dead(*device, true);
   device->advance(RealClock().now_ns());
   const DeviceState& state = device->state();
-  Snapshot seen{segment.identity(), state.memory_bytes, device->memory_used(), device->busy_ns(kNone), state.time_ns, {}};
+  Snapshot seen{segment.identity(),     state.memory_bytes, device->memory_used(),
+                device->busy_ns(kNone), state.time_ns,      {}};
   const uint64_t oldest = state.retired > kHistory ? state.retired - kHistory : 0;
   for (uint64_t i = oldest; i < state.retired; ++i) seen.processes.push_back({state.history[i % kHistory], false});
   for (int i = 0; i < kMaxProcesses; ++i) {
@@ -49,7 +50,8 @@ Snapshot look(const std::string& name) {
 std::string uuid_text(const uint8_t (&uuid)[16]) {
   char text[64];
   const uint8_t* u = uuid;
-  snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+           u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
   return text;
 }
 
@@ -62,28 +64,41 @@ std::string quoted(const char* text) {
   return out + "\"";
 }
 
-using ull = unsigned long long;
+long long ll(int64_t value) { return value; }
+unsigned long long ull(uint64_t value) { return value; }
+double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 void print_json(const std::vector<Snapshot>& devices) {
   printf("{\"devices\": [");
+  const char* device_comma = "";
   for (const Snapshot& d : devices) {
-    printf("%s\n  {\"index\": %d, \"name\": %s, \"uuid\": \"%s\", \"memory_bytes\": %llu, \"memory_used_bytes\": %llu, \"busy_ns\": %lld, \"now_ns\": %lld, \"processes\": [", &d == devices.data() ? "" : ",", d.identity.index, quoted(d.identity.name).c_str(), uuid_text(d.identity.uuid).c_str(), ull{d.memory_bytes}, ull{d.memory_used}, static_cast<long long>(d.busy_ns), static_cast<long long>(d.now_ns));
-    for (const Account& a : d.processes) {
-      const ProcessState& p = a.process;
-      printf("%s\n    {\"pid\": %d, \"alive\": %s, \"busy_ns\": %lld, \"kernels\": %llu, \"memory_bytes\": %llu, \"first_ns\": %lld, \"last_ns\": %lld}", &a == d.processes.data() ? "" : ",", p.pid, a.alive ? "true" : "false", static_cast<long long>(p.busy_ns), ull{p.kernels}, ull{p.memory_bytes}, static_cast<long long>(p.first_ns), static_cast<long long>(p.last_ns));
+    printf("%s\n  {\"index\": %d, \"name\": %s, ", device_comma, d.identity.index, quoted(d.identity.name).c_str());
+    printf("\"uuid\": \"%s\", ", uuid_text(d.identity.uuid).c_str());
+    printf("\"memory_bytes\": %llu, \"memory_used_bytes\": %llu, ", ull(d.memory_bytes), ull(d.memory_used));
+    printf("\"busy_ns\": %lld, \"now_ns\": %lld, \"processes\": [", ll(d.busy_ns), ll(d.now_ns));
+    const char* comma = "";
+    for (const auto& [p, alive] : d.processes) {
+      printf("%s\n    {\"pid\": %d, \"alive\": %s, ", comma, p.pid, alive ? "true" : "false");
+      printf("\"busy_ns\": %lld, \"kernels\": %llu, ", ll(p.busy_ns), ull(p.kernels));
+      printf("\"memory_bytes\": %llu, ", ull(p.memory_bytes));
+      printf("\"first_ns\": %lld, \"last_ns\": %lld}", ll(p.first_ns), ll(p.last_ns));
+      comma = ",";
     }
     printf("]}");
+    device_comma = ",";
   }
   printf("]}\n");
 }
 
 void print_table(const std::vector<Snapshot>& devices) {
-  constexpr double kMiB = 1 << 20;
   if (devices.empty()) printf("no emulated GPU in use\n");
   for (const Snapshot& d : devices) {
-    printf("GPU %d  %s  %s  %.0f of %.0f MiB  busy %.3f s\n", d.identity.index, d.identity.name, uuid_text(d.identity.uuid).c_str(), static_cast<double>(d.memory_used) / kMiB, static_cast<double>(d.memory_bytes) / kMiB, static_cast<double>(d.busy_ns) / 1e9);
-    for (const Account& a : d.processes) {
-      printf("  %8d %-5s  kernels %8llu  busy %8.3f s  %.0f MiB\n", a.process.pid, a.alive ? "" : "ended", ull{a.process.kernels}, static_cast<double>(a.process.busy_ns) / 1e9, static_cast<double>(a.process.memory_bytes) / kMiB);
+    printf("GPU %d  %s  %s  ", d.identity.index, d.identity.name, uuid_text(d.identity.uuid).c_str());
+    printf("%.0f of %.0f MiB  busy %.3f s\n", mib(d.memory_used), mib(d.memory_bytes), seconds(d.busy_ns));
+    for (const auto& [p, alive] : d.processes) {
+      printf("  %8d %-5s  kernels %8llu  ", p.pid, alive ? "" : "ended", ull(p.kernels));
+      printf("busy %8.3f s  %.0f MiB\n", seconds(p.busy_ns), mib(p.memory_bytes));
     }
   }
 }
@@ -102,6 +117,7 @@ int run(const std::vector<std::string>& arguments) {
   const bool json = arguments == std::vector<std::string>{"stats", "--json"};
   if (!json && arguments != std::vector<std::string>{"stats"}) return usage();
   std::vector<Snapshot> devices;
+  devices.reserve(names.size());
   for (const std::string& name : names) devices.push_back(look(name));
   (json ? print_json : print_table)(devices);
   return 0;

@@ -34,7 +34,8 @@ CUstreamCaptureStatus status_of(const Stream& stream) {
   return stream.capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// Work of a forked stream that the origin never waited for: nothing in the graph depends on it and it is not the origin's own tail.
+// Work of a forked stream that the origin never waited for: nothing in the graph depends on it and it is not the
+// origin's own tail.
 bool has_unjoined_work(const Capture& capture, const Stream& stream) {
   for (const GraphNode* tail : stream.capture_tail) {
     bool followed = false;
@@ -91,7 +92,8 @@ CU_EXPORT CUresult cuStreamIsCapturing(CUstream handle, int* out) {
   });
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int* status, unsigned long long* id, CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
+CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int* status, unsigned long long* id, CUgraph* graph,
+                                             const CUgraphNode** nodes, size_t* count) {
   return api([&] {
     require(status != nullptr, CUDA_ERROR_INVALID_VALUE);
     Stream& stream = resolve(handle);
@@ -105,7 +107,8 @@ CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream handle, int* status, unsig
   });
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int* status, unsigned long long* id, CUgraph* graph, const CUgraphNode** nodes, const void** edges, size_t* count) {
+CU_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream handle, int* status, unsigned long long* id, CUgraph* graph,
+                                             const CUgraphNode** nodes, const void** edges, size_t* count) {
   if (edges != nullptr) *edges = nullptr;  // no edge of ours carries data
   return cuStreamGetCaptureInfo_v2(handle, status, id, graph, nodes, count);
 }

@@ -22,7 +22,8 @@ class Reader {
   explicit Reader(const std::string& path) : path_(path) {}
 
   [[noreturn]] void fail(const toml::node& where, const std::string& what) const {
-    throw std::runtime_error("emucuda: couldn't use " + path_ + " line " + std::to_string(where.source().begin.line) + ": " + what);
+    throw std::runtime_error("emucuda: couldn't use " + path_ + " line " + std::to_string(where.source().begin.line) +
+                             ": " + what);
   }
 
   void only(const toml::table& table, std::initializer_list<std::string_view> keys) const {
@@ -38,7 +39,8 @@ class Reader {
     const toml::node* node = table.get(key);
     if (node == nullptr) return;
     const auto value = node->value<double>();
-    if (!value || !std::isfinite(*value) || *value < low) fail(*node, std::string(key) + " must be a number of at least " + std::to_string(low));
+    if (!value || !std::isfinite(*value) || *value < low)
+      fail(*node, std::string(key) + " must be a number of at least " + std::to_string(low));
     out = *value;
   }
 
@@ -80,7 +82,8 @@ class Reader {
 };
 
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
-  reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "dilation", "access", "compute_capability"});
+  reader.only(table,
+              {"name", "count", "memory", "context_memory", "slice_us", "dilation", "access", "compute_capability"});
   double count = config.count;
   double slice_us = static_cast<double>(config.slice_ns) / 1e3;
   std::string access = "user";
@@ -94,10 +97,12 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   reader.text(table, "access", access);
   reader.text(table, "compute_capability", capability);
   // Nobody may take results of an emulated device for those of a real one.
-  if (config.name.find("Emulated") == std::string::npos) reader.fail(*table.get("name"), "the device's name must contain \"Emulated\"");
+  if (config.name.find("Emulated") == std::string::npos)
+    reader.fail(*table.get("name"), "the device's name must contain \"Emulated\"");
   if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
   if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
-  if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) != 2)  // NOLINT(cert-err34-c): bad text is caught
+  if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) !=
+      2)  // NOLINT(cert-err34-c): bad text is caught
     reader.fail(*table.get("compute_capability"), "compute_capability must look like \"9.0\"");
   config.count = static_cast<int>(count);
   config.slice_ns = std::llround(slice_us * 1e3);
@@ -111,7 +116,8 @@ KernelRule read_rule(const Reader& reader, const toml::table& table, const Kerne
   reader.text(table, "match", rule.match);
   reader.text(table, "duration", duration);
   if (rule.match.empty()) reader.fail(table, "a [[kernel]] needs match = \"pattern\"");
-  if (!duration.empty() && duration != "param0_ns") reader.fail(*table.get("duration"), "duration can only be \"param0_ns\"");
+  if (!duration.empty() && duration != "param0_ns")
+    reader.fail(*table.get("duration"), "duration can only be \"param0_ns\"");
   rule.from_param0 = duration == "param0_ns";
   if (table.contains("us")) rule.ns_per_thread = 0;
   reader.number(table, "us", 0, rule.base_us);
@@ -134,7 +140,8 @@ Config load_config(const std::string& path) {
   try {
     root = toml::parse_file(path);
   } catch (const toml::parse_error& error) {
-    throw std::runtime_error("emucuda: couldn't read " + path + " line " + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+    throw std::runtime_error("emucuda: couldn't read " + path + " line " + std::to_string(error.source().begin.line) +
+                             ": " + std::string(error.description()));
   }
   Config config;
   const Reader reader(path);
@@ -154,7 +161,8 @@ Config load_config(const std::string& path) {
   }
   if (const toml::node* kernels = root.get("kernel")) {
     if (!kernels->is_array_of_tables()) reader.fail(*kernels, "kernel rules are written [[kernel]]");
-    for (const toml::node& rule : *kernels->as_array()) config.kernels.push_back(read_rule(reader, *rule.as_table(), config.fallback));
+    for (const toml::node& rule : *kernels->as_array())
+      config.kernels.push_back(read_rule(reader, *rule.as_table(), config.fallback));
   }
   return config;
 }

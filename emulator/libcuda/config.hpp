@@ -8,8 +8,8 @@
 namespace emu {
 
 struct KernelRule {
-  std::string match;           // glob on the function's name
-  bool from_param0 = false;    // the first parameter is the duration in ns
+  std::string match;         // glob on the function's name
+  bool from_param0 = false;  // the first parameter is the duration in ns
   double base_us = 3.0;
   double ns_per_thread = 0.02;
 };
@@ -34,7 +34,8 @@ struct Config {
   const KernelRule& rule_for(const std::string& kernel) const;
 };
 
-// Reads `path`; unknown keys and bad values throw std::runtime_error with one sentence (file, line, what, what is allowed).
+// Reads `path`; unknown keys and bad values throw std::runtime_error with one sentence (file, line, what, what is
+// allowed).
 Config load_config(const std::string& path);
 // EMUCUDA_CONFIG, or default.toml beside this library.
 std::string config_path();

@@ -76,7 +76,8 @@ Stream* Context::create_stream(unsigned stream_flags, int priority) {
   stream->flags = stream_flags;
   stream->priority = priority;
   stream->id = g_next_id++;
-  stream->queue = session_->open_queue(legacy_ == nullptr ? nullptr : legacy_->queue, (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority);
+  stream->queue = session_->open_queue(legacy_ == nullptr ? nullptr : legacy_->queue,
+                                       (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority);
   require(stream->queue != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
   const std::lock_guard lock(mutex_);
   streams_.push_back(std::move(stream));
@@ -186,12 +187,15 @@ CU_EXPORT CUresult cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice devic
   });
 }
 
-// Execution affinity (v3) and creation parameters (v4) name properties that the emulated device has not: only "none" is accepted.
+// Execution affinity (v3) and creation parameters (v4) name properties that the emulated device has not: only "none" is
+// accepted.
 CU_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void*, int count, unsigned flags, CUdevice device) {
   return count == 0 ? cuCtxCreate_v2(out, flags, device) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CU_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void*, unsigned flags, CUdevice device) { return cuCtxCreate_v2(out, flags, device); }
+CU_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, void*, unsigned flags, CUdevice device) {
+  return cuCtxCreate_v2(out, flags, device);
+}
 
 CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext handle) {
   return api([&] {
@@ -248,7 +252,9 @@ CU_EXPORT CUresult cuCtxGetDevice(CUdevice* out) {
 }
 
 CU_EXPORT CUresult cuCtxGetDevice_v2(CUdevice* out, CUcontext handle) {
-  return api([&] { *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).device.ordinal; });
+  return api([&] {
+    *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).device.ordinal;
+  });
 }
 
 CU_EXPORT CUresult cuCtxGetFlags(unsigned* out) {
@@ -256,7 +262,8 @@ CU_EXPORT CUresult cuCtxGetFlags(unsigned* out) {
 }
 
 CU_EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long* out) {
-  return api([&] { *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).id; });
+  return api(
+      [&] { *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).id; });
 }
 
 CU_EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
@@ -275,7 +282,9 @@ CU_EXPORT CUresult cuCtxSynchronize() {
 }
 
 CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
-  return api([&] { (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).synchronize(); });
+  return api([&] {
+    (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).synchronize();
+  });
 }
 
 CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
@@ -311,7 +320,8 @@ CU_EXPORT CUresult cuCtxGetCacheConfig(int* out) {
 
 CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
   return api([&] {
-    require(&from_handle<Context>(peer, CUDA_ERROR_INVALID_CONTEXT).device != &current().device, CUDA_ERROR_INVALID_DEVICE);
+    require(&from_handle<Context>(peer, CUDA_ERROR_INVALID_CONTEXT).device != &current().device,
+            CUDA_ERROR_INVALID_DEVICE);
   });
 }
 

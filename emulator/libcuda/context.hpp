@@ -59,8 +59,8 @@ void destroy_context(Context* context);
 Context& current();
 Context* current_or_null();
 
-// The stream behind a handle, the reserved ones included. Null is the legacy default stream, or the per-thread one inside
-// a _ptsz/_ptds entry point.
+// The stream behind a handle, the reserved ones included. Null is the legacy default stream, or the per-thread one
+// inside a _ptsz/_ptds entry point.
 Stream& resolve(CUstream handle);
 
 // While one of these lives, null streams of this thread mean the per-thread default stream.
@@ -77,7 +77,8 @@ class PerThreadDefault {
 
 // Executes a command in a stream, or records it when the stream is being captured.
 void submit(Stream& stream, Command command);
-// Fails with STREAM_CAPTURE_UNSUPPORTED and spoils the capture when this stream is being captured: waiting would never end.
+// Fails with STREAM_CAPTURE_UNSUPPORTED and spoils the capture when this stream is being captured: waiting would never
+// end.
 void forbid_capture(Stream& stream);
 
 }  // namespace emu

@@ -35,14 +35,16 @@ CopyBox box_in_plane(const Descriptor& copy) {
   box.source_pitch = copy.srcPitch == 0 ? copy.WidthInBytes : copy.srcPitch;
   box.target_pitch = copy.dstPitch == 0 ? copy.WidthInBytes : copy.dstPitch;
   box.source = side(copy.srcMemoryType, copy.srcHost, copy.srcDevice) + copy.srcXInBytes + copy.srcY * box.source_pitch;
-  box.target = const_cast<char*>(side(copy.dstMemoryType, copy.dstHost, copy.dstDevice)) + copy.dstXInBytes + copy.dstY * box.target_pitch;
+  box.target = const_cast<char*>(side(copy.dstMemoryType, copy.dstHost, copy.dstDevice)) + copy.dstXInBytes +
+               copy.dstY * box.target_pitch;
   return box;
 }
 
 void run(const CopyBox& box) {
   for (size_t z = 0; z < box.depth; ++z) {
     for (size_t y = 0; y < box.height; ++y) {
-      memmove(box.target + z * box.target_slice + y * box.target_pitch, box.source + z * box.source_slice + y * box.source_pitch, box.width);
+      memmove(box.target + z * box.target_slice + y * box.target_pitch,
+              box.source + z * box.source_slice + y * box.source_pitch, box.width);
     }
   }
 }
@@ -122,8 +124,11 @@ Command copy_command(const CopyBox& box) {
   return command;
 }
 
-Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width, size_t height) {
-  require(target != 0 && (element_bytes == 1 || element_bytes == 2 || element_bytes == 4) && target % element_bytes == 0, CUDA_ERROR_INVALID_VALUE);
+Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
+                     size_t height) {
+  require(
+      target != 0 && (element_bytes == 1 || element_bytes == 2 || element_bytes == 4) && target % element_bytes == 0,
+      CUDA_ERROR_INVALID_VALUE);
   Command command;
   command.kind = OpKind::fill;
   command.duration_ns = transfer_ns(width * height * element_bytes, driver().config().d2d_gbps);
@@ -145,49 +150,70 @@ Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned 
 using namespace emu;
 
 CU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void* source, size_t bytes) {
-  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::host_to_device, pointer(target), source, bytes), true); });
+  return api([&] {
+    submit_copy(resolve(nullptr), flat_box(Direction::host_to_device, pointer(target), source, bytes), true);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpyDtoH_v2(void* target, CUdeviceptr source, size_t bytes) {
-  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_host, target, pointer(source), bytes), true); });
+  return api([&] {
+    submit_copy(resolve(nullptr), flat_box(Direction::device_to_host, target, pointer(source), bytes), true);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
-  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true); });
+  return api([&] {
+    submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
   return api([&] {
     Stream& stream = resolve(nullptr);
-    submit_copy(stream, flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes), true);
+    submit_copy(stream,
+                flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes),
+                true);
   });
 }
 
 CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void* source, size_t bytes, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), flat_box(Direction::host_to_device, pointer(target), source, bytes), false); });
+  return api([&] {
+    submit_copy(resolve(stream), flat_box(Direction::host_to_device, pointer(target), source, bytes), false);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_host, target, pointer(source), bytes), false); });
+  return api([&] {
+    submit_copy(resolve(stream), flat_box(Direction::device_to_host, target, pointer(source), bytes), false);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false); });
+  return api([&] {
+    submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream handle) {
   return api([&] {
     Stream& stream = resolve(handle);
-    submit_copy(stream, flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes), false);
+    submit_copy(stream,
+                flat_box(direction_of(pointer(target), pointer(source)), pointer(target), pointer(source), bytes),
+                false);
   });
 }
 
 CU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes) {
-  return api([&] { submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true); });
+  return api([&] {
+    submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true);
+  });
 }
 
-CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false); });
+CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes,
+                                     CUstream stream) {
+  return api([&] {
+    submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false);
+  });
 }
 
 CU_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
@@ -226,7 +252,8 @@ CU_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr target, size_t pitch, unsigned ch
   return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 1, width, height), true); });
 }
 
-CU_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height) {
+CU_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr target, size_t pitch, unsigned short value, size_t width,
+                                    size_t height) {
   return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 2, width, height), true); });
 }
 
@@ -246,15 +273,18 @@ CU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t c
   return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 4, count, 1), false); });
 }
 
-CU_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream) {
+CU_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height,
+                                     CUstream stream) {
   return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 1, width, height), false); });
 }
 
-CU_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream) {
+CU_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned short value, size_t width,
+                                      size_t height, CUstream stream) {
   return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 2, width, height), false); });
 }
 
-CU_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream) {
+CU_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height,
+                                      CUstream stream) {
   return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 4, width, height), false); });
 }
 

@@ -26,6 +26,7 @@ CopyBox flat_box(Direction direction, void* target, const void* source, size_t b
 
 Command copy_command(const CopyBox& box);
 // Fills height rows of width elements of element_bytes (1, 2 or 4).
-Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width, size_t height);
+Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
+                     size_t height);
 
 }  // namespace emu

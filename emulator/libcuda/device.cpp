@@ -17,46 +17,42 @@ struct Attribute {
   int value;
 };
 constexpr Attribute kAttributes[] = {
-    {1, 1024},        // max threads per block
-    {2, 1024},        // max block x, y, z
-    {3, 1024},
-    {4, 64},
-    {5, 2147483647},  // max grid x, y, z
-    {6, 65535},
-    {7, 65535},
-    {8, 49152},       // shared memory per block
-    {9, 65536},       // constant memory
-    {10, 32},         // warp size
-    {11, 2147483647}, // max pitch
-    {12, 65536},      // registers per block
-    {13, 1500000},    // clock rate in kHz
-    {14, 512},        // texture alignment
-    {15, 1},          // gpu overlap
-    {16, 132},        // multiprocessors
-    {19, 1},          // can map host memory
-    {31, 1},          // concurrent kernels
-    {36, 1000000},    // memory clock rate in kHz
-    {37, 4096},       // memory bus width
-    {38, 32 << 20},   // L2 cache bytes
-    {39, 2048},       // threads per multiprocessor
-    {40, 2},          // copy engines
-    {41, 1},          // unified addressing
-    {51, 32},         // texture pitch alignment
-    {78, 1},          // stream priorities
-    {79, 1},          // global L1 cache
-    {80, 1},          // local L1 cache
-    {81, 233472},     // shared memory per multiprocessor
-    {82, 65536},      // registers per multiprocessor
-    {83, 1},          // managed memory
-    {89, 1},          // concurrent managed access
-    {90, 1},          // compute preemption
-    {91, 1},          // host pointer for registered memory
-    {95, 1},          // cooperative launch
-    {97, 232448},     // shared memory per block, opt-in
-    {99, 1},          // host registration
-    {106, 32},        // blocks per multiprocessor
-    {111, 1024},      // reserved shared memory per block
-    {115, 1},         // memory pools
+    {1, 1024},                                      // max threads per block
+    {2, 1024},                                      // max block x, y, z
+    {3, 1024},        {4, 64},    {5, 2147483647},  // max grid x, y, z
+    {6, 65535},       {7, 65535}, {8, 49152},       // shared memory per block
+    {9, 65536},                                     // constant memory
+    {10, 32},                                       // warp size
+    {11, 2147483647},                               // max pitch
+    {12, 65536},                                    // registers per block
+    {13, 1500000},                                  // clock rate in kHz
+    {14, 512},                                      // texture alignment
+    {15, 1},                                        // gpu overlap
+    {16, 132},                                      // multiprocessors
+    {19, 1},                                        // can map host memory
+    {31, 1},                                        // concurrent kernels
+    {36, 1000000},                                  // memory clock rate in kHz
+    {37, 4096},                                     // memory bus width
+    {38, 32 << 20},                                 // L2 cache bytes
+    {39, 2048},                                     // threads per multiprocessor
+    {40, 2},                                        // copy engines
+    {41, 1},                                        // unified addressing
+    {51, 32},                                       // texture pitch alignment
+    {78, 1},                                        // stream priorities
+    {79, 1},                                        // global L1 cache
+    {80, 1},                                        // local L1 cache
+    {81, 233472},                                   // shared memory per multiprocessor
+    {82, 65536},                                    // registers per multiprocessor
+    {83, 1},                                        // managed memory
+    {89, 1},                                        // concurrent managed access
+    {90, 1},                                        // compute preemption
+    {91, 1},                                        // host pointer for registered memory
+    {95, 1},                                        // cooperative launch
+    {97, 232448},                                   // shared memory per block, opt-in
+    {99, 1},                                        // host registration
+    {106, 32},                                      // blocks per multiprocessor
+    {111, 1024},                                    // reserved shared memory per block
+    {115, 1},                                       // memory pools
 };
 
 Device& device_of(CUdevice ordinal) { return driver().device(ordinal); }
@@ -118,7 +114,10 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int* out, int attribute, CUdevice ordina
     constexpr int kPciBus = 33;
     constexpr int kMajor = 75;
     constexpr int kMinor = 76;
-    *out = attribute == kPciBus ? device.index + 1 : attribute == kMajor ? config.compute_major : attribute == kMinor ? config.compute_minor : 0;
+    *out = attribute == kPciBus  ? device.index + 1
+           : attribute == kMajor ? config.compute_major
+           : attribute == kMinor ? config.compute_minor
+                                 : 0;
     for (const Attribute& known : kAttributes) {
       if (known.number == attribute) *out = known.value;
     }

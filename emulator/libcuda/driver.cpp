@@ -15,8 +15,8 @@ std::atomic<Driver*> g_driver{nullptr};
 std::once_flag g_once;
 CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
 
-// Which emulated devices the program may see, in its order. As the CUDA manual has it: indices or UUID prefixes, and the
-// first entry that names nothing ends the list.
+// Which emulated devices the program may see, in its order. As the CUDA manual has it: indices or UUID prefixes, and
+// the first entry that names nothing ends the list.
 std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
   std::vector<int> visible;
   const char* list = getenv("CUDA_VISIBLE_DEVICES");

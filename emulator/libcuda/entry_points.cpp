@@ -8,7 +8,9 @@
 namespace emu {
 
 CUresult unsupported(const char* name, bool& said) noexcept {
-  if (!said) fprintf(stderr, "emucuda: %s is not part of the emulated GPU, the program gets CUDA_ERROR_NOT_SUPPORTED (801)\n", name);
+  if (!said)
+    fprintf(stderr, "emucuda: %s is not part of the emulated GPU, the program gets CUDA_ERROR_NOT_SUPPORTED (801)\n",
+            name);
   said = true;
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -68,7 +70,8 @@ CU_EXPORT CUresult cuGetExportTable(const void** out, const CUuuid*) {
   static bool said = false;
   if (!said) {
     fprintf(stderr,
-            "emucuda: cuGetExportTable is refused: the emulated GPU has none of NVIDIA's private interfaces, so programs that use the "
+            "emucuda: cuGetExportTable is refused: the emulated GPU has none of NVIDIA's private interfaces, so "
+            "programs that use the "
             "CUDA runtime (cudart) do not run on it; driver API programs do\n");
   }
   said = true;

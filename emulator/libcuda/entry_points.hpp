@@ -8,9 +8,9 @@
 namespace emu {
 
 struct EntryPoint {
-  const char* name;   // as cuGetProcAddress is asked, without suffixes
-  int version;        // first CUDA version of this form, 1000 * major + 10 * minor
-  bool per_thread;    // the form whose null stream is the per-thread default stream
+  const char* name;  // as cuGetProcAddress is asked, without suffixes
+  int version;       // first CUDA version of this form, 1000 * major + 10 * minor
+  bool per_thread;   // the form whose null stream is the per-thread default stream
   void* address;
 };
 

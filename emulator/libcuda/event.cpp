@@ -17,9 +17,9 @@ void record_event(Event& event, Stream& stream) {
   const uint64_t record = state->records.fetch_add(1) + 1;
   // Two words, so that the effect needs no allocation beyond its one: the state and which record it is.
   const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = [state, record](int64_t end_ns) {
-                                               state->time_ns.store(end_ns);
-                                               state->completed.store(record);
-                                             }});
+    state->time_ns.store(end_ns);
+    state->completed.store(record);
+  }});
   state->slot = stream.queue->slot;
   state->seq = seq;
 }
@@ -99,7 +99,8 @@ CUresult elapsed_ms(float* out, CUevent from, CUevent to) {
     auto& last = from_handle<Event>(to);
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     for (const Event* event : {&first, &last}) {
-      require((event->flags & CU_EVENT_DISABLE_TIMING) == 0 && event->state->records.load() > 0, CUDA_ERROR_INVALID_HANDLE);
+      require((event->flags & CU_EVENT_DISABLE_TIMING) == 0 && event->state->records.load() > 0,
+              CUDA_ERROR_INVALID_HANDLE);
     }
     const auto finished = [&] { return !first.state->pending() && !last.state->pending(); };
     if (!finished() && !(first.session.poll(finished) && last.session.poll(finished))) return CUDA_ERROR_NOT_READY;

@@ -21,12 +21,17 @@ int attribute_of(const Function& function, int attribute) {
   require(attribute >= 0 && attribute <= kLastAttribute, CUDA_ERROR_INVALID_VALUE);
   const Config& config = driver().config();
   switch (attribute) {
-    case kMaxThreadsPerBlock: return 1024;
-    case kNumRegs: return 32;
+    case kMaxThreadsPerBlock:
+      return 1024;
+    case kNumRegs:
+      return 32;
     case kPtxVersion:
-    case kBinaryVersion: return config.compute_major * 10 + config.compute_minor;
-    case kMaxDynamicShared: return function.max_dynamic_shared;
-    default: return 0;
+    case kBinaryVersion:
+      return config.compute_major * 10 + config.compute_minor;
+    case kMaxDynamicShared:
+      return function.max_dynamic_shared;
+    default:
+      return 0;
   }
 }
 
@@ -107,11 +112,13 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, CUfunct
   });
 }
 
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, CUfunction function, int block, size_t dynamic, unsigned) {
+CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, CUfunction function, int block,
+                                                                        size_t dynamic, unsigned) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(out, function, block, dynamic);
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function, void*, size_t, int limit) {
+CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function, void*, size_t,
+                                                    int limit) {
   return api([&] {
     function_of(function);
     *block = limit > 0 ? std::min(limit, 1024) : 1024;
@@ -119,7 +126,8 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfun
   });
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction function, void* dynamic_of, size_t dynamic, int limit, unsigned) {
+CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction function,
+                                                             void* dynamic_of, size_t dynamic, int limit, unsigned) {
   return cuOccupancyMaxPotentialBlockSize(grid, block, function, dynamic_of, dynamic, limit);
 }
 

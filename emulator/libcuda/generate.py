@@ -66,7 +66,9 @@ def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str])
         f'    {{"{r["name"]}", {r["version"]}, {"true" if r["per_thread"] == "1" else "false"}, reinterpret_cast<void*>(&{r["symbol"]})}},'
         for r in rows
     ]
-    lines.append("};\nconst size_t kEntryPointCount = sizeof kEntryPoints / sizeof kEntryPoints[0];\n}  // namespace emu\n")
+    lines.append(
+        "};\nconst size_t kEntryPointCount = sizeof kEntryPoints / sizeof kEntryPoints[0];\n}  // namespace emu\n"
+    )
     return "\n".join(lines)
 
 

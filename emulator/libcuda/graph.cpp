@@ -21,7 +21,8 @@ std::vector<GraphNode*> Graph::ordered() const {
   while (order.size() < nodes.size()) {
     const size_t before = order.size();
     for (const auto& node : nodes) {
-      const bool ready = std::all_of(node->after.begin(), node->after.end(), [&](const GraphNode* n) { return placed.contains(n); });
+      const bool ready =
+          std::all_of(node->after.begin(), node->after.end(), [&](const GraphNode* n) { return placed.contains(n); });
       if (!ready || placed.contains(node.get())) continue;
       placed.insert(node.get());
       order.push_back(node.get());
@@ -52,19 +53,25 @@ void GraphExec::launch(Stream& stream) {
   }
   Session& session = stream.context->session();
   Queue& queue = *stream.queue;
-  if (last_slot_ != kNone && last_slot_ != queue.slot) session.enqueue(queue, Command{.wait_stream = last_slot_, .wait_seq = last_seq_});
+  if (last_slot_ != kNone && last_slot_ != queue.slot)
+    session.enqueue(queue, Command{.wait_stream = last_slot_, .wait_seq = last_seq_});
   for (const auto& step : steps_) last_seq_ = session.enqueue(queue, step.second);
   if (!steps_.empty()) last_slot_ = queue.slot;
 }
 
 NodeType node_type(const Command& command) {
   switch (command.kind) {
-    case OpKind::kernel: return NodeType::kernel;
-    case OpKind::fill: return NodeType::memset;
+    case OpKind::kernel:
+      return NodeType::kernel;
+    case OpKind::fill:
+      return NodeType::memset;
     case OpKind::copy_in:
-    case OpKind::copy_out: return NodeType::memcpy;
-    case OpKind::host: return NodeType::host;
-    case OpKind::marker: break;
+    case OpKind::copy_out:
+      return NodeType::memcpy;
+    case OpKind::host:
+      return NodeType::host;
+    case OpKind::marker:
+      break;
   }
   return NodeType::empty;
 }
@@ -81,10 +88,12 @@ std::vector<GraphNode*> nodes_of(const CUgraphNode* handles, size_t count) {
   return nodes;
 }
 
-CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, NodeType type, const std::function<Command()>& command) {
+CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, NodeType type,
+                  const std::function<Command()>& command) {
   return api([&] {
     require(out != nullptr && (count == 0 || after != nullptr), CUDA_ERROR_INVALID_VALUE);
-    *out = to_handle<CUgraphNode>(from_handle<Graph>(graph, CUDA_ERROR_INVALID_VALUE).add(type, command(), nodes_of(after, count)));
+    *out = to_handle<CUgraphNode>(
+        from_handle<Graph>(graph, CUDA_ERROR_INVALID_VALUE).add(type, command(), nodes_of(after, count)));
   });
 }
 
@@ -98,7 +107,9 @@ Command command_of(const CUDA_KERNEL_NODE_PARAMS_v2& node) {
   const void* kernel = node.kern;
   return command_of(node, node.func != nullptr ? node.func : kernel);
 }
-Command command_of(const CUDA_MEMSET_NODE_PARAMS& node) { return fill_command(node.dst, node.pitch, node.value, node.elementSize, node.width, node.height); }
+Command command_of(const CUDA_MEMSET_NODE_PARAMS& node) {
+  return fill_command(node.dst, node.pitch, node.value, node.elementSize, node.width, node.height);
+}
 
 template <typename Parameters>
 CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters) {
@@ -133,19 +144,23 @@ CU_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
   });
 }
 
-CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* node) {
+CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* node) {
   return add_node(out, graph, after, count, NodeType::kernel, [&] { return command_of(*node); });
 }
 
-CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* node) {
+CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                           const CUDA_KERNEL_NODE_PARAMS_v2* node) {
   return add_node(out, graph, after, count, NodeType::kernel, [&] { return command_of(*node); });
 }
 
-CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_MEMCPY3D* node, CUcontext) {
+CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                        const CUDA_MEMCPY3D* node, CUcontext) {
   return add_node(out, graph, after, count, NodeType::memcpy, [&] { return copy_command(box_of(*node)); });
 }
 
-CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, const CUDA_MEMSET_NODE_PARAMS* node, CUcontext) {
+CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                        const CUDA_MEMSET_NODE_PARAMS* node, CUcontext) {
   return add_node(out, graph, after, count, NodeType::memset, [&] { return command_of(*node); });
 }
 
@@ -165,7 +180,8 @@ CU_EXPORT CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from
 CU_EXPORT CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* out, size_t* count) {
   return api([&] {
     const auto& nodes = from_handle<Graph>(handle, CUDA_ERROR_INVALID_VALUE).nodes;
-    for (size_t i = 0; out != nullptr && i < *count && i < nodes.size(); ++i) out[i] = to_handle<CUgraphNode>(nodes[i].get());
+    for (size_t i = 0; out != nullptr && i < *count && i < nodes.size(); ++i)
+      out[i] = to_handle<CUgraphNode>(nodes[i].get());
     *count = out == nullptr ? nodes.size() : std::min(*count, nodes.size());
   });
 }
@@ -174,11 +190,18 @@ CU_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, int* type) {
   return api([&] { *type = static_cast<int>(from_handle<GraphNode>(node, CUDA_ERROR_INVALID_VALUE).type); });
 }
 
-CU_EXPORT CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) { return instantiate(out, graph); }
-CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) { return instantiate(out, graph); }
-CU_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long) { return instantiate(out, graph); }
+CU_EXPORT CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) {
+  return instantiate(out, graph);
+}
+CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, size_t) {
+  return instantiate(out, graph);
+}
+CU_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long) {
+  return instantiate(out, graph);
+}
 
-CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                                CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const CUresult result = instantiate(out, graph);
   if (parameters != nullptr) {
     parameters->hErrNode_out = nullptr;
@@ -187,19 +210,23 @@ CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
   return result;
 }
 
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
   return set_parameters(exec, node, parameters);
 }
 
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                     const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
   return set_parameters(exec, node, parameters);
 }
 
-CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext) {
+CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext) {
   return set_parameters(exec, node, parameters);
 }
 
-CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* parameters, CUcontext) {
+CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* parameters,
+                                                  CUcontext) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
     from_handle<GraphExec>(exec).command(reinterpret_cast<const GraphNode*>(node)) = copy_command(box_of(*parameters));

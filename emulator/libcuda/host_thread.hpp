@@ -6,7 +6,8 @@
 namespace emu {
 
 void start_quiet_thread(std::function<void()> body);
-// True on a thread that runs the program's host functions: driver calls are not permitted there (CUDA manual, cuLaunchHostFunc).
+// True on a thread that runs the program's host functions: driver calls are not permitted there (CUDA manual,
+// cuLaunchHostFunc).
 bool in_host_function();
 
 }  // namespace emu

@@ -56,7 +56,9 @@ class Tokens {
   }
 
  private:
-  static bool word(char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$' || c == '%'; }
+  static bool word(char c) {
+    return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$' || c == '%';
+  }
   std::string_view text_;
   size_t at_ = 0;
 };

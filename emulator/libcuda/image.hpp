@@ -16,8 +16,8 @@ struct Image {
   bool opaque = false;
 };
 
-// PTX text, an ELF cubin, or a fat binary (also behind cudart's wrapper), as cuModuleLoadData takes them: the length is not
-// given, so it follows from the image itself. Throws Failure{INVALID_IMAGE} for anything else.
+// PTX text, an ELF cubin, or a fat binary (also behind cudart's wrapper), as cuModuleLoadData takes them: the length is
+// not given, so it follows from the image itself. Throws Failure{INVALID_IMAGE} for anything else.
 Image read_image(const void* image);
 
 }  // namespace emu

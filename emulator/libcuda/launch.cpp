@@ -27,7 +27,8 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
   if (function.rule.from_param0) {
     command.duration_ns = static_cast<int64_t>(arguments.get<uint64_t>(0, 0));
   } else {
-    command.duration_ns = std::llround(function.rule.base_us * 1e3 + function.rule.ns_per_thread * static_cast<double>(blocks * block_threads));
+    command.duration_ns = std::llround(function.rule.base_us * 1e3 +
+                                       function.rule.ns_per_thread * static_cast<double>(blocks * block_threads));
   }
   if (function.effect != nullptr) command.effect = function.effect(arguments);
   return command;
@@ -37,22 +38,30 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
 
 using namespace emu;
 
-CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned, CUstream stream, void** parameters, void** extra) {
+CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned, CUstream stream,
+                                  void** parameters, void** extra) {
   return api([&] {
     Stream& target = resolve(stream);
-    submit(target, kernel_command(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}}, parameters, extra));
+    submit(target,
+           kernel_command(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}}, parameters, extra));
   });
 }
 
-CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** parameters, void** extra) {
+CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** parameters,
+                                    void** extra) {
   return api([&] {
     require(launch != nullptr, CUDA_ERROR_INVALID_VALUE);
-    const Grid grid{{launch->gridDimX, launch->gridDimY, launch->gridDimZ}, {launch->blockDimX, launch->blockDimY, launch->blockDimZ}};
+    const Grid grid{{launch->gridDimX, launch->gridDimY, launch->gridDimZ},
+                    {launch->blockDimX, launch->blockDimY, launch->blockDimZ}};
     Stream& target = resolve(launch->hStream);
     submit(target, kernel_command(function, grid, parameters, extra));
   });
 }
 
-CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters) {
-  return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, nullptr);
+CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                             CUstream stream, void** parameters) {
+  return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
+                        nullptr);
 }

@@ -61,7 +61,8 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
 // A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory.
 void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
   const auto found = driver().memory().find(base);
-  const bool matches = found && found->base == base && std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end();
+  const bool matches =
+      found && found->base == base && std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end();
   require(matches, CUDA_ERROR_INVALID_VALUE);
   if (!found->context->recording()) found->context->synchronize();
   if (const auto taken = driver().memory().take(base)) free_pages(*taken);
@@ -174,7 +175,8 @@ CU_EXPORT CUresult cuMemHostUnregister(void* pointer) {
   return api([&] {
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     const auto found = driver().memory().find(base);
-    require(found && found->base == base && found->kind == MemoryKind::registered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    require(found && found->base == base && found->kind == MemoryKind::registered,
+            CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     free_now(base, {MemoryKind::registered});
   });
 }

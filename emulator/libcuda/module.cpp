@@ -7,7 +7,11 @@
 namespace emu {
 
 Function::Function(Code& c, std::string n)
-    : Object(kKind), code(c), name(std::move(n)), rule(driver().config().rule_for(name)), effect(test_kernel_effect(name)) {}
+    : Object(kKind),
+      code(c),
+      name(std::move(n)),
+      rule(driver().config().rule_for(name)),
+      effect(test_kernel_effect(name)) {}
 
 Code::~Code() {
   for (const auto& [name, bytes] : globals_) driver().memory().take(reinterpret_cast<uintptr_t>(bytes.get()));
@@ -17,7 +21,8 @@ Function& Code::function(const std::string& name) {
   const std::lock_guard lock(mutex_);
   auto& entry = functions_[name];
   if (entry != nullptr) return *entry;
-  const bool present = image.opaque || std::find(image.kernels.begin(), image.kernels.end(), name) != image.kernels.end();
+  const bool present =
+      image.opaque || std::find(image.kernels.begin(), image.kernels.end(), name) != image.kernels.end();
   if (!present) functions_.erase(name);
   require(present, CUDA_ERROR_NOT_FOUND);
   entry = std::make_unique<Function>(*this, name);
@@ -42,7 +47,8 @@ CUdeviceptr Code::global(const std::string& name, size_t* bytes) {
   auto& storage = globals_[name];
   if (storage == nullptr) {
     storage = std::make_unique<char[]>(std::max<uint64_t>(found->second, 1));
-    driver().memory().insert({reinterpret_cast<uintptr_t>(storage.get()), found->second, 0, MemoryKind::global, context == nullptr ? &current() : context, nullptr, 0});
+    driver().memory().insert({reinterpret_cast<uintptr_t>(storage.get()), found->second, 0, MemoryKind::global,
+                              context == nullptr ? &current() : context, nullptr, 0});
   }
   if (bytes != nullptr) *bytes = found->second;
   return reinterpret_cast<CUdeviceptr>(storage.get());
@@ -75,7 +81,9 @@ CU_EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) {
   });
 }
 
-CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned, int*, void**) { return cuModuleLoadData(out, image); }
+CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned, int*, void**) {
+  return cuModuleLoadData(out, image);
+}
 CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) { return cuModuleLoadData(out, image); }
 
 CU_EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
@@ -123,7 +131,8 @@ CU_EXPORT CUresult cuModuleGetLoadingMode(int* mode) {
   return api([&] { *mode = 1; });  // eager
 }
 
-CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* image, int*, void**, unsigned, int*, void**, unsigned) {
+CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* image, int*, void**, unsigned, int*, void**,
+                                     unsigned) {
   return api([&] {
     driver();
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
@@ -131,7 +140,8 @@ CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* image, int*, vo
   });
 }
 
-CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, int*, void**, unsigned, int*, void**, unsigned) {
+CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, int*, void**, unsigned, int*, void**,
+                                         unsigned) {
   return api([&] {
     driver();
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);

@@ -1,5 +1,5 @@
-// What a handle of the driver API points to. The first word says what it is, so that a wrong or stale handle is an error
-// code and a CUkernel can be told from a CUfunction wherever the API accepts both.
+// What a handle of the driver API points to. The first word says what it is, so that a wrong or stale handle is an
+// error code and a CUkernel can be told from a CUfunction wherever the API accepts both.
 #pragma once
 
 #include <cstdint>

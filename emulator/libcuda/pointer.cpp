@@ -28,22 +28,45 @@ void put(void* out, T value) {
 CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr pointer) {
   const bool host = memory.kind == MemoryKind::host || memory.kind == MemoryKind::registered;
   switch (attribute) {
-    case kContext: put(out, to_handle<CUcontext>(memory.context)); break;
-    case kMemoryType: put<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE); break;
-    case kDevicePointer: put(out, pointer); break;
+    case kContext:
+      put(out, to_handle<CUcontext>(memory.context));
+      break;
+    case kMemoryType:
+      put<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      break;
+    case kDevicePointer:
+      put(out, pointer);
+      break;
     case kHostPointer:
       if (memory.kind == MemoryKind::device || memory.kind == MemoryKind::global) return CUDA_ERROR_INVALID_VALUE;
       put(out, pointer);
       break;
-    case kSyncMemops: put<int>(out, 0); break;
-    case kBufferId: put<unsigned long long>(out, memory.id); break;
-    case kIsManaged: put<int>(out, memory.kind == MemoryKind::managed ? 1 : 0); break;
-    case kDeviceOrdinal: put<int>(out, memory.context->device.ordinal); break;
-    case kRangeStart: put<CUdeviceptr>(out, memory.base); break;
-    case kRangeSize: put<size_t>(out, memory.bytes); break;
-    case kMapped: put<int>(out, 1); break;
-    case kMempool: put(out, memory.pool == nullptr ? nullptr : to_handle<CUmemoryPool>(memory.pool)); break;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    case kSyncMemops:
+      put<int>(out, 0);
+      break;
+    case kBufferId:
+      put<unsigned long long>(out, memory.id);
+      break;
+    case kIsManaged:
+      put<int>(out, memory.kind == MemoryKind::managed ? 1 : 0);
+      break;
+    case kDeviceOrdinal:
+      put<int>(out, memory.context->device.ordinal);
+      break;
+    case kRangeStart:
+      put<CUdeviceptr>(out, memory.base);
+      break;
+    case kRangeSize:
+      put<size_t>(out, memory.bytes);
+      break;
+    case kMapped:
+      put<int>(out, 1);
+      break;
+    case kMempool:
+      put(out, memory.pool == nullptr ? nullptr : to_handle<CUmemoryPool>(memory.pool));
+      break;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
 }
@@ -65,7 +88,8 @@ CU_EXPORT CUresult cuPointerGetAttributes(unsigned count, int* attributes, void*
     require(attributes != nullptr && out != nullptr, CUDA_ERROR_INVALID_VALUE);
     const auto memory = driver().memory().find(pointer);
     for (unsigned i = 0; i < count; ++i) {
-      const bool small = attributes[i] == kMemoryType || attributes[i] == kSyncMemops || attributes[i] == kIsManaged || attributes[i] == kDeviceOrdinal || attributes[i] == kMapped;
+      const bool small = attributes[i] == kMemoryType || attributes[i] == kSyncMemops || attributes[i] == kIsManaged ||
+                         attributes[i] == kDeviceOrdinal || attributes[i] == kMapped;
       if (memory && answer(out[i], attributes[i], *memory, pointer) == CUDA_SUCCESS) continue;
       if (small) {
         put<int>(out[i], attributes[i] == kDeviceOrdinal ? -2 : 0);

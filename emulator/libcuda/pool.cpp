@@ -44,7 +44,8 @@ CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
   return api([&] { driver().device(ordinal).current_pool = &from_handle<Pool>(pool); });
 }
 
-// The properties name a location and handle types for sharing; only plain device pools exist here, on device 0's ordinal in `id`.
+// The properties name a location and handle types for sharing; only plain device pools exist here, on device 0's
+// ordinal in `id`.
 CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const void* properties) {
   return api([&] {
     require(out != nullptr && properties != nullptr, CUDA_ERROR_INVALID_VALUE);

@@ -28,7 +28,9 @@ Session::Session(Segment segment, double dilation) : segment_(std::move(segment)
   Segment::Lock device(segment_);
   retire_dead(*device, true);
   process_ = device->attach(getpid(), process_start(getpid()), clock_.now_ns());
-  if (process_ == kNone) throw std::runtime_error("emucuda: couldn't attach to the emulated GPU: " + std::to_string(kMaxProcesses) + " processes use it already");
+  if (process_ == kNone)
+    throw std::runtime_error("emucuda: couldn't attach to the emulated GPU: " + std::to_string(kMaxProcesses) +
+                             " processes use it already");
   if (!device->reserve(process_, device->state().context_memory_bytes)) {
     device->retire(process_);
     throw std::bad_alloc();

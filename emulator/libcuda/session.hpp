@@ -1,5 +1,5 @@
-// This process's connection to one emulated device: it puts work into the shared model, sleeps until the model says that
-// it is done, and then applies the work's effects to this process's memory.
+// This process's connection to one emulated device: it puts work into the shared model, sleeps until the model says
+// that it is done, and then applies the work's effects to this process's memory.
 #pragma once
 
 #include <condition_variable>
@@ -18,23 +18,23 @@ namespace emu {
 // One piece of device work, as a launch, a copy or a graph node describes it. May be enqueued many times.
 struct Command {
   OpKind kind = OpKind::marker;
-  int64_t duration_ns = 0;                 // undilated
+  int64_t duration_ns = 0;                   // undilated
   std::function<void(int64_t)> effect = {};  // applied once when the model completes it; the argument is that moment
   std::function<void()> host_function = {};  // only for OpKind::host
-  int wait_stream = kNone;                 // as in OpRequest
+  int wait_stream = kNone;                   // as in OpRequest
   uint64_t wait_seq = 0;
 };
 
 // This process's side of a device stream.
 struct Queue {
   int slot = kNone;
-  bool blocking = true;      // takes part in the legacy default stream's barriers
-  Queue* legacy = nullptr;   // the legacy default stream of its context; itself for that one
-  uint64_t tail = 0;         // ops enqueued
-  uint64_t done = 0;         // ops that the model has completed, as last seen
-  uint64_t reaped = 0;       // ops whose effects are applied
-  uint64_t barrier = 0;      // tail of the other side when the last barrier between this and the legacy stream was set
-  bool closing = false;      // destroyed by the program; the slot is given back when drained
+  bool blocking = true;     // takes part in the legacy default stream's barriers
+  Queue* legacy = nullptr;  // the legacy default stream of its context; itself for that one
+  uint64_t tail = 0;        // ops enqueued
+  uint64_t done = 0;        // ops that the model has completed, as last seen
+  uint64_t reaped = 0;      // ops whose effects are applied
+  uint64_t barrier = 0;     // tail of the other side when the last barrier between this and the legacy stream was set
+  bool closing = false;     // destroyed by the program; the slot is given back when drained
   std::deque<std::pair<uint64_t, std::function<void(int64_t)>>> effects;
 };
 
@@ -48,11 +48,18 @@ class Session {
 
   // Returns the op's sequence number. Waits while the stream is full.
   uint64_t enqueue(Queue& queue, Command command);
-  void wait(const Queue& queue) { wait_until(queue.slot, [&queue] { return queue.reaped == queue.tail; }, [&queue] { return queue.tail - 1; }); }
-  void wait(int slot, uint64_t seq, const std::function<bool()>& reached) { wait_until(slot, reached, [seq] { return seq; }); }
+  void wait(const Queue& queue) {
+    wait_until(
+        queue.slot, [&queue] { return queue.reaped == queue.tail; }, [&queue] { return queue.tail - 1; });
+  }
+  void wait(int slot, uint64_t seq, const std::function<bool()>& reached) {
+    wait_until(slot, reached, [seq] { return seq; });
+  }
   // Plays the device up to now and applies what completed; then answers whether `reached` holds.
   bool poll(const std::function<bool()>& reached);
-  bool idle(const Queue& queue) { return poll([&queue] { return queue.reaped == queue.tail; }); }
+  bool idle(const Queue& queue) {
+    return poll([&queue] { return queue.reaped == queue.tail; });
+  }
 
   bool reserve(uint64_t bytes);
   void release(uint64_t bytes);

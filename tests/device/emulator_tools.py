@@ -20,7 +20,9 @@ def driver_flags(native: Path) -> tuple[str, ...]:
 
 def stats(native: Path, env: dict[str, str]) -> list[dict[str, Any]]:
     """The devices of `emuctl stats --json`."""
-    out = subprocess.run([native / "bin/emuctl", "stats", "--json"], env=env, check=True, capture_output=True, text=True)
+    out = subprocess.run(
+        [native / "bin/emuctl", "stats", "--json"], env=env, check=True, capture_output=True, text=True
+    )
     devices: list[dict[str, Any]] = json.loads(out.stdout)["devices"]
     return devices
 

@@ -72,7 +72,9 @@ stream.sync()
 
 
 def run(script: str, env: dict[str, str]) -> None:
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert "emucuda" not in done.stderr, "a call that the emulator should have"
 

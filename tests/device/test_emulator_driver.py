@@ -43,12 +43,17 @@ def client(native: Path, cc: Callable[..., Path]) -> Path:
 
 @pytest.mark.parametrize("case", CASES)
 def test_driver(conformance: Path, emulator_env: Env, case: str) -> None:
-    done = subprocess.run([conformance, case], env=emulator_env(), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [conformance, case], env=emulator_env(), capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_every_driver_case_is_listed(conformance: Path, emulator_env: Env) -> None:
-    assert subprocess.run([conformance], env=emulator_env(), capture_output=True, text=True, check=True).stdout.split() == CASES
+    assert (
+        subprocess.run([conformance], env=emulator_env(), capture_output=True, text=True, check=True).stdout.split()
+        == CASES
+    )
 
 
 def test_unsupported_calls_say_so_once(conformance: Path, emulator_env: Env) -> None:
@@ -66,7 +71,9 @@ def test_every_driver_name_is_exported_and_nothing_else(native: Path) -> None:
 
 
 def test_needs_no_cxx_runtime_of_the_program(native: Path) -> None:
-    out = subprocess.run(["readelf", "-d", native / "emulator/libcuda.so.1"], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        ["readelf", "-d", native / "emulator/libcuda.so.1"], check=True, capture_output=True, text=True
+    ).stdout
     assert "libstdc++" not in out
     assert "Library soname: [libcuda.so.1]" in out
 
@@ -85,9 +92,13 @@ def test_launch_order_holds_across_streams(client: Path, emulator_env: Env) -> N
 
 
 def test_dilation_stretches_time_but_not_event_times(client: Path, emulator_env: Env, tmp_path: Path) -> None:
-    (tmp_path / "slow.toml").write_text('[device]\ndilation = 10\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    (tmp_path / "slow.toml").write_text(
+        '[device]\ndilation = 10\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n'
+    )
     env = emulator_env(EMUCUDA_CONFIG=str(tmp_path / "slow.toml"))
-    out = subprocess.run([client, "spin", "1000", "10"], env=env, input="\n", check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(
+        [client, "spin", "1000", "10"], env=env, input="\n", check=True, capture_output=True, text=True
+    ).stdout
     wall_ms, event_ms = map(float, out.splitlines()[1].split())
     assert wall_ms >= 100
     assert event_ms == pytest.approx(10, rel=0.01)
@@ -97,14 +108,16 @@ def test_dilation_stretches_time_but_not_event_times(client: Path, emulator_env:
     ("text", "complaint"),
     [
         ("[device]\nnmae = 'Emulated'\n", "line 2: unknown key 'nmae'"),
-        ("[device]\nname = 'H200'\n", "must contain \"Emulated\""),
+        ("[device]\nname = 'H200'\n", 'must contain "Emulated"'),
         ("[device]\nmemory = 'lots'\n", "line 2: memory must be a size"),
         ("[device\n", "line 1"),
         ("[[kernel]]\nus = 5\n", "needs match"),
         ("[device]\ndilation = 0\n", "dilation must be a number"),
     ],
 )
-def test_bad_model_file_is_one_sentence(client: Path, emulator_env: Env, tmp_path: Path, text: str, complaint: str) -> None:
+def test_bad_model_file_is_one_sentence(
+    client: Path, emulator_env: Env, tmp_path: Path, text: str, complaint: str
+) -> None:
     (tmp_path / "bad.toml").write_text(text)
     env = emulator_env(EMUCUDA_CONFIG=str(tmp_path / "bad.toml"))
     done = subprocess.run([client, "count"], env=env, check=True, capture_output=True, text=True)
@@ -130,5 +143,9 @@ def test_visible_devices(native: Path, client: Path, emulator_env: Env, tmp_path
     assert count(CUDA_VISIBLE_DEVICES=second[:12]) == f"1 {second}"
     assert count(CUDA_VISIBLE_DEVICES="0,7,1") == f"1 {first}"
     assert count(CUDA_VISIBLE_DEVICES="") == count(CUDA_VISIBLE_DEVICES="-1") == "error 100"
-    subprocess.run([client, "order", "10"], env=emulator_env(EMUCUDA_CONFIG=str(tmp_path / "two.toml"), CUDA_VISIBLE_DEVICES="1"), check=True)
+    subprocess.run(
+        [client, "order", "10"],
+        env=emulator_env(EMUCUDA_CONFIG=str(tmp_path / "two.toml"), CUDA_VISIBLE_DEVICES="1"),
+        check=True,
+    )
     assert [(d["index"], d["uuid"]) for d in stats(native, emulator_env())] == [(1, second)]

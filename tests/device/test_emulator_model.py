@@ -48,7 +48,9 @@ def test_device_survives_clients_killed_inside_its_lock(cc: Callable[..., Path])
     program = cc(SOURCES / "emu_killed.cpp", *MODEL_FLAGS)
     name = f"emucuda.0.killed-{uuid.uuid4().hex[:8]}.0"
     try:
-        done = subprocess.run([program, name, "200", "20261121"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [program, name, "200", "20261121"], capture_output=True, text=True, check=False, timeout=60
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     finally:
         Path("/dev/shm", name).unlink(missing_ok=True)
