@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.record import BenchError, Result
@@ -18,20 +20,29 @@ ROUNDS = 300
 LAUNCHES = 100  # per round; waited for outside the measured time
 
 
-def _measure(emulated: bool) -> dict[str, object]:
-    """Run the bench program under `fikit run`, with a fikitd and directories of its own."""
-    program = paths.native_dir() / "bin" / "fikit-launch-bench"
+@contextmanager
+def _environment() -> Iterator[dict[str, str]]:
+    """Directories and an emulated device of this bench's own; nothing is left of them."""
     with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
         config = Path(directory) / "fikit.toml"
         keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
         lines = [f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items()]
         config.write_text("\n".join(["[daemon]", *lines, ""]))
-        command = [str(Path(sys.executable).parent / "fikit"), "run", "--priority", "high"]
-        command += ["--emulated"] if emulated else []
-        command += ["--", str(program), str(ROUNDS), str(LAUNCHES)]
-        done = subprocess.run(
-            command, env={**os.environ, "FIKIT_CONFIG": str(config)}, capture_output=True, text=True, check=False
-        )
+        environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
+        try:
+            yield environment
+        finally:
+            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+
+def _measure(emulated: bool) -> dict[str, object]:
+    """Run the bench program under `fikit run`, which starts a fikitd for it."""
+    program = paths.native_dir() / "bin" / "fikit-launch-bench"
+    command = [str(Path(sys.executable).parent / "fikit"), "run", "--priority", "high"]
+    command += ["--emulated"] if emulated else []
+    command += ["--", str(program), str(ROUNDS), str(LAUNCHES)]
+    with _environment() as environment:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
     if f"{(ROUNDS + ROUNDS // 10 + 1) * LAUNCHES} kernels" not in done.stderr:
