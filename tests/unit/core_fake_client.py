@@ -123,6 +123,7 @@ class FakeClient:
 
 def profile_entry(name: str, duration_ns: int, gap_ns: int) -> dict[str, Any]:
     """What a profile says of a kernel that `FakeClient.describe` describes."""
+
     def statistics(ns: int) -> dict[str, Any]:
         return {"count": 10, "mean_ns": float(ns), "m2": 0.0, "histogram": {str(bucket_of(ns)): 10}}
 

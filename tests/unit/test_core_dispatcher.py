@@ -119,7 +119,7 @@ def test_a_predicted_gap_is_filled_with_what_fits_and_the_books_say_so() -> None
         assert eventually(lambda: running.stats(2)["gaps_offered"] == 1)
         stats = running.stats(2)
         assert (stats["gaps_filled"], stats["others_kernels"]) == (1, 2)
-        assert stats["predicted_gap_ns"] == 80 * MS
+        assert stats["predicted_gap_ns"] == pytest.approx(80 * MS, rel=0.13)  # a bucket's width
         assert 0 < stats["actual_gap_ns"] < 80 * MS
         error = abs(stats["predicted_gap_ns"] - stats["actual_gap_ns"])
         assert error * 0.85 < stats["gap_error_p50_ns"] < error * 1.15

@@ -58,8 +58,8 @@ def test_duration_and_gap_back_off_separately() -> None:
     model = Model()
     a, k = kernels(model, "a", "k")
     model.add_duration(k, [a, a, a], 100)
-    model.add_gap(k, [], 70)
-    assert model.predict(k, [a, a, a]) == (100, 70)
+    model.add_gap(k, [], 7)
+    assert model.predict(k, [a, a, a]) == (100, 7)
 
 
 def test_an_incomplete_context_is_no_context() -> None:
@@ -69,16 +69,37 @@ def test_an_incomplete_context_is_no_context() -> None:
     assert [entry["context"] for entry in model.export()] == [[]]
 
 
+def test_a_rare_stall_does_not_make_every_gap_look_long() -> None:
+    model = Model()
+    (k,) = kernels(model, "k")
+    for value in [1000] * 99 + [10**9]:
+        model.add_gap(k, [], value)
+        model.add_duration(k, [], value)
+    duration, gap = model.predict(k, [])
+    assert duration == 10_000_990, "a duration is the mean, as in the paper"
+    assert gap is not None
+    assert 960 <= gap <= 1024
+
+
+def test_a_gap_that_is_often_short_is_predicted_by_its_mean() -> None:
+    model = Model()
+    (k,) = kernels(model, "k")
+    for value in [1000] * 40 + [2000] * 60:
+        model.add_gap(k, [], value)
+    assert model.predict(k, [])[1] == 1600
+
+
 def test_quantiles_are_there_beside_the_mean() -> None:
     model = Model()
     (k,) = kernels(model, "k")
     for value in [1000] * 90 + [100_000] * 10:
+        model.add_duration(k, [], value)
         model.add_gap(k, [], value)
-    mean = model.predict(k, [])[1]
-    low = model.predict_quantile(k, [], 0.1)[1]
-    assert mean == 10_900
-    assert low is not None
-    assert 960 <= low <= 1024
+    assert model.predict(k, [])[0] == 10_900
+    for low, high in (model.predict_quantile(k, [], 0.1), model.predict_quantile(k, [], 0.95)):
+        assert low is not None
+        assert low == high
+    assert model.predict_quantile(k, [], 0.1)[0] in range(960, 1025)
 
 
 def test_the_zeroth_identity_is_never_learnt() -> None:

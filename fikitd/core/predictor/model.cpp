@@ -1,5 +1,6 @@
 #include "model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fikit::predictor {
@@ -50,25 +51,28 @@ void Model::merge(const Model& other) {
   for (const auto& [key, cost] : other.costs_) merge(key.identity, key.context, cost);
 }
 
-template <class Value>
-Prediction Model::back_off(Identity identity, const Context& context, Value value) const {
+template <class Duration, class Gap>
+Prediction Model::back_off(Identity identity, const Context& context, Duration of_duration, Gap of_gap) const {
   Prediction found;
   for (const Context& used : {context, Context{}}) {
     const auto it = costs_.find({identity, used});
     if (it == costs_.end()) continue;
     const auto& [duration, gap] = it->second;
-    if (found.duration_ns < 0 && duration.count() > 0) found.duration_ns = std::llround(value(duration));
-    if (found.gap_ns < 0 && gap.count() > 0) found.gap_ns = std::llround(value(gap));
+    if (found.duration_ns < 0 && duration.count() > 0) found.duration_ns = std::llround(of_duration(duration));
+    if (found.gap_ns < 0 && gap.count() > 0) found.gap_ns = std::llround(of_gap(gap));
   }
   return found;
 }
 
 Prediction Model::predict(Identity identity, const Context& context) const {
-  return back_off(identity, context, [](const Statistics& s) { return s.mean_ns(); });
+  return back_off(
+      identity, context, [](const Statistics& s) { return s.mean_ns(); },
+      [](const Statistics& s) { return std::min(s.mean_ns(), s.quantile_ns(0.5)); });
 }
 
 Prediction Model::predict_quantile(Identity identity, const Context& context, double q) const {
-  return back_off(identity, context, [q](const Statistics& s) { return s.quantile_ns(q); });
+  const auto value = [q](const Statistics& s) { return s.quantile_ns(q); };
+  return back_off(identity, context, value, value);
 }
 
 const Cost* Model::cost(Identity identity) const {

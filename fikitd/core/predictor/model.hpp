@@ -41,7 +41,8 @@ class Model {
   void merge(const Model& other);
 
   // Mean duration and mean gap: as seen after these three kernels, else over all contexts, else unknown.
-  // Duration and gap back off separately. No allocation.
+  // Duration and gap back off separately. No allocation. A gap is never predicted longer than its median: compilation
+  // at start-up and loader stalls are rare and a thousand times longer than the rest, and would be believed every time.
   Prediction predict(Identity identity, const Context& context) const;
   // The same with quantiles in place of means.
   Prediction predict_quantile(Identity identity, const Context& context, double q) const;
@@ -62,8 +63,8 @@ class Model {
     std::size_t operator()(const Key& key) const noexcept;
   };
   Cost* at(const Key& key);
-  template <class Value>
-  Prediction back_off(Identity identity, const Context& context, Value value) const;
+  template <class Duration, class Gap>
+  Prediction back_off(Identity identity, const Context& context, Duration of_duration, Gap of_gap) const;
 
   std::unordered_map<Identity, Kernel> kernels_;
   std::unordered_map<Key, Cost, Hash> costs_;
