@@ -42,6 +42,18 @@ class Descriptor {
   int fd_;
 };
 
+// Two steps, because a plain O_CREAT may not open another user's file in /dev/shm (fs.protected_regular).
+int open_or_create(const std::string& name, mode_t mode) {
+  const std::string path = "/" + name;
+  for (;;) {
+    int fd = shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0);
+    if (fd >= 0 || errno != ENOENT) return fd;
+    fd = shm_open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd >= 0) fchmod(fd, mode);  // the umask must not take away what access = "all" gives
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+}
+
 }  // namespace
 
 struct Segment::Layout {
@@ -70,15 +82,22 @@ std::string segment_name(bool for_all_users, const std::string& set_name, int in
 }
 
 std::vector<std::string> existing_segments(const std::string& set_name) {
-  std::vector<std::string> found;
-  for (const bool all : {false, true}) {
-    for (int index = 0; index < 64; ++index) {
-      const std::string name = segment_name(all, set_name, index);
-      std::error_code ignored;
-      if (std::filesystem::exists("/dev/shm/" + name, ignored)) found.push_back(name);
-    }
+  std::vector<std::pair<int, std::string>> found;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = file.path().filename();
+    const size_t owner_end = name.find('.', sizeof "emucuda." - 1);
+    const size_t index_begin = name.rfind('.');
+    if (name.compare(0, 8, "emucuda.") != 0 || owner_end == std::string::npos || index_begin <= owner_end) continue;
+    const bool ours = name.compare(owner_end + 1, index_begin - owner_end - 1, set_name) == 0;
+    if (!ours || access(file.path().c_str(), R_OK | W_OK) != 0) continue;
+    found.emplace_back(atoi(name.c_str() + index_begin + 1), name);  // NOLINT(cert-err34-c): our own name
   }
-  return found;
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names;
+  names.reserve(found.size());
+  for (auto& [index, name] : found) names.push_back(std::move(name));
+  return names;
 }
 
 void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
@@ -97,17 +116,13 @@ void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
 Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity,
                  const DeviceParameters& parameters) {
   const mode_t mode = for_all_users ? 0666 : 0600;
-  const Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode));
+  const Descriptor fd(open_or_create(name, mode));
   if (fd.get() < 0) fail(name, strerror(errno));
   // Serialises creation; the kernel drops it if a creator dies, and the next one starts over.
   if (flock(fd.get(), LOCK_EX) != 0) fail(name, strerror(errno));
   struct stat info {};
   if (fstat(fd.get(), &info) != 0) fail(name, strerror(errno));
-  const bool fresh = info.st_size == 0;
-  if (fresh) {
-    fchmod(fd.get(), mode);  // the umask must not take away what access = "all" gives
-    if (ftruncate(fd.get(), sizeof(Layout)) != 0) fail(name, strerror(errno));
-  }
+  if (info.st_size == 0 && ftruncate(fd.get(), sizeof(Layout)) != 0) fail(name, strerror(errno));
   map(fd.get(), name);
   if (layout_->magic.load() == kMagic) return;
   layout_->version = kLayoutVersion;

@@ -28,7 +28,7 @@ struct DeviceParameters {
 std::string set_name();
 // Where the device sets live under /dev/shm: emucuda.<uid or "all">.<name>.<index>
 std::string segment_name(bool for_all_users, const std::string& set_name, int index);
-// The segments of a set that exist and that this user may open, by index.
+// The segments of a set that exist and that this user may open (root: every user's), by index.
 std::vector<std::string> existing_segments(const std::string& set_name);
 // Process-independent and different for every set, user and node: fikitd tells GPUs apart by it.
 void device_uuid(const std::string& segment_name, uint8_t (&uuid)[16]);

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,3 +91,19 @@ def test_reset_forgets_the_devices(native: Path, client: Path, emulator_env: Env
     assert len(stats(native, env)) == 1
     subprocess.run([native / "bin/emuctl", "reset"], env=env, check=True)
     assert stats(native, env) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts processes of other users")
+def test_every_user_may_share_when_access_is_all(native: Path, client: Path, emulator_env: Env, tmp_path: Path) -> None:
+    config = tmp_path / "all.toml"
+    config.write_text('[device]\naccess = "all"\n')
+    env = emulator_env(EMUCUDA_CONFIG=str(config))
+    # Other users may not read this test's folders: change user once the files are read.
+    for user in (0, 1234, 1235):
+        code = (
+            "import ctypes, os; cuda = ctypes.CDLL('libcuda.so.1'); assert cuda.cuInit(0) == 0; "
+            f"os.setuid({user}); c = ctypes.c_void_p(); assert cuda.cuCtxCreate_v2(ctypes.byref(c), 0, 0) == 0"
+        )
+        subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    (device,) = stats(native, env)
+    assert len(device["processes"]) == 3
