@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json as json_format
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     not protect the high-priority job well enough.
     """
     plan.require()
+    # A default SIGTERM would leave jobs, daemons and perhaps a whole Slurm behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     emulated = device == "emulated"
     logs = out.absolute() / "logs"
     shutil.rmtree(logs, ignore_errors=True)

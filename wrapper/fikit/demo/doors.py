@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,10 +19,24 @@ from fikitd.config import Config, DaemonConfig, SchedulerConfig
 
 from fikit.daemon import IDLE_EXIT_S
 from fikit.demo.plan import Job
+from fikit.errors import UserError
 from fikit.sandbox import Sandbox
 from fikitd import paths
 
 GPU_MEMORY = "16GiB"
+SLURM_POLL_S = 0.25  # each look is a process
+
+
+class Running(Protocol):
+    """A job that was started."""
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it waits or runs. Cheap enough to be asked often."""
+        ...
+
+    def stop(self) -> None:
+        """End it if it has not ended."""
+        ...
 
 
 class Door(Protocol):
@@ -33,9 +48,47 @@ class Door(Protocol):
 
     def set_policy(self, name: str) -> None: ...
 
-    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
-        """Start `job`, its output going to the file `output`. The process that is returned ends with it, same exit code."""
+    def start(self, job: Job, env: dict[str, str], output: Path) -> Running:
+        """Start `job`, its output going to the file `output`."""
         ...
+
+
+class SlurmJob:
+    """A batch job. `sbatch --wait` would notice its end up to ten seconds late."""
+
+    def __init__(self, sandbox: Sandbox, job_id: str) -> None:
+        self._sandbox, self._id = sandbox, job_id
+        self._exit_code: int | None = None
+        self._next_look = 0.0
+
+    def poll(self) -> int | None:
+        if self._exit_code is None and time.monotonic() >= self._next_look:
+            shown = self._sandbox.run(["scontrol", "show", "job", "--oneliner", self._id]).stdout
+            fields = dict(word.split("=", 1) for word in shown.split() if "=" in word)
+            if fields.get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+                code, number = map(int, fields.get("ExitCode", "1:0").split(":"))
+                self._exit_code = code or (128 + number if number else 0)
+            self._next_look = time.monotonic() + SLURM_POLL_S
+        return self._exit_code
+
+    def stop(self) -> None:
+        if self.poll() is None:
+            self._sandbox.run(["scancel", self._id])
+
+
+class LocalJob:
+    """A process of ours."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(10)
 
 
 class SlurmDoor:
@@ -51,13 +104,16 @@ class SlurmDoor:
     def set_policy(self, name: str) -> None:
         self._sandbox.set_policy(name)
 
-    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+    def start(self, job: Job, env: dict[str, str], output: Path) -> Running:
         script = output.with_suffix(".sh")
         exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.items())
         script.write_text(f"#!/bin/bash\n{exports}exec {shlex.join(job.argv)}\n")
         options = [f"--fikit-{key}={value}" if value else f"--fikit-{key}" for key, value in job.options.items()]
-        command = ["sbatch", "--wait", "--quiet", f"--job-name={job.name}", f"--output={output}", "--gres=gpu:1"]
-        return subprocess.Popen([*command, *options, str(script)], env=self._sandbox.env, stdout=subprocess.DEVNULL)
+        command = ["sbatch", "--parsable", f"--job-name={job.name}", f"--output={output}", "--gres=gpu:1"]
+        done = self._sandbox.run([*command, *options, str(script)])
+        if done.returncode:
+            raise UserError(f"the {job.name}-priority job could not be submitted: {done.stderr.strip()}")
+        return SlurmJob(self._sandbox, done.stdout.strip().partition(";")[0])
 
 
 class LocalDoor:
@@ -84,14 +140,16 @@ class LocalDoor:
         self._config = self._root / f"{name}.toml"
         self._config.write_text(Config(daemon, SchedulerConfig(name)).toml())
 
-    def start(self, job: Job, env: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
+    def start(self, job: Job, env: dict[str, str], output: Path) -> Running:
         argv = list(job.argv)
         if job.options:
             options = [part for key, value in job.options.items() for part in (f"--{key}", value) if part]
             argv = [sys.executable, "-m", "fikit", "run", *options, "--", *argv]
         with output.open("wb") as sink:
-            return subprocess.Popen(
-                argv, env={**self.emulator_env, **env, "FIKIT_CONFIG": str(self._config)}, stdout=sink, stderr=sink
+            return LocalJob(
+                subprocess.Popen(
+                    argv, env={**self.emulator_env, **env, "FIKIT_CONFIG": str(self._config)}, stdout=sink, stderr=sink
+                )
             )
 
     def close(self) -> None:

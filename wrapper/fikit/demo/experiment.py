@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fikit.demo.doors import Door
+from fikit.demo.doors import Door, Running
 from fikit.demo.plan import Step
 from fikit.demo.usage import Usage
 from fikit.errors import UserError
@@ -18,6 +17,7 @@ from fikit.errors import UserError
 START_TIMEOUT_S = 90.0  # a cold start compiles every kernel, on as little as two cores
 LOOP_TIMEOUT_S = 120.0
 POLL_S = 0.01
+WORDS = {"ready": "ready", "result": "done"}  # for the file's name, what the job is then
 
 Sampler = Callable[[dict[str, int]], Usage]
 
@@ -50,7 +50,7 @@ class Experiment:
             return self._measure(started)
         finally:
             for one in started.values():
-                one.stop()
+                one.job.stop()
 
     def _measure(self, started: dict[str, _Started]) -> Outcome:
         ready = {name: one.wait_for(self._meet, "ready", START_TIMEOUT_S) for name, one in started.items()}
@@ -69,10 +69,10 @@ class Experiment:
 
 @dataclass(frozen=True)
 class _Started:
-    """A job that runs: its name, the process that ends with it, the file with its output."""
+    """A job that runs, its name, the file with its output."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    job: Running
     output: Path
 
     def wait_for(self, meet: Path, kind: str, timeout_s: float) -> dict[str, Any]:
@@ -80,22 +80,23 @@ class _Started:
         path = meet / f"{self.name}.{kind}"
         deadline = time.monotonic() + timeout_s
         while not path.exists():
-            if self.process.poll() is not None and not path.exists():
-                raise self._failed(f"ended with exit code {self.process.returncode} before it was {kind}")
+            code = self.job.poll()
+            if code is not None and not path.exists():
+                raise self._failed(f"ended with exit code {code} before it was {WORDS[kind]}")
             if time.monotonic() > deadline:
-                raise self._failed(f"was not {kind} after {timeout_s:.0f} s")
+                raise self._failed(f"was not {WORDS[kind]} after {timeout_s:.0f} s")
             time.sleep(POLL_S)
         content: dict[str, Any] = json.loads(path.read_text())
         return content
 
     def finish(self) -> None:
-        if self.process.wait(LOOP_TIMEOUT_S):
-            raise self._failed(f"ended with exit code {self.process.returncode}")
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(10)
+        deadline = time.monotonic() + LOOP_TIMEOUT_S
+        while (code := self.job.poll()) is None:
+            if time.monotonic() > deadline:
+                raise self._failed(f"did not end within {LOOP_TIMEOUT_S:.0f} s of its loop")
+            time.sleep(POLL_S)
+        if code:
+            raise self._failed(f"ended with exit code {code}")
 
     def _failed(self, what: str) -> UserError:
         lines = self.output.read_text(errors="replace").strip().splitlines() if self.output.exists() else []

@@ -26,9 +26,11 @@ class Usage:
 def emulated(door: Door, pids: dict[str, int]) -> Usage:
     """The emulated device's own count: what every kernel of each process really took."""
     done = subprocess.run([paths.emuctl(), "stats", "--json"], env=door.emulator_env, capture_output=True, check=False)
-    if done.returncode:
-        raise UserError(f"the emulated GPU does not answer: {done.stderr.decode(errors='replace').strip()}")
-    device = json.loads(done.stdout)["devices"][0]
+    devices = json.loads(done.stdout)["devices"] if done.returncode == 0 else []
+    if not devices:
+        said = done.stderr.decode(errors="replace").strip() or "emuctl stats shows no device"
+        raise UserError(f"the emulated GPU of the demo cannot be read: {said}")
+    device = devices[0]
     by_pid = {process["pid"]: process["busy_ns"] for process in device["processes"]}
     return Usage(device["name"], device["now_ns"], {name: by_pid.get(pid, 0) for name, pid in pids.items()})
 
