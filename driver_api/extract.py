@@ -18,7 +18,7 @@ def extract(include: Path) -> tuple[list[str], list[tuple[str, int, int, str]]]:
     """Return (every exported symbol, rows of (name, version, per-thread flag, symbol)); rules: README.md."""
     header = "".join(p.read_text() for p in map(include.joinpath, HEADERS) if p.exists())
     symbols = set(re.findall(r"CUDAAPI\s+(cu[A-Z]\w+)\s*\(", header))
-    symbols |= {m for m in re.findall(r"#\s*define\s+cu\w+\s+(cu[A-Z]\w+)\s*$", header, re.M)}
+    symbols |= set(re.findall(r"#\s*define\s+cu\w+\s+(cu[A-Z]\w+)\s*$", header, re.M))
     per_thread = {m[1]: m[0] for m in re.findall(r"__CUDA_API_(PTDS|PTSZ)\((cu[A-Z]\w+)\)", header)}
     for base, kind in per_thread.items():
         symbols |= {base, f"{base}_{kind.lower()}"}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from fikitd import paths
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
 def native() -> Path:
     """Directory of the built native files (docs/design/contracts.md, "Native files")."""
-    from fikitd import paths
-
     return paths.native_dir()
 
 

@@ -101,8 +101,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
     reader.fail(*table.get("name"), "the device's name must contain \"Emulated\"");
   if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
   if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
-  if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) !=
-      2)  // NOLINT(cert-err34-c): bad text is caught
+  // NOLINTNEXTLINE(cert-err34-c): text that is no number is caught by the count
+  if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) != 2)
     reader.fail(*table.get("compute_capability"), "compute_capability must look like \"9.0\"");
   config.count = static_cast<int>(count);
   config.slice_ns = std::llround(slice_us * 1e3);

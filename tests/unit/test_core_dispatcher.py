@@ -185,6 +185,28 @@ def test_waits_and_span_are_those_of_the_page() -> None:
         assert stats["span_ns"] == 50_000
 
 
+def test_pauses_count_neither_as_span_nor_as_gaps() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5, measure=True)
+        client.describe(1, "step")
+        begin = now()
+        time.sleep(0.07)  # reports from before the client came, or from the future, are not believed
+        client.page.first_launch_ns = begin
+        client.launch(1, t_ns=begin)
+        client.put(fake.DRAINED, value=1, t_ns=begin + 1 * MS)
+        client.launch(1, t_ns=begin + 11 * MS)  # a gap of 10 ms
+        client.put(fake.DRAINED, value=2, t_ns=begin + 12 * MS)
+        client.launch(1, t_ns=begin + 67 * MS)  # a pause of 55 ms
+        client.put(fake.DRAINED, value=3, t_ns=begin + 68 * MS)
+        client.page.last_drained_ns = begin + 68 * MS
+        for gap_ns in (10 * MS, 55 * MS):
+            client.put(fake.SAMPLE, 1, 1 * MS)
+            client.put(fake.GAP, 1, gap_ns)
+        (kernel,) = [entry for entry in running.export_profile(1) if not entry["context"]]
+        assert (kernel["gap"]["count"], kernel["gap"]["mean_ns"]) == (1, 10 * MS)
+        assert running.stats(1)["span_ns"] == 13 * MS
+
+
 def test_a_dispatcher_that_has_nothing_to_decide_uses_no_processor_time() -> None:
     with fake.dispatcher("fikit") as running:
         FakeClient(running, 1, 1)

@@ -7,6 +7,10 @@ namespace {
 
 constexpr int kBatch = 512; // reports of one client per poll, so that a busy one does not hold up the others
 
+// Longer idle times are pauses of the program (start-up, compilation, input), not gaps between its kernels: they are
+// kept out of the statistics of gaps and of the span that is compared with them.
+constexpr std::int64_t kPauseNs = 50'000'000;
+
 using policy::EventKind;
 
 } // namespace
@@ -44,6 +48,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
     case FIKIT_ENTRY_GRANTED:
     case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy, epsilon_ns); break;
     case FIKIT_ENTRY_DRAINED:
+      if (report.value >= launches_) dry_since_ns_ = t_ns;
       policy.apply({.kind = EventKind::drained,
                     .client = id_,
                     .time_ns = t_ns,
@@ -66,6 +71,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   const predictor::Identity kernel = identity(report.slot);
   const predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
+  end_pause(t_ns);
   launched_context_.push(kernel);
   ++launches_;
   log_.launched(predicted.duration_ns);
@@ -85,6 +91,12 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64
   gaps_.ended(view->gap_ns, known ? t_ns - view->progress.dry_ns() : -1, epsilon_ns);
 }
 
+void Client::end_pause(std::int64_t t_ns) {
+  const std::int64_t idle_ns = dry_since_ns_ == 0 ? 0 : t_ns - dry_since_ns_;
+  if (idle_ns > kPauseNs) paused_ns_ += idle_ns;
+  dry_since_ns_ = 0;
+}
+
 void Client::sample(std::uint32_t slot, std::int64_t ns) {
   const predictor::Identity kernel = identity(slot);
   measured_.add_duration(kernel, sampled_context_, ns);
@@ -94,6 +106,7 @@ void Client::sample(std::uint32_t slot, std::int64_t ns) {
 }
 
 void Client::gap(std::uint32_t slot, std::int64_t ns) {
+  if (ns > kPauseNs) return;
   measured_.add_gap(identity(slot), slot == sampled_slot_ ? before_sample_ : predictor::Context{}, ns);
 }
 
@@ -108,6 +121,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::i
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   end_gap(t_ns, policy, epsilon_ns);
+  end_pause(t_ns); // what follows is time at the gate
   posted_ = request.sequence;
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,
@@ -143,7 +157,7 @@ Stats Client::stats(std::int64_t now_ns) const {
   Stats stats;
   stats.kernels = counters.launches;
   if (counters.first_launch_ns > 0)
-    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns, 0);
+    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns - paused_ns_, 0);
   stats.wait_count = counters.wait_count;
   stats.wait_total_ns = counters.wait_total_ns;
   stats.wait_p99_ns = counters.wait_p99_ns;

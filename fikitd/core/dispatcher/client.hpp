@@ -19,7 +19,7 @@ using policy::ClientId;
 struct Stats {
   std::uint64_t kernels = 0;
   std::optional<double> gpu_time_ns; // nothing: no profile or measurement knows the kernels
-  std::int64_t span_ns = 0;          // first launch to last known drain
+  std::int64_t span_ns = 0;          // first launch to last known drain, without pauses
   std::optional<double> solo_ns;
   std::uint64_t wait_count = 0;
   std::uint64_t wait_total_ns = 0;
@@ -65,6 +65,7 @@ class Client {
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns);
+  void end_pause(std::int64_t t_ns);
   void sample(std::uint32_t slot, std::int64_t ns);
   void gap(std::uint32_t slot, std::int64_t ns);
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
@@ -78,6 +79,8 @@ class Client {
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::uint64_t launches_ = 0;
+  std::int64_t dry_since_ns_ = 0; // the program itself said that nothing is queued; 0 = it has launched since
+  std::int64_t paused_ns_ = 0;    // sum of its pauses
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
