@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fikit.checks import slurm
 from fikit.checks.check import Check
-from fikit.checks.native import NEWEST_GLIBC, symbols
+from fikit.checks.native import symbols
 
 SLURM_CONF = """
 ClusterName=x  # comment
@@ -78,10 +78,20 @@ def test_plugin_of_another_slurm_release_is_refused(cc: Callable[..., Path], tmp
     assert (other.status, other.found) == ("fail", "built for Slurm 22.05, this is 23.11")
 
 
-def test_library_that_needs_a_newer_glibc_is_refused(tmp_path: Path) -> None:
+def test_library_that_needs_a_newer_glibc_is_refused(cc: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "old.c").write_text(
+        '#include <unistd.h>\nint f(void) { return getpid(); }\nconst char *text = "GLIBC_2.99";\n'
+    )
+    assert symbols(cc(tmp_path / "old.c", "-shared", "-fPIC")).status == "ok"
+    # dlopen moved into libc.so with a new version in glibc 2.34, which is what Debian 12 and newer have.
+    (tmp_path / "new.c").write_text("#include <dlfcn.h>\nvoid *f(void) { return dlopen(0, RTLD_LAZY); }\n")
+    found = symbols(cc(tmp_path / "new.c", "-shared", "-fPIC"))
+    assert (found.status, found.found) == ("fail", "needs glibc 2.34, newer than 2.28")
+
+
+@pytest.mark.parametrize("content", [b"", b"not ELF", b"\x7fELF\x02" + b"\xff" * 100])
+def test_damaged_library_is_a_finding_not_a_crash(tmp_path: Path, content: bytes) -> None:
     library = tmp_path / "lib.so"
-    library.write_bytes(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.28\0")
-    assert symbols(library).status == "ok"
-    library.write_bytes(b"\x7fELF\0GLIBC_2.2.5\0GLIBC_2.34\0")
+    library.write_bytes(content)
     assert symbols(library).status == "fail"
-    assert ".".join(map(str, NEWEST_GLIBC)) in symbols(library).found
+    assert slurm.plugin(library, (22, 5, 8)).status == "fail"

@@ -1,4 +1,7 @@
-"""Reads a 32-bit constant out of a shared library without loading it (a plugin's undefined symbols make that impossible)."""
+"""Reads facts out of a shared library without loading it (a plugin's undefined symbols make that impossible).
+
+Layouts: elf(5), and "Symbol Versioning" of the Linux Standard Base for the version references.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,67 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-SHT_DYNSYM = 11
+SHT_DYNSYM, SHT_GNU_VERNEED = 11, 0x6FFFFFFE
 SECTION = struct.Struct(
     "<IIQQQQIIQQ"
 )  # Elf64_Shdr: name, type, flags, addr, offset, size, link, info, addralign, entsize
 SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, shndx, value, size
 
+DAMAGE = (struct.error, IndexError, OverflowError)  # what reading at a wrong place raises
+VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, aux, next
+VERNAUX = struct.Struct("<IHHII")  # Elf64_Vernaux: hash, flags, other, name, next
+
 
 def constant(path: Path, name: str) -> int:
     """The value of the exported `uint32_t name`. Raises ValueError when `path` is no 64-bit ELF file or has none."""
-    data = path.read_bytes()
+    data, sections = _open(path)
     try:
-        if data[:5] != b"\x7fELF\x02":
-            raise ValueError(f"{path} is no 64-bit ELF file")
-        sections = list(_sections(data))
         for _, kind, _, _, offset, size, link, *_ in sections:
             if kind != SHT_DYNSYM:
                 continue
             for label, _, _, where, address, _ in SYMBOL.iter_unpack(data[offset : offset + size]):
-                start = sections[link][4] + label
-                if data[start : data.index(b"\0", start)] == name.encode():
+                if _text(data, sections[link][4] + label) == name:
                     section = sections[where]
                     value: int = struct.unpack_from("<I", data, section[4] + address - section[3])[0]
                     return value
-    except (struct.error, IndexError) as error:
+    except DAMAGE as error:
         raise ValueError(f"{path} is damaged") from error
     raise ValueError(f"{path} does not export {name}")
+
+
+def needed_versions(path: Path) -> set[str]:
+    """Names of the symbol versions that other libraries must provide, such as GLIBC_2.17. Raises ValueError as above."""
+    data, sections = _open(path)
+    names = set()
+    try:
+        for _, kind, _, _, start, _, link, *_ in sections:
+            library, step = start, 1 if kind == SHT_GNU_VERNEED else 0
+            while step:
+                _, count, _, aux, step = VERNEED.unpack_from(data, library)
+                entry = library + aux
+                for _ in range(count):
+                    _, _, _, name, following = VERNAUX.unpack_from(data, entry)
+                    names.add(_text(data, sections[link][4] + name))
+                    entry += following
+                library += step
+    except (*DAMAGE, ValueError) as error:
+        raise ValueError(f"{path} is damaged") from error
+    return names
+
+
+def _open(path: Path) -> tuple[bytes, list[tuple[int, ...]]]:
+    """The file and its section headers."""
+    data = path.read_bytes()
+    if data[:5] != b"\x7fELF\x02":
+        raise ValueError(f"{path} is no 64-bit ELF file")
+    try:
+        return data, list(_sections(data))
+    except DAMAGE as error:
+        raise ValueError(f"{path} is damaged") from error
+
+
+def _text(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode(errors="replace")
 
 
 def _sections(data: bytes) -> Iterator[tuple[int, ...]]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from fikit.checks import elf
 from fikit.checks.check import Check, fail, ok
 from fikitd import paths
 
@@ -43,8 +44,13 @@ def preload(shim: Path) -> Check:
 
 
 def symbols(shim: Path) -> Check:
-    """The newest glibc that the library asks for, from its version names."""
-    found = {(int(a), int(b)) for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", shim.read_bytes())}
+    """The newest glibc that the library asks for, from its version references."""
+    try:
+        needed = elf.needed_versions(shim)
+    except (OSError, ValueError) as error:
+        return fail("glibc symbols", str(error), REBUILD)
+    matches = (re.match(r"GLIBC_(\d+)\.(\d+)", name) for name in needed)
+    found = {(int(match[1]), int(match[2])) for match in matches if match}
     newest = max(found, default=(2, 0))
     text = f"needs glibc {newest[0]}.{newest[1]}"
     if newest > NEWEST_GLIBC:
