@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from fikitd.client import Control, DaemonUnreachable
 
 from bench.record import BenchError, Result
 from fikitd import paths
@@ -32,6 +34,8 @@ def _environment() -> Iterator[dict[str, str]]:
         try:
             yield environment
         finally:
+            with suppress(DaemonUnreachable):
+                Control(Path(directory) / "run").shutdown()
             subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
 
 

@@ -160,13 +160,16 @@ class Server:
             _log.error("a connection was dropped because of a fault in fikitd", exc_info=error)
 
     async def _sweep(self) -> None:
-        """Forget finished jobs; leave when there has been nothing to do for idle_exit_s."""
+        """Forget finished jobs; leave when nobody can reach us, or when there was nothing to do for idle_exit_s."""
         limit_s = self._config.daemon.idle_exit_s
         interval_s = min(SWEEP_S, max(1.0, limit_s / 4)) if limit_s else SWEEP_S
         busy = time.monotonic()
         while True:
             await asyncio.sleep(interval_s)
             self._jobs.sweep()
+            if not (self._run_dir / CONTROL_NAME).exists():
+                _log.warning("%s was removed, so nobody can reach this fikitd: it leaves", self._run_dir / CONTROL_NAME)
+                self._stop.set()
             now = time.monotonic()
             if limit_s and self._at_work():
                 busy = now

@@ -26,6 +26,7 @@ from fikitd.reports import ReportStore
 from fikitd.server import AlreadyServed, CannotServe, Server, notify_systemd
 
 from fikitd import clients, protocol
+from fikitd import server as server_module
 
 ME = os.getuid()
 
@@ -387,6 +388,15 @@ def test_an_idle_daemon_leaves_by_itself_also_past_a_record_whose_process_is_gon
         JobRecord("run-1", ME, ME, 1, pid=4242).write(config.daemon.run_dir)
         control = Path(config.daemon.run_dir) / protocol.CONTROL_NAME
         eventually(lambda: not control.exists())
+
+
+def test_a_daemon_that_nobody_can_reach_any_more_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SWEEP_S", 0.05)
+    config = fakes.config_in(tmp_path)
+    with fakes.serving(config, FakeCore(), tmp_path):
+        run_dir = Path(config.daemon.run_dir)
+        (run_dir / protocol.CONTROL_NAME).unlink()
+        eventually(lambda: not (run_dir / protocol.SOCKET_NAME).exists())
 
 
 def test_a_job_without_clients_keeps_the_daemon(tmp_path: Path) -> None:

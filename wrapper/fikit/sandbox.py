@@ -316,4 +316,4 @@ def _check_requirements(real_gpu: bool) -> None:
         if not path.exists():
             raise SandboxError(f"{path} is missing; run `make build`, with Debian's libslurm-dev installed")
     if real_gpu and not Path("/dev/nvidia0").exists():
-        raise SandboxError("there is no /dev/nvidia0 on this machine; leave the real GPU out to use the emulated one")
+        raise SandboxError("there is no /dev/nvidia0 on this machine: use the emulated GPU, without DEVICE=real")
