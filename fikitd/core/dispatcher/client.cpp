@@ -48,7 +48,6 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
     case FIKIT_ENTRY_GRANTED:
     case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy, epsilon_ns); break;
     case FIKIT_ENTRY_DRAINED:
-      if (report.value >= launches_) dry_since_ns_ = t_ns;
       policy.apply({.kind = EventKind::drained,
                     .client = id_,
                     .time_ns = t_ns,
@@ -71,7 +70,6 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   const predictor::Identity kernel = identity(report.slot);
   const predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
-  end_pause(t_ns);
   launched_context_.push(kernel);
   ++launches_;
   log_.launched(predicted.duration_ns);
@@ -88,13 +86,10 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64
   const policy::Client* view = policy.client(id_);
   if (view == nullptr || launches_ == 0) return;
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
-  gaps_.ended(view->gap_ns, known ? t_ns - view->progress.dry_ns() : -1, epsilon_ns);
-}
-
-void Client::end_pause(std::int64_t t_ns) {
-  const std::int64_t idle_ns = dry_since_ns_ == 0 ? 0 : t_ns - dry_since_ns_;
-  if (idle_ns > kPauseNs) paused_ns_ += idle_ns;
-  dry_since_ns_ = 0;
+  const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
+  const bool pause = idle_ns > kPauseNs;
+  if (pause) paused_ns_ += idle_ns;
+  gaps_.ended(view->gap_ns, pause ? -1 : idle_ns, epsilon_ns);
 }
 
 void Client::sample(std::uint32_t slot, std::int64_t ns) {
@@ -121,7 +116,6 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::i
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   end_gap(t_ns, policy, epsilon_ns);
-  end_pause(t_ns); // what follows is time at the gate
   posted_ = request.sequence;
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,

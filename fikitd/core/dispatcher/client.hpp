@@ -65,7 +65,6 @@ class Client {
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns);
-  void end_pause(std::int64_t t_ns);
   void sample(std::uint32_t slot, std::int64_t ns);
   void gap(std::uint32_t slot, std::int64_t ns);
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
@@ -79,8 +78,7 @@ class Client {
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::uint64_t launches_ = 0;
-  std::int64_t dry_since_ns_ = 0; // the program itself said that nothing is queued; 0 = it has launched since
-  std::int64_t paused_ns_ = 0;    // sum of its pauses
+  std::int64_t paused_ns_ = 0; // sum of the program's pauses
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
