@@ -10,7 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { TIMEOUT_MS = 500, LOWEST_FD = 64 };
+/* A loaded node answers late; a hanging fikitd may delay a program by this at most, once for hello, once for the answer. */
+enum { TIMEOUT_S = 1, LOWEST_FD = 64 };
 
 /* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
 static int moved_up(int fd) {
@@ -29,12 +30,12 @@ static bool failed(char reason[FIKIT_REASON_BYTES], const char *what) {
 }
 
 static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
-  return failed(reason, errno == EAGAIN ? "no answer within 500 ms" : strerror(errno));
+  return failed(reason, errno == EAGAIN ? "no answer within 1 s" : strerror(errno));
 }
 
 static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  struct timeval timeout = {.tv_usec = TIMEOUT_MS * 1000 / 2}; /* once for hello, once for the answer */
+  struct timeval timeout = {.tv_sec = TIMEOUT_S};
   size_t bytes = strlen(path) + 1;
   if (bytes > sizeof address.sun_path) {
     failed(reason, "path too long for a socket");

@@ -34,7 +34,7 @@ from fikitd.totals import Stats
 _log = logging.getLogger("fikitd")
 
 HELLO_TIMEOUT_S: Final = 5.0
-PROFILE_WAIT_S: Final = 0.1  # a hello waits so long for its profile (the shim 250 ms for us); a later one still counts
+PROFILE_WAIT_S: Final = 0.1  # a hello waits so long for its profile (the shim 1 s for us); a later one still counts
 PROFILE_TIMEOUT_S: Final = 15.0
 MAX_CONNECTIONS_PER_UID: Final = 256
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads

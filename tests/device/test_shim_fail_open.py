@@ -55,7 +55,7 @@ def test_garbage_instead_of_welcome(program: Start, daemon: StartDaemon, answer:
     one_line(err)
 
 
-def test_silent_daemon_costs_half_a_second(program: Start, tmp_path: Path) -> None:
+def test_silent_daemon_costs_a_second(program: Start, tmp_path: Path) -> None:
     path = tmp_path / "silent.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
@@ -65,7 +65,7 @@ def test_silent_daemon_costs_half_a_second(program: Start, tmp_path: Path) -> No
         ).finish()
     launched, seconds = out.split()
     assert launched == "10"
-    assert float(seconds) < 1.0
+    assert float(seconds) < 2.0
     assert "no answer" in one_line(err)
 
 

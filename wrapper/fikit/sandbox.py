@@ -306,7 +306,7 @@ def _check_requirements(real_gpu: bool) -> None:
         raise SandboxError(f"the sandbox needs Slurm: run `make setup`, or install {PACKAGES}")
     if os.geteuid() != 0:
         raise SandboxError("the sandbox needs root, because slurmd starts jobs as their users: use sudo, "
-                           "or `fikit run` without Slurm")  # fmt: skip
+                           "or go without Slurm (`fikit demo --no-slurm`, `fikit run`)")  # fmt: skip
     try:
         needed = [paths.slurm_dir() / "spank_fikit.so", paths.shim()]
         needed += [] if real_gpu else [paths.emuctl(), paths.emulator_dir() / "default.toml"]
