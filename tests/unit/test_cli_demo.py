@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fikit.commands.demo import _disturbance
 from fikit.demo import plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.result import Result
@@ -73,3 +74,8 @@ def test_programs_of_the_plan_exist() -> None:
         for job in step.jobs:
             assert Path(job.argv[1]).is_file()
     assert plan.MODEL.is_file()
+
+
+def test_a_failure_on_a_busy_machine_says_so() -> None:
+    assert _disturbance(0.4, 2) == ""
+    assert "load average 3.0 on 2 cores" in _disturbance(3.0, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json as json_format
+import os
 import shutil
 import signal
 import tempfile
@@ -35,6 +36,7 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     not protect the high-priority job well enough.
     """
     plan.require()
+    disturbed = _disturbance(os.getloadavg()[0], os.cpu_count() or 1)
     # A default SIGTERM would leave jobs, daemons and perhaps a whole Slurm behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -50,7 +52,16 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     json.emit(summary) if as_json else table.show(table.demo(summary))
     failures = result.failures()
     if failures:
-        raise UserError(f"the demo did not show what it should: {'; '.join(failures)} (jobs' outputs in {logs})")
+        raise UserError(
+            f"the demo did not show what it should: {'; '.join(failures)}{disturbed} (jobs' outputs in {logs})"
+        )
+
+
+def _disturbance(load: float, cores: int) -> str:
+    """What to add to a failure when other programs were busy before the demo began: its times are real times."""
+    if load < cores / 2:
+        return ""
+    return f"; other programs disturbed it (load average {load:.1f} on {cores} cores before it began), try again later"
 
 
 def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
