@@ -58,17 +58,17 @@ def test_job_without_fikit_is_untouched(
     assert probe.env["CUDA_VISIBLE_DEVICES"] == "0"
 
 
-def test_managed_job_gets_two_variables(cluster: Cluster, batch_probed: Callable[..., Probe], native: Path) -> None:
+def test_managed_job_gets_two_variables(cluster: Cluster, batch_probed: Callable[..., Probe]) -> None:
     probe = batch_probed(cluster.probe, GPU, HIGH)
     assert probe.env["FIKIT_SOCKET"] == f"{cluster.sandbox.run_dir}/fikitd.sock"
-    assert probe.env["LD_PRELOAD"] == str(native / "libfikit_shim.so")
+    assert probe.env["LD_PRELOAD"] == str(cluster.sandbox.root / "native" / "libfikit_shim.so")
     assert sorted(name for name in probe.env if name.startswith("FIKIT")) == ["FIKIT_SOCKET"]
 
 
 def test_preload_keeps_the_users_entries_and_never_doubles(
-    cluster: Cluster, batch_probed: Callable[..., Probe], native: Path
+    cluster: Cluster, batch_probed: Callable[..., Probe]
 ) -> None:
-    shim = str(native / "libfikit_shim.so")
+    shim = str(cluster.sandbox.root / "native" / "libfikit_shim.so")
     mine = "/lib/x86_64-linux-gnu/libm.so.6"
     probe = batch_probed(cluster.script("nested", f"srun {cluster.probe}"), GPU, HIGH, LD_PRELOAD=f"{mine}:{shim}")
     assert probe.env["LD_PRELOAD"] == f"{shim}:{mine}"

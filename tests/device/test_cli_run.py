@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from fikitd.client import Control, DaemonUnreachable
 
+# Whoever runs the tests in the background ignores SIGINT, and programs inherit that: these tests send it.
+WITH_SIGINT = ["env", "--default-signal=INT"]
+
 Environment = Callable[..., dict[str, str]]
 
 SPIN = """
@@ -67,7 +70,7 @@ def test_exit_code_is_the_programs(site: dict[str, str], script: str, code: int)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_signal_reaches_the_program(site: dict[str, str], number: signal.Signals) -> None:
     script = f"trap 'exit 5' {number.name.removeprefix('SIG')}; echo ready; while :; do sleep 0.05; done"
-    command = [sys.executable, "-m", "fikit", "run", "--", "sh", "-c", script]
+    command = [*WITH_SIGINT, sys.executable, "-m", "fikit", "run", "--", "sh", "-c", script]
     with subprocess.Popen(command, env=site, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -78,7 +81,7 @@ def test_signal_reaches_the_program(site: dict[str, str], number: signal.Signals
 def test_terminals_interrupt_is_delivered_once(site: dict[str, str]) -> None:
     script = "n=0; trap 'n=$((n+1))' INT; echo ready; read line; echo $n"
     leader, follower = os.openpty()
-    command = [sys.executable, "-m", "fikit", "run", "--", "sh", "-c", script]
+    command = [*WITH_SIGINT, sys.executable, "-m", "fikit", "run", "--", "sh", "-c", script]
     with subprocess.Popen(
         ["setsid", "--ctty", "--wait", *command], env=site, stdin=follower, stdout=subprocess.PIPE, text=True
     ) as process:

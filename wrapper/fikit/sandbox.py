@@ -129,7 +129,9 @@ class Sandbox:
         for process in processes_of(self.root):
             process.kill()
         if "EMUCUDA_NAME" in self.env:
-            subprocess.run([paths.emuctl(), "reset"], env=self.env, check=False, capture_output=True)
+            subprocess.run(
+                [self._layout.native / "bin" / "emuctl", "reset"], env=self.env, check=False, capture_output=True
+            )
         if not (self._keep or self._failed):
             shutil.rmtree(self.root, ignore_errors=True)
         self._place(Path())
@@ -151,6 +153,7 @@ class Sandbox:
         for directory in layout.directories():
             directory.mkdir()
             directory.chmod(0o755)
+        _copy_readable(paths.native_dir(), layout.native)
         for shared in (layout.report_dir, layout.profile_dir):
             shared.chmod(0o1777)  # fikitd writes them as the jobs' users
         self._machine = machine = files.Machine(
@@ -164,9 +167,9 @@ class Sandbox:
         )
         self._write_environment()
         programs = files.Programs(
-            plugin=paths.slurm_dir() / "spank_fikit.so",
-            lua=paths.slurm_dir(),
-            shim=paths.shim(),
+            plugin=layout.native / "slurm" / "spank_fikit.so",
+            lua=layout.native / "slurm",
+            shim=layout.native / paths.shim().name,
             daemon=Path(sys.executable).with_name("fikitd"),
             job_environment=self._job_environment(),
         )
@@ -222,7 +225,7 @@ class Sandbox:
         if self._real_gpu:
             return {}
         emulator = {name: value for name, value in self.env.items() if name.startswith("EMUCUDA_")}
-        return {"LD_LIBRARY_PATH": str(paths.emulator_dir()), **emulator}
+        return {"LD_LIBRARY_PATH": str(self._layout.native / paths.emulator_dir().name), **emulator}
 
     def _write_fikit_toml(self) -> None:
         assert self._machine is not None
@@ -288,6 +291,13 @@ def _write(path: Path, text: str) -> None:
     """A file that every user's job can read, whatever our umask is."""
     path.write_text(text)
     path.chmod(0o644)
+
+
+def _copy_readable(source: Path, target: Path) -> None:
+    """A copy of a directory that every user's job can read and run, wherever the original lies."""
+    shutil.copytree(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
 
 
 def _free_port() -> int:

@@ -43,6 +43,11 @@ class Layout:
         return self.etc / "fikit.toml"
 
     @property
+    def native(self) -> Path:
+        """Copies of the native files: every user reaches them, and a rebuild does not change them under jobs."""
+        return self.root / "native"
+
+    @property
     def slurm_conf(self) -> Path:
         return self.etc / "slurm.conf"
 
