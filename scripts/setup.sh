@@ -22,16 +22,18 @@ missing() {
 have_debian() { command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; }
 
 install_packages() {
-  local wanted sudo=""
+  local wanted needed sudo=""
   have_debian || { say "this is not Debian or Ubuntu: install the counterparts of $build_packages $slurm_packages yourself"; return 0; }
   # shellcheck disable=SC2086
   wanted=$(missing $build_packages $slurm_packages $check_packages)
   [ -n "$wanted" ] || return 0
+  # shellcheck disable=SC2086
+  needed=$(missing $build_packages)
   if [ "$(id -u)" != 0 ]; then
     if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo=sudo
     elif [ -t 0 ] && command -v sudo >/dev/null; then sudo=sudo
     else
-      say "these Debian packages are missing and only root can install them: ${wanted}(the demo without Slurm, \`.venv/bin/fikit demo --no-slurm\`, needs only $(missing $build_packages)of them)"
+      say "these Debian packages are missing and only root can install them: ${wanted}(for the demo without Slurm, \`.venv/bin/fikit demo --no-slurm\`, ${needed:-none }of them will do)"
       return 0
     fi
   fi
