@@ -33,7 +33,8 @@ install_packages() {
     if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo=sudo
     elif [ -t 0 ] && command -v sudo >/dev/null; then sudo=sudo
     else
-      say "these Debian packages are missing and only root can install them: ${wanted}(for the demo without Slurm, \`.venv/bin/fikit demo --no-slurm\`, ${needed:-none }of them will do)"
+      say "these Debian packages are missing and only root can install them: ${wanted}(the demo without Slurm, \`.venv/bin/fikit demo --no-slurm\`, needs of these: ${needed:-none})"
+      [ -z "$needed" ] || exit 1
       return 0
     fi
   fi
