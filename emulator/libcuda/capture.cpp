@@ -5,10 +5,11 @@
 
 namespace emu {
 
-void record(Stream& stream, Command command) {
+GraphNode& record(Stream& stream, Command command) {
   require(!stream.capture->invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   const NodeType type = node_type(command);
   stream.capture_tail = {stream.capture->graph->add(type, std::move(command), stream.capture_tail)};
+  return *stream.capture_tail.front();
 }
 
 void join_capture(Stream& stream, const Event& event) {

@@ -73,6 +73,27 @@ CU_EXPORT CUresult cuKernelGetName(const char** out, CUkernel kernel) {
   return api([&] { *out = function_of(kernel).name.c_str(); });
 }
 
+namespace {
+
+CUresult parameter_of(const Function& function, size_t index, size_t* offset, size_t* bytes) {
+  const auto* parameters = function.parameters();
+  require(parameters != nullptr, CUDA_ERROR_NOT_SUPPORTED);  // only PTX says it
+  require(offset != nullptr && index < parameters->size(), CUDA_ERROR_INVALID_VALUE);
+  *offset = (*parameters)[index].offset;
+  if (bytes != nullptr) *bytes = (*parameters)[index].bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CU_EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* bytes) {
+  return api([&] { return parameter_of(function_of(function), index, offset, bytes); });
+}
+
+CU_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* bytes) {
+  return api([&] { return parameter_of(function_of(kernel), index, offset, bytes); });
+}
+
 CU_EXPORT CUresult cuFuncGetModule(CUmodule* out, CUfunction handle) {
   return api([&] {
     Code& code = function_of(handle).code;

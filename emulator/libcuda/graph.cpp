@@ -59,6 +59,10 @@ void GraphExec::launch(Stream& stream) {
   if (!steps_.empty()) last_slot_ = queue.slot;
 }
 
+Command command_of(const CUDA_MEMSET_NODE_PARAMS& node) {
+  return fill_command(node.dst, node.pitch, node.value, node.elementSize, node.width, node.height);
+}
+
 NodeType node_type(const Command& command) {
   switch (command.kind) {
     case OpKind::kernel:
@@ -97,18 +101,17 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, siz
   });
 }
 
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v1& node, const void* function) {
-  const Grid grid{{node.gridDimX, node.gridDimY, node.gridDimZ}, {node.blockDimX, node.blockDimY, node.blockDimZ}};
-  return kernel_command(function, grid, node.kernelParams, node.extra);
-}
-
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) { return command_of(node, node.func); }
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v2& node) {
-  const void* kernel = node.kern;
-  return command_of(node, node.func != nullptr ? node.func : kernel);
-}
-Command command_of(const CUDA_MEMSET_NODE_PARAMS& node) {
-  return fill_command(node.dst, node.pitch, node.value, node.elementSize, node.width, node.height);
+template <typename Parameters>
+CUresult add_kernel_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                         const Parameters* node) {
+  std::unique_ptr<KernelLaunch> launch;
+  const CUresult result = add_node(out, graph, after, count, NodeType::kernel, [&] {
+    require(node != nullptr, CUDA_ERROR_INVALID_VALUE);
+    launch = launch_of(*node);
+    return command_of(*node);
+  });
+  if (result == CUDA_SUCCESS) from_handle<GraphNode>(*out).launch = std::move(launch);
+  return result;
 }
 
 template <typename Parameters>
@@ -146,12 +149,12 @@ CU_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
 
 CU_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                                         const CUDA_KERNEL_NODE_PARAMS_v1* node) {
-  return add_node(out, graph, after, count, NodeType::kernel, [&] { return command_of(*node); });
+  return add_kernel_node(out, graph, after, count, node);
 }
 
 CU_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                                            const CUDA_KERNEL_NODE_PARAMS_v2* node) {
-  return add_node(out, graph, after, count, NodeType::kernel, [&] { return command_of(*node); });
+  return add_kernel_node(out, graph, after, count, node);
 }
 
 CU_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,

@@ -9,6 +9,7 @@
 
 #include "context.hpp"
 #include "event.hpp"
+#include "kernel_node.hpp"
 
 namespace emu {
 
@@ -22,6 +23,7 @@ struct GraphNode : Object {
   GraphNode(NodeType t, Command c) : Object(kKind), type(t), command(std::move(c)) {}
   const NodeType type;
   Command command;
+  std::unique_ptr<KernelLaunch> launch;  // of a kernel node
   std::vector<GraphNode*> after;  // nodes that must be done first
 };
 
@@ -56,9 +58,16 @@ struct Capture {
   bool invalidated = false;
 };
 
+// A kernel node's two faces: what the device does, and what the program may read back.
+Command command_of(const CUDA_KERNEL_NODE_PARAMS_v1& node);
+Command command_of(const CUDA_KERNEL_NODE_PARAMS_v2& node);
+Command command_of(const CUDA_MEMSET_NODE_PARAMS& node);
+std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v1& node);
+std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v2& node);
+
 NodeType node_type(const Command& command);
 // Adds a call on a captured stream to its graph.
-void record(Stream& stream, Command command);
+GraphNode& record(Stream& stream, Command command);
 // The stream waits for an event that a captured stream recorded: it takes part in that capture from now on.
 void join_capture(Stream& stream, const Event& event);
 

@@ -48,11 +48,17 @@ class Tokens {
 
   // A word ([A-Za-z0-9_.$%]+) or one other character; empty at the end.
   std::string_view next() {
+    const std::string_view token = peek();
+    at_ = static_cast<size_t>(token.data() - text_.data()) + token.size();
+    return token;
+  }
+
+  std::string_view peek() {
     while (at_ < text_.size() && isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-    const size_t begin = at_;
-    while (at_ < text_.size() && word(text_[at_])) ++at_;
-    if (at_ == begin && at_ < text_.size()) ++at_;
-    return text_.substr(begin, at_ - begin);
+    size_t end = at_;
+    while (end < text_.size() && word(text_[end])) ++end;
+    if (end == at_ && end < text_.size()) ++end;
+    return text_.substr(at_, end - at_);
   }
 
  private:
@@ -101,6 +107,40 @@ void read_variables(Tokens& tokens, Image& image) {
   finish();
 }
 
+// `(.param .u64 a, .param .align 8 .b8 b[24])` after a kernel's name. Every parameter is aligned to its own size, or to
+// its `.align`; the `.align` after `.ptr` is about what a pointer points to.
+std::vector<Parameter> read_parameters(Tokens& tokens) {
+  std::vector<Parameter> found;
+  if (tokens.peek() != "(") return found;
+  tokens.next();
+  uint64_t element = 0;
+  uint64_t align = 1;
+  uint64_t count = 1;
+  bool pointee = false;
+  size_t end = 0;
+  for (std::string_view token = tokens.next(); !token.empty(); token = tokens.next()) {
+    if (token == ".ptr") {
+      pointee = true;
+    } else if (token == ".align") {
+      const uint64_t value = strtoull(std::string(tokens.next()).c_str(), nullptr, 0);
+      if (!pointee) align = std::max<uint64_t>(value, 1);
+    } else if (token == "[") {
+      count *= strtoull(std::string(tokens.next()).c_str(), nullptr, 0);
+    } else if (token == "," || token == ")") {
+      const uint64_t unit = std::max(align, element);
+      if (element > 0) found.push_back({(end + unit - 1) / unit * unit, element * count});
+      if (token == ")") break;
+      end = found.empty() ? 0 : found.back().offset + found.back().bytes;
+      element = 0;
+      align = count = 1;
+      pointee = false;
+    } else if (token[0] == '.') {
+      element = std::max(element, type_bytes(token));
+    }
+  }
+  return found;
+}
+
 Image read_ptx(std::string_view text) {
   const std::string plain = without_comments(text);
   require(plain.find(".version") != std::string::npos, CUDA_ERROR_INVALID_IMAGE);
@@ -110,7 +150,11 @@ Image read_ptx(std::string_view text) {
   for (std::string_view token = tokens.next(); !token.empty(); token = tokens.next()) {
     depth += token == "{" ? 1 : token == "}" ? -1 : 0;
     if (depth > 0) continue;
-    if (token == ".entry") image.kernels.emplace_back(tokens.next());
+    if (token == ".entry") {
+      const std::string name(tokens.next());
+      image.kernels.push_back(name);
+      image.parameters[name] = read_parameters(tokens);
+    }
     if (token == ".global" || token == ".const") read_variables(tokens, image);
   }
   return image;

@@ -9,8 +9,16 @@
 
 namespace emu {
 
+// One parameter of a kernel: where it lies in the packed form, and its size.
+struct Parameter {
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+
 struct Image {
   std::vector<std::string> kernels;
+  // By kernel. Only PTX says it in a public form: kernels of other images have no entry.
+  std::map<std::string, std::vector<Parameter>> parameters;
   std::map<std::string, uint64_t> globals;  // name to bytes
   // The names could not be read (a compressed fat binary): every name is then taken as present.
   bool opaque = false;

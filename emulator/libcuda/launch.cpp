@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "graph.hpp"
+
 namespace emu {
 namespace {
 
@@ -38,24 +40,37 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
 
 using namespace emu;
 
+namespace {
+
+// A captured launch keeps its description, which later calls on its node ask for; an executed one needs none.
+void launch(Stream& stream, const void* function, const Grid& grid, unsigned shared, void** parameters, void** extra) {
+  Command command = kernel_command(function, grid, parameters, extra);
+  if (stream.capture == nullptr) {
+    submit(stream, std::move(command));
+  } else {
+    record(stream, std::move(command)).launch =
+        std::make_unique<KernelLaunch>(function, grid, shared, parameters, extra);
+  }
+}
+
+}  // namespace
+
 CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned, CUstream stream,
-                                  void** parameters, void** extra) {
+                                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                  CUstream stream, void** parameters, void** extra) {
   return api([&] {
-    Stream& target = resolve(stream);
-    submit(target,
-           kernel_command(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}}, parameters, extra));
+    const Grid grid{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}};
+    launch(resolve(stream), function, grid, shared, parameters, extra);
   });
 }
 
-CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** parameters,
+CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                                     void** extra) {
   return api([&] {
-    require(launch != nullptr, CUDA_ERROR_INVALID_VALUE);
-    const Grid grid{{launch->gridDimX, launch->gridDimY, launch->gridDimZ},
-                    {launch->blockDimX, launch->blockDimY, launch->blockDimZ}};
-    Stream& target = resolve(launch->hStream);
-    submit(target, kernel_command(function, grid, parameters, extra));
+    require(config != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const Grid grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                    {config->blockDimX, config->blockDimY, config->blockDimZ}};
+    launch(resolve(config->hStream), function, grid, config->sharedMemBytes, parameters, extra);
   });
 }
 

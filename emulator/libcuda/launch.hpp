@@ -1,17 +1,14 @@
 // From a launch call's arguments to a command.
 #pragma once
 
+#include "kernel_node.hpp"
 #include "module.hpp"
 #include "test_kernels.hpp"
 
 namespace emu {
 
-struct Grid {
-  unsigned grid[3];
-  unsigned block[3];
-};
-
 // Throws INVALID_VALUE for empty grids, unusable blocks and missing parameters of kernels that read theirs.
+// The two forms of parameters are those of cuLaunchKernel.
 Command kernel_command(const void* function_or_kernel, const Grid& grid, void** parameters, void** extra);
 
 }  // namespace emu

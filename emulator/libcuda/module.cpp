@@ -13,6 +13,11 @@ Function::Function(Code& c, std::string n)
       rule(driver().config().rule_for(name)),
       effect(test_kernel_effect(name)) {}
 
+const std::vector<Parameter>* Function::parameters() const {
+  const auto found = code.image.parameters.find(name);
+  return found == code.image.parameters.end() ? nullptr : &found->second;
+}
+
 Code::~Code() {
   for (const auto& [name, bytes] : globals_) driver().memory().take(reinterpret_cast<uintptr_t>(bytes.get()));
 }

@@ -24,6 +24,8 @@ struct Function : Object {
   const KernelRule& rule;  // how long it takes
   const KernelEffect effect;
   int max_dynamic_shared = 49152;
+  // Null when the image does not say it.
+  const std::vector<Parameter>* parameters() const;
   Kernel* kernel = nullptr;  // the context-free handle of the same kernel
 };
 

@@ -78,15 +78,22 @@ CUresult cuTexObjectCreate(void), cuTexObjectDestroy(void);
     }                                                                      \
   } while (0)
 
+/* Real code, so that the same programs run on a real GPU; the emulator knows these kernels by name. */
 static const char kPtx[] =
     "// a comment with .entry not_a_kernel(\n"
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .global .align 4 .u32 one_word = 5;\n"
     ".global .align 8 .b8 table[40] = {1, 2};\n"
     ".const .align 16 .v4 .f32 vectors[3];\n"
-    ".visible .entry fikit_spin(.param .u64 ns) { ret; }\n"
-    ".visible .entry emu_increment(.param .u64 p)\n{\n .reg .b64 %rd<2>;\n ret;\n}\n"
-    ".visible .entry emu_check_order(.param .u64 p, .param .u32 expected) { { ret; } }\n";
+    ".visible .entry fikit_spin(.param .u64 ns)\n{\n .reg .pred %p<2>;\n .reg .b64 %rd<5>;\n ld.param.u64 %rd1, [ns];\n"
+    " mov.u64 %rd2, %globaltimer;\nAGAIN:\n mov.u64 %rd3, %globaltimer;\n sub.u64 %rd4, %rd3, %rd2;\n"
+    " setp.lt.u64 %p1, %rd4, %rd1;\n @%p1 bra AGAIN;\n ret;\n}\n"
+    ".visible .entry emu_increment(.param .u64 p)\n{\n .reg .b32 %r<3>;\n .reg .b64 %rd<3>;\n ld.param.u64 %rd1, [p];\n"
+    " cvta.to.global.u64 %rd2, %rd1;\n ld.global.u32 %r1, [%rd2];\n add.u32 %r2, %r1, 1;\n st.global.u32 [%rd2], %r2;\n ret;\n}\n"
+    ".visible .entry emu_check_order(.param .u64 p, .param .u32 expected)\n{\n .reg .pred %p<2>;\n .reg .b32 %r<5>;\n"
+    " .reg .b64 %rd<3>;\n ld.param.u64 %rd1, [p];\n ld.param.u32 %r1, [expected];\n cvta.to.global.u64 %rd2, %rd1;\n"
+    " ld.global.u32 %r2, [%rd2];\n add.u32 %r3, %r1, 1;\n setp.eq.u32 %p1, %r2, %r1;\n {\n"
+    "  selp.b32 %r4, %r3, 0xdeadbeef, %p1;\n  st.global.u32 [%rd2], %r4;\n  ret;\n }\n}\n";
 
 __attribute__((unused)) static int64_t now_ns(void) {
   struct timespec t;
