@@ -82,11 +82,14 @@ void DeviceModel::retire(int process) {
   slot.pid = 0;
 }
 
-int DeviceModel::open_stream(int process, int priority) {
+int DeviceModel::open_stream(int process, int priority, int32_t context) {
+  if (s_.lost != 0) return kNone;
   for (int i = 0; i < kMaxStreams; ++i) {
     StreamState& stream = s_.streams[i];
     if (stream.process != kNone) continue;
     stream.priority = priority;
+    stream.context = context;
+    stream.error = 0;
     commit_point();
     stream.process = process;
     return i;
@@ -114,6 +117,7 @@ uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   op.arrival = s_.arrivals++;
   op.wait_stream = request.wait_stream;
   op.wait_seq = request.wait_seq;
+  op.error = request.error;
   op.kind = request.kind;
   stream.work_ns = op.work_end_ns;
   commit_point();
@@ -205,9 +209,10 @@ void DeviceModel::start(EngineId id, int stream) {
 }
 
 void DeviceModel::stop_account(EngineId id) {
-  const Engine& engine = s_.engines[id];
+  Engine& engine = s_.engines[id];
   if (id != kCompute) return;
   const int64_t used = std::min(s_.time_ns, engine.end_ns) - engine.started_ns;
+  engine.started_ns += used;  // a killed context stops its engine's account once more
   s_.processes[s_.streams[engine.stream].process].busy_ns += used;
   s_.busy_ns += used;
 }
@@ -216,6 +221,11 @@ void DeviceModel::complete(int index) {
   StreamState& stream = s_.streams[index];
   Op& op = at(index, stream.done);
   ProcessState& process = s_.processes[stream.process];
+  if (op.error != 0) {
+    process.last_ns = s_.time_ns;
+    kill_context(stream.process, stream.context, op.error);
+    return;
+  }
   op.end_ns = s_.time_ns;
   op.completion = s_.completions++;
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
@@ -341,6 +351,12 @@ void DeviceModel::repair() {
     // The op was completed, or its process dropped, and only the engine's own note is left.
     if (engine.stream != kNone && s_.streams[engine.stream].done != engine.seq) engine.stream = kNone;
     if (engine.stream != kNone && !is_busy(engine.stream)) engine.stream = kNone;
+  }
+  // The killing of a context was cut short: its other streams follow.
+  if (s_.lost != 0) lose();
+  for (const StreamState& stream : s_.streams) {
+    const bool killed = stream.process != kNone && stream.error != 0 && stream.error != kDeviceLost;
+    if (killed) kill_context(stream.process, stream.context, stream.error);
   }
 }
 

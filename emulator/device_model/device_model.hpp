@@ -23,6 +23,7 @@ struct OpRequest {
   int64_t duration_ns = 0;
   int wait_stream = kNone;
   uint64_t wait_seq = 0;
+  int16_t error = 0;  // see Op
 };
 
 class DeviceModel {
@@ -36,7 +37,8 @@ class DeviceModel {
   int attach(int32_t pid, uint64_t pid_start, int64_t now_ns);
   // Drops a process: its queued work, streams and memory. Its account moves to the history.
   void retire(int process);
-  int open_stream(int process, int priority);
+  // kNone on a lost device, too.
+  int open_stream(int process, int priority, int32_t context = 0);
   // Only for a drained stream.
   void close_stream(int stream);
 
@@ -53,6 +55,12 @@ class DeviceModel {
   // True when op `seq` is a host function whose turn has come.
   bool host_ready(int stream, uint64_t seq) const;
   void complete_host(int stream, uint64_t seq);
+  // The error that killed the stream's context, 0 while it lives. Its ops from dropped() on never ran, or failed.
+  int error(int stream) const { return s_.streams[stream].error; }
+  uint64_t dropped(int stream) const { return s_.streams[stream].dropped; }
+  // The whole device is gone: every context on it fails with kDeviceLost, and no new one can be made until restore().
+  void lose();
+  void restore() { s_.lost = 0; }
   const Op& op(int stream, uint64_t seq) const { return op_of(s_, stream, seq); }
   static const Op& op_of(const DeviceState& state, int stream, uint64_t seq) {
     return state.streams[stream].ring[seq % kRingOps];
@@ -84,6 +92,9 @@ class DeviceModel {
   void start(EngineId engine, int stream);
   void stop_account(EngineId engine);
   void complete(int stream);
+  void kill_context(int process, int32_t context, int error);
+  template <typename Dies>
+  void kill_streams(int error, Dies dies);
   void preempt();
   bool contended() const;
   int64_t slice_event() const;

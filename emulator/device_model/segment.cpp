@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "liveness.hpp"
+#include "shared_file.hpp"
 
 namespace emu {
 namespace {
@@ -24,34 +25,6 @@ constexpr uint64_t kMagic = 0x454d5543'55444131;  // "EMUCUDA1"
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw std::runtime_error("emucuda: couldn't use /dev/shm/" + name + ": " + what);
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ < 0) return;
-    flock(fd_, LOCK_UN);  // closing is not enough: the mapping keeps the open file, and with it the lock
-    close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// Two steps, because a plain O_CREAT may not open another user's file in /dev/shm (fs.protected_regular).
-int open_or_create(const std::string& name, mode_t mode) {
-  const std::string path = "/" + name;
-  for (;;) {
-    int fd = shm_open(path.c_str(), O_RDWR | O_CLOEXEC, 0);
-    if (fd >= 0 || errno != ENOENT) return fd;
-    fd = shm_open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd >= 0) fchmod(fd, mode);  // the umask must not take away what access = "all" gives
-    if (fd >= 0 || errno != EEXIST) return fd;
-  }
 }
 
 }  // namespace
@@ -90,7 +63,8 @@ std::vector<std::string> existing_segments(const std::string& set_name) {
     const size_t index_begin = name.rfind('.');
     if (name.compare(0, 8, "emucuda.") != 0 || owner_end == std::string::npos || index_begin <= owner_end) continue;
     const bool ours = name.compare(owner_end + 1, index_begin - owner_end - 1, set_name) == 0;
-    if (!ours || access(file.path().c_str(), R_OK | W_OK) != 0) continue;
+    const bool device = name.find_first_not_of("0123456789", index_begin + 1) == std::string::npos;
+    if (!ours || !device || access(file.path().c_str(), R_OK | W_OK) != 0) continue;
     found.emplace_back(atoi(name.c_str() + index_begin + 1), name);  // NOLINT(cert-err34-c): our own name
   }
   std::sort(found.begin(), found.end());

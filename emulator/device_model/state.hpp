@@ -6,13 +6,14 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
     1024;  // per stream, power of two: a launch into a full stream waits, as a real driver does
 inline constexpr int kHistory = 256;  // dead processes whose accounts are kept
 inline constexpr int kNone = -1;
+inline constexpr int16_t kDeviceLost = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: an op that fails so takes the device along
 
 enum class OpKind : uint8_t {
   kernel,    // compute engine, sliced between processes
@@ -32,6 +33,7 @@ struct Op {
   uint64_t completion;  // device-wide order of completing
   uint64_t wait_seq;    // does not start before stream `wait_stream` has completed its op `wait_seq`
   int32_t wait_stream;  // kNone: no such condition
+  int16_t error;        // it ends with this CUresult, which kills its context; 0: it succeeds
   OpKind kind;
 };
 
@@ -39,8 +41,11 @@ struct Op {
 struct StreamState {
   int32_t process;   // kNone: the slot is free
   int32_t priority;  // smaller is served first, within one process
+  int32_t context;   // which of its process's contexts it belongs to: an error kills all streams of that one
+  int32_t error;     // the CUresult that killed the context, 0 = alive
   uint64_t tail;     // ops enqueued; the next op's seq
-  uint64_t done;     // ops completed
+  uint64_t done;     // ops completed, or dropped with a killed context
+  uint64_t dropped;  // in a killed context: the first op that was dropped
   int64_t work_ns;
   Op ring[kRingOps];
 };
@@ -77,6 +82,7 @@ struct DeviceState {
   int64_t slice_start_ns;
   int64_t busy_ns;
   int64_t checked_ns;  // when somebody last looked for dead processes
+  int32_t lost;        // the CUresult with which every context fails until the device is back, 0 = it is there
   uint64_t retired;    // processes ever put into history
   uint64_t repairs;    // how often a process died while it held the lock
   Engine engines[kEngines];

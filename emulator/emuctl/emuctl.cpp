@@ -1,4 +1,4 @@
-// emuctl: what the emulated devices of EMUCUDA_NAME have done, and how to make them new.
+// emuctl: what the emulated devices of EMUCUDA_NAME have done, what shall go wrong on them, and how to make them new.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "../device_model/clock.hpp"
 #include "../device_model/liveness.hpp"
 #include "../device_model/segment.hpp"
+#include "faults.hpp"
 
 namespace {
 
@@ -104,14 +105,31 @@ void print_table(const std::vector<Snapshot>& devices) {
 }
 
 int usage() {
-  fprintf(stderr, "usage: emuctl stats [--json] | emuctl reset     (which devices: EMUCUDA_NAME)\n");
+  fprintf(stderr,
+          "usage: emuctl stats [--json] | reset     (which devices: EMUCUDA_NAME)\n"
+          "       emuctl inject RULE | faults [--json] | clear [ID] | lose [DEVICE]\n"
+          "       for example: emuctl inject 'kernel=r_* nth=3 error=700'\n");
   return 2;
 }
 
+// The commands about injected faults; -1: it is none of them.
+int run_faults(const std::vector<std::string>& arguments) {
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  const std::string operand = arguments.size() == 2 ? arguments[1] : "";
+  if (command == "inject" && arguments.size() > 1) return inject_fault({arguments.begin() + 1, arguments.end()});
+  if (arguments.size() > 2) return -1;
+  if (command == "faults" && (operand.empty() || operand == "--json")) return list_faults(!operand.empty());
+  if (command == "clear") return clear_faults(operand);
+  if (command == "lose") return lose_devices(operand);
+  return -1;
+}
+
 int run(const std::vector<std::string>& arguments) {
+  if (const int code = run_faults(arguments); code >= 0) return code;
   const std::vector<std::string> names = existing_segments(set_name());
   if (arguments == std::vector<std::string>{"reset"}) {
     for (const std::string& name : names) shm_unlink(("/" + name).c_str());
+    remove_fault_tables();
     return 0;
   }
   const bool json = arguments == std::vector<std::string>{"stats", "--json"};

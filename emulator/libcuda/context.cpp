@@ -65,7 +65,13 @@ ThreadStreams& thread_streams() {
 }  // namespace
 
 Context::Context(Device& d, unsigned f) : Object(kKind), device(d), flags(f), id(g_next_id++), session_(&d.session()) {
-  legacy_ = create_stream(0, 0);
+  require(session_->enter_context(), CUDA_ERROR_OUT_OF_MEMORY);
+  try {
+    legacy_ = create_stream(0, 0);
+  } catch (const Failure&) {
+    session_->leave_context();
+    throw;
+  }
   const std::lock_guard lock(g_live_mutex);
   live_contexts().insert(id);
 }
@@ -77,7 +83,7 @@ Stream* Context::create_stream(unsigned stream_flags, int priority) {
   stream->priority = priority;
   stream->id = g_next_id++;
   stream->queue = session_->open_queue(legacy_ == nullptr ? nullptr : legacy_->queue,
-                                       (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority);
+                                       (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority, id, health_);
   require(stream->queue != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
   const std::lock_guard lock(mutex_);
   streams_.push_back(std::move(stream));
@@ -120,7 +126,11 @@ void Context::synchronize() {
 }
 
 void destroy_context(Context* context) {
-  context->synchronize();
+  try {
+    context->synchronize();
+  } catch (const Failure&) {
+    // It was killed: nothing is left to wait for.
+  }
   {
     const std::lock_guard lock(g_live_mutex);
     live_contexts().erase(context->id);
@@ -133,6 +143,7 @@ void destroy_context(Context* context) {
   }
   context->destroy_stream(context->legacy_);
   release_context_memory(context);
+  context->session().leave_context();
   delete context;
 }
 
@@ -145,6 +156,7 @@ Context& current() {
   Context* context = current_or_null();
   // Another thread may have destroyed what this thread still has as current: the handle's first word tells.
   require(context != nullptr && context->kind == ObjectKind::context, CUDA_ERROR_INVALID_CONTEXT);
+  require_alive(context->health());
   return *context;
 }
 
@@ -153,7 +165,9 @@ Stream& resolve(CUstream handle) {
   if (handle == CU_STREAM_LEGACY) return current().legacy();
   if (handle == CU_STREAM_PER_THREAD) return current().per_thread();
   driver();
-  return from_handle<Stream>(handle);
+  auto& stream = from_handle<Stream>(handle);
+  require_alive(stream.context->health());
+  return stream;
 }
 
 PerThreadDefault::PerThreadDefault() : before_(t_state.per_thread_default) { t_state.per_thread_default = true; }
@@ -283,7 +297,9 @@ CU_EXPORT CUresult cuCtxSynchronize() {
 
 CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
   return api([&] {
-    (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).synchronize();
+    Context& context = handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT);
+    require_alive(context.health());
+    context.synchronize();
   });
 }
 

@@ -29,6 +29,7 @@ struct Context : Object {
   static constexpr ObjectKind kKind = ObjectKind::context;
   explicit Context(Device& d, unsigned f);
   Session& session() const { return *session_; }
+  const Health& health() const { return health_; }
   Stream& legacy() { return *legacy_; }
   // The calling thread's own default stream, made at its first use.
   Stream& per_thread();
@@ -47,6 +48,7 @@ struct Context : Object {
  private:
   friend void destroy_context(Context* context);
   Session* session_;
+  const Health health_ = std::make_shared<std::atomic<CUresult>>(CUDA_SUCCESS);
   std::mutex mutex_;
   std::list<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
@@ -55,12 +57,12 @@ struct Context : Object {
 // Waits for the context's work, then frees its streams and memory.
 void destroy_context(Context* context);
 
-// The calling thread's current context; throws INVALID_CONTEXT when there is none.
+// The calling thread's current context; throws INVALID_CONTEXT when there is none, and what killed it when it is dead.
 Context& current();
 Context* current_or_null();
 
 // The stream behind a handle, the reserved ones included. Null is the legacy default stream, or the per-thread one
-// inside a _ptsz/_ptds entry point.
+// inside a _ptsz/_ptds entry point. Throws what killed its context.
 Stream& resolve(CUstream handle);
 
 // While one of these lives, null streams of this thread mean the per-thread default stream.

@@ -83,7 +83,7 @@ Session& Device::session() {
   identity.index = index;
   Segment segment(segment_name(config.for_all_users, driver().set(), index), config.for_all_users, identity,
                   {config.memory_bytes, config.context_memory_bytes, config.slice_ns});
-  session_owner = std::make_unique<Session>(std::move(segment), config.dilation);
+  session_owner = std::make_unique<Session>(std::move(segment), index, config.dilation);
   return *session_owner;
 }
 
@@ -92,11 +92,14 @@ CUresult initialise_driver() {
     // A forked child shares neither the device slot nor the locks: as with the real driver, it has no CUDA.
     pthread_atfork(nullptr, nullptr, [] {
       g_driver.store(nullptr);
+      g_faults.store(nullptr);
       g_init_result = CUDA_ERROR_NOT_INITIALIZED;
     });
     g_init_result = api([] {
       auto made = std::make_unique<Driver>();
       require(made->count() > 0, CUDA_ERROR_NO_DEVICE);
+      auto faults = std::make_unique<Faults>(FaultTable(fault_table_name(made->config().for_all_users, made->set()), made->config().for_all_users));
+      g_faults.store(faults.release());
       g_driver.store(made.release());
     });
   });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config.hpp"
+#include "faults.hpp"
 #include "host_thread.hpp"
 #include "memory_table.hpp"
 #include "objects.hpp"
@@ -63,11 +64,13 @@ CUresult initialise_driver();
 // One line on stderr, for people.
 void say(const std::string& line);
 
-// Every entry point's body runs in here: failures become the call's result, nothing is thrown into the program.
+// Every entry point's body runs in here: failures become the call's result, nothing is thrown into the program. `call`
+// is the entry point's name, by which faults are injected; what serves several entry points passes it on.
 template <typename Body>
-CUresult api(Body&& body) noexcept {
+CUresult api(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   try {
+    call_fault(call);
     if constexpr (std::is_void_v<std::invoke_result_t<Body>>) {
       body();
       return CUDA_SUCCESS;

@@ -39,7 +39,7 @@ void wait_for_event(Stream& stream, Event& event) {
     session.enqueue(*stream.queue, Command{.wait_stream = state.slot, .wait_seq = state.seq});
   } else {
     // Two devices are two models: this thread waits in the stream's place.
-    event.session.wait(state.slot, state.seq, [&state] { return !state.pending(); });
+    event.session.wait(state.slot, state.seq, event.health, [&state] { return !state.pending(); });
   }
 }
 
@@ -74,9 +74,12 @@ CU_EXPORT CUresult cuEventQuery(CUevent handle) {
   return api([&] {
     driver();
     auto& event = from_handle<Event>(handle);
+    require_alive(event.health);
     require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (!event.state->pending()) return CUDA_SUCCESS;
-    return event.session.poll([&] { return !event.state->pending(); }) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    const bool reached = event.session.poll([&] { return !event.state->pending(); });
+    require_alive(event.health);
+    return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -84,15 +87,16 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent handle) {
   return api([&] {
     driver();
     auto& event = from_handle<Event>(handle);
+    require_alive(event.health);
     require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     const auto state = event.state;
-    if (state->pending()) event.session.wait(state->slot, state->seq, [&] { return !state->pending(); });
+    if (state->pending()) event.session.wait(state->slot, state->seq, event.health, [&] { return !state->pending(); });
   });
 }
 
 namespace {
 
-CUresult elapsed_ms(float* out, CUevent from, CUevent to) {
+CUresult elapsed_ms(float* out, CUevent from, CUevent to, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     driver();
     auto& first = from_handle<Event>(from);
@@ -101,13 +105,14 @@ CUresult elapsed_ms(float* out, CUevent from, CUevent to) {
     for (const Event* event : {&first, &last}) {
       require((event->flags & CU_EVENT_DISABLE_TIMING) == 0 && event->state->records.load() > 0,
               CUDA_ERROR_INVALID_HANDLE);
+      require_alive(event->health);
     }
     const auto finished = [&] { return !first.state->pending() && !last.state->pending(); };
     if (!finished() && !(first.session.poll(finished) && last.session.poll(finished))) return CUDA_ERROR_NOT_READY;
     const auto ns = static_cast<double>(last.state->time_ns.load() - first.state->time_ns.load());
     *out = static_cast<float>(ns / first.session.dilation() / 1e6);
     return CUDA_SUCCESS;
-  });
+  }, call);
 }
 
 }  // namespace

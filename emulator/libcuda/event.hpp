@@ -21,8 +21,9 @@ struct EventState {
 
 struct Event : Object {
   static constexpr ObjectKind kKind = ObjectKind::event;
-  Event(Context& c, unsigned f) : Object(kKind), session(c.session()), flags(f) {}
+  Event(Context& c, unsigned f) : Object(kKind), session(c.session()), health(c.health()), flags(f) {}
   Session& session;
+  const Health health;  // of its context
   const unsigned flags;
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
   std::shared_ptr<Capture> capture;  // set while its newest record is part of a capture

@@ -93,12 +93,12 @@ std::vector<GraphNode*> nodes_of(const CUgraphNode* handles, size_t count) {
 }
 
 CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count, NodeType type,
-                  const std::function<Command()>& command) {
+                  const std::function<Command()>& command, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(out != nullptr && (count == 0 || after != nullptr), CUDA_ERROR_INVALID_VALUE);
     *out = to_handle<CUgraphNode>(
         from_handle<Graph>(graph, CUDA_ERROR_INVALID_VALUE).add(type, command(), nodes_of(after, count)));
-  });
+  }, call);
 }
 
 template <typename Parameters>
@@ -115,19 +115,20 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* aft
 }
 
 template <typename Parameters>
-CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters) {
+CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters,
+                        const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
     from_handle<GraphExec>(exec).command(reinterpret_cast<const GraphNode*>(node)) = command_of(*parameters);
-  });
+  }, call);
 }
 
-CUresult instantiate(CUgraphExec* out, CUgraph graph) {
+CUresult instantiate(CUgraphExec* out, CUgraph graph, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     driver();
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     *out = to_handle<CUgraphExec>(new GraphExec(from_handle<Graph>(graph, CUDA_ERROR_INVALID_VALUE)));
-  });
+  }, call);
 }
 
 }  // namespace

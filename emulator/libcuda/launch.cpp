@@ -26,6 +26,7 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
   require(arguments.given() || (!function.rule.from_param0 && function.effect == nullptr), CUDA_ERROR_INVALID_VALUE);
   Command command;
   command.kind = OpKind::kernel;
+  command.kernel = &function.name;
   if (function.rule.from_param0) {
     command.duration_ns = static_cast<int64_t>(arguments.get<uint64_t>(0, 0));
   } else {

@@ -3,13 +3,25 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <set>
 
 namespace emu {
+namespace {
+
+const std::string& keep(std::string name) {
+  static std::mutex mutex;
+  static auto* names = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return *names->insert(std::move(name)).first;
+}
+
+}  // namespace
 
 Function::Function(Code& c, std::string n)
     : Object(kKind),
       code(c),
-      name(std::move(n)),
+      name(keep(std::move(n))),
       rule(driver().config().rule_for(name)),
       effect(test_kernel_effect(name)) {}
 

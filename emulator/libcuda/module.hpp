@@ -20,7 +20,7 @@ struct Function : Object {
   static constexpr ObjectKind kKind = ObjectKind::function;
   Function(Code& c, std::string n);
   Code& code;
-  const std::string name;
+  const std::string& name;  // never freed: commands and graphs name their kernel by it
   const KernelRule& rule;  // how long it takes
   const KernelEffect effect;
   int max_dynamic_shared = 49152;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "../device_model/liveness.hpp"
+#include "faults.hpp"
 #include "host_thread.hpp"
 
 namespace emu {
@@ -21,31 +22,50 @@ constexpr int64_t kLongestSleepNs = 20'000'000;
 constexpr int64_t kDeadCheckNs = 10'000'000;
 // A host function's end is announced; this is only how long a lost announcement could cost.
 constexpr auto kHostPoll = std::chrono::milliseconds(1);
+// What never ends takes eleven days: far beyond any test, and sums of it do not overflow.
+constexpr int64_t kForeverNs = 1'000'000'000'000'000;
 
 }  // namespace
 
-Session::Session(Segment segment, double dilation) : segment_(std::move(segment)), dilation_(dilation) {
+Session::Session(Segment segment, int index, double dilation)
+    : segment_(std::move(segment)), index_(index), dilation_(dilation) {
   Segment::Lock device(segment_);
   retire_dead(*device, true);
   process_ = device->attach(getpid(), process_start(getpid()), clock_.now_ns());
   if (process_ == kNone)
     throw std::runtime_error("emucuda: couldn't attach to the emulated GPU: " + std::to_string(kMaxProcesses) +
                              " processes use it already");
-  if (!device->reserve(process_, device->state().context_memory_bytes)) {
-    device->retire(process_);
-    throw std::bad_alloc();
-  }
 }
 
-Queue* Session::open_queue(Queue* legacy, bool blocking, int priority) {
+bool Session::enter_context() {
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);
-  const int slot = device->open_stream(process_, priority);
+  require(device->state().lost == 0, static_cast<CUresult>(device->state().lost));
+  if (contexts_ == 0 && !device->reserve(process_, device->state().context_memory_bytes)) {
+    retire_dead(*device, true);
+    if (!device->reserve(process_, device->state().context_memory_bytes)) return false;
+  }
+  ++contexts_;
+  return true;
+}
+
+void Session::leave_context() {
+  const std::lock_guard lock(mutex_);
+  if (--contexts_ > 0) return;
+  Segment::Lock device(segment_);
+  device->release(process_, device->state().context_memory_bytes);
+}
+
+Queue* Session::open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, Health health) {
+  const std::lock_guard lock(mutex_);
+  Segment::Lock device(segment_);
+  const int slot = device->open_stream(process_, priority, static_cast<int32_t>(context));
   if (slot == kNone) return nullptr;
   auto queue = std::make_unique<Queue>();
   queue->slot = slot;
   queue->blocking = blocking;
   queue->legacy = legacy == nullptr ? queue.get() : legacy;
+  queue->health = std::move(health);
   queue->tail = queue->done = queue->reaped = device->state().streams[slot].tail;
   queues_.push_back(std::move(queue));
   return queues_.back().get();
@@ -58,7 +78,7 @@ void Session::close_queue(Queue* queue) {
   apply_effects();
 }
 
-// Advances the shared device and notes what of ours is done.
+// Advances the shared device and notes what of ours is done, or killed.
 void Session::play(DeviceModel& device) {
   const int64_t now = clock_.now_ns();
   if (now - device.state().checked_ns > kDeadCheckNs) {
@@ -66,7 +86,27 @@ void Session::play(DeviceModel& device) {
     retire_dead(device, false);
   }
   device.advance(now);
-  for (auto& queue : queues_) queue->done = device.state().streams[queue->slot].done;
+  for (auto& queue : queues_) {
+    queue->done = device.state().streams[queue->slot].done;
+    const int error = device.error(queue->slot);
+    if (error == 0 || queue->dropped != UINT64_MAX) continue;
+    queue->dropped = device.dropped(queue->slot);
+    queue->health->store(static_cast<CUresult>(error));
+  }
+}
+
+// Of the work that a killed context had queued, nothing happens but the giving back; its callbacks learn the error.
+void Session::drop_work(Queue& queue) {
+  for (Queue::Effect& effect : queue.effects) {
+    if (effect.frees) effect.apply(0);
+  }
+  queue.effects.clear();
+  for (HostCall& call : host_calls_) {
+    if (call.queue != &queue) continue;
+    call.queue = nullptr;
+    call.status = queue.health->load();
+    host_work_.notify_one();
+  }
 }
 
 // In the order of completion across streams, because a copy in one may depend on a copy in another.
@@ -75,20 +115,21 @@ void Session::apply_effects() {
     Queue* first = nullptr;
     const Op* first_op = nullptr;
     for (auto& queue : queues_) {
-      if (queue->effects.empty() || queue->effects.front().first >= queue->done) continue;
-      const Op& op = DeviceModel::op_of(segment_.shared_state(), queue->slot, queue->effects.front().first);
+      if (queue->effects.empty() || queue->effects.front().seq >= std::min(queue->done, queue->dropped)) continue;
+      const Op& op = DeviceModel::op_of(segment_.shared_state(), queue->slot, queue->effects.front().seq);
       if (first == nullptr || op.completion < first_op->completion) {
         first = queue.get();
         first_op = &op;
       }
     }
     if (first == nullptr) break;
-    const auto effect = std::move(first->effects.front().second);
+    const auto effect = std::move(first->effects.front().apply);
     first->effects.pop_front();
     effect(first_op->end_ns);
   }
   bool closed = false;
   for (auto& queue : queues_) {
+    if (queue->dropped != UINT64_MAX) drop_work(*queue);
     queue->reaped = queue->done;
     closed = closed || (queue->closing && queue->reaped == queue->tail);
   }
@@ -102,8 +143,11 @@ void Session::apply_effects() {
 }
 
 uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command) {
-  const int64_t stretched = std::llround(static_cast<double>(command.duration_ns) * dilation_);
-  queue.tail = device.enqueue(queue.slot, {command.kind, stretched, command.wait_stream, command.wait_seq}) + 1;
+  const double stretched = std::min(static_cast<double>(command.duration_ns) * dilation_, double{kForeverNs});
+  queue.tail = device.enqueue(queue.slot, {command.kind, std::llround(stretched), command.wait_stream, command.wait_seq,
+                                           static_cast<int16_t>(command.error)}) +
+               1;
+  if (command.kill) raise(SIGKILL);  // with the device's lock held: the next one to take it repairs the state
   return queue.tail - 1;
 }
 
@@ -127,7 +171,19 @@ void Session::push_barriers(DeviceModel& device, Queue& queue) {
   }
 }
 
+// Every enqueueing is a launch of its own, a graph's too: that is where injected faults strike.
+void Session::inject(Command& command) const {
+  Faults* faults = g_faults.load(std::memory_order_acquire);
+  if (command.kernel == nullptr || faults == nullptr || !faults->armed()) return;
+  const KernelFault fault = faults->on_kernel(*command.kernel, index_);
+  command.duration_ns =
+      fault.hang ? kForeverNs : std::llround(static_cast<double>(command.duration_ns) * fault.slow);
+  command.error = static_cast<CUresult>(fault.error);
+  command.kill = fault.kill;
+}
+
 uint64_t Session::enqueue(Queue& queue, Command command) {
+  inject(command);
   std::unique_lock lock(mutex_);
   for (;;) {
     uint64_t seq = 0;
@@ -136,7 +192,9 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
     {
       Segment::Lock device(segment_);
       play(*device);
-      if (room(queue)) {
+      if (queue.health->load() != CUDA_SUCCESS) {
+        bound = kNever;  // it throws below
+      } else if (room(queue)) {
         push_barriers(*device, queue);
         seq = push(*device, queue, command);
         pushed = true;
@@ -144,15 +202,16 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
         bound = device->earliest_end(queue.slot, queue.done);
       }
     }
-    if (pushed && command.effect) queue.effects.emplace_back(seq, std::move(command.effect));
+    if (pushed && command.effect) queue.effects.push_back({seq, command.frees, std::move(command.effect)});
     if (pushed && command.kind == OpKind::host) {
-      host_calls_.push_back({&queue, seq, std::move(command.host_function)});
+      host_calls_.push_back({&queue, seq, CUDA_SUCCESS, std::move(command.host_function)});
       if (!host_thread_started_) start_quiet_thread([this] { host_loop(); });
       host_thread_started_ = true;
       host_work_.notify_one();
     }
     apply_effects();
     if (pushed) return seq;
+    require_alive(queue.health);
     sleep(lock, bound);
   }
 }
@@ -164,7 +223,7 @@ bool Session::poll(const std::function<bool()>& reached) {
   return reached();
 }
 
-void Session::wait_until(int slot, const std::function<bool()>& reached, const std::function<uint64_t()>& seq) {
+void Session::wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq) {
   std::unique_lock lock(mutex_);
   for (;;) {
     int64_t bound = 0;
@@ -176,6 +235,7 @@ void Session::wait_until(int slot, const std::function<bool()>& reached, const s
       if (!finished) bound = device->earliest_end(slot, seq());
     }
     apply_effects();
+    require_alive(health);
     if (finished || reached()) return;
     sleep(lock, bound);
   }
@@ -202,8 +262,8 @@ void Session::host_loop() {
       Segment::Lock device(segment_);
       play(*device);
       for (auto call = host_calls_.begin(); call != host_calls_.end() && ready == host_calls_.end(); ++call) {
-        if (device->host_ready(call->queue->slot, call->seq)) ready = call;
-        bound = std::min(bound, device->earliest_end(call->queue->slot, call->seq));
+        if (call->queue == nullptr || device->host_ready(call->queue->slot, call->seq)) ready = call;
+        if (call->queue != nullptr) bound = std::min(bound, device->earliest_end(call->queue->slot, call->seq));
       }
     }
     apply_effects();
@@ -215,13 +275,14 @@ void Session::host_loop() {
     }
     const HostCall call = std::move(*ready);
     host_calls_.erase(ready);
+    const int slot = call.queue == nullptr ? kNone : call.queue->slot;  // the queue may go meanwhile
     lock.unlock();
-    call.function();
+    call.function(call.status);
     lock.lock();
-    {
+    if (slot != kNone) {
       Segment::Lock device(segment_);
       device->advance(clock_.now_ns());
-      device->complete_host(call.queue->slot, call.seq);
+      device->complete_host(slot, call.seq);
     }
     host_done_.notify_all();
   }

@@ -2,16 +2,19 @@
 // that it is done, and then applies the work's effects to this process's memory.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "../device_model/clock.hpp"
 #include "../device_model/segment.hpp"
+#include "objects.hpp"
 
 namespace emu {
 
@@ -20,10 +23,23 @@ struct Command {
   OpKind kind = OpKind::marker;
   int64_t duration_ns = 0;                   // undilated
   std::function<void(int64_t)> effect = {};  // applied once when the model completes it; the argument is that moment
-  std::function<void()> host_function = {};  // only for OpKind::host
+  // Only for OpKind::host; the argument is CUDA_SUCCESS, or what killed its context.
+  std::function<void(CUresult)> host_function = {};
   int wait_stream = kNone;                   // as in OpRequest
   uint64_t wait_seq = 0;
+  const std::string* kernel = nullptr;  // its name, by which faults are injected
+  bool frees = false;                   // the effect gives something back: it happens in a killed context, too
+  CUresult error = CUDA_SUCCESS;        // injected: it fails at its end
+  bool kill = false;                    // injected: this process dies while it enqueues it
 };
+
+// What killed a context, CUDA_SUCCESS while it lives. Shared by whatever belongs to the context.
+using Health = std::shared_ptr<std::atomic<CUresult>>;
+
+inline void require_alive(const Health& health) {
+  const CUresult error = health->load(std::memory_order_relaxed);
+  require(error == CUDA_SUCCESS, error);
+}
 
 // This process's side of a device stream.
 struct Queue {
@@ -35,25 +51,38 @@ struct Queue {
   uint64_t reaped = 0;      // ops whose effects are applied
   uint64_t barrier = 0;     // tail of the other side when the last barrier between this and the legacy stream was set
   bool closing = false;     // destroyed by the program; the slot is given back when drained
-  std::deque<std::pair<uint64_t, std::function<void(int64_t)>>> effects;
+  Health health;
+  uint64_t dropped = UINT64_MAX;  // in a killed context: the first op that did not happen
+  struct Effect {
+    uint64_t seq;
+    bool frees;
+    std::function<void(int64_t)> apply;
+  };
+  std::deque<Effect> effects;
 };
 
 class Session {
  public:
   // Throws std::runtime_error (a sentence) when the device has no room for one more process.
-  Session(Segment segment, double dilation);
+  Session(Segment segment, int index, double dilation);
 
-  Queue* open_queue(Queue* legacy, bool blocking, int priority);
+  // The memory that a process with contexts on the device occupies besides its allocations. False: there is not enough.
+  bool enter_context();
+  void leave_context();
+
+  // `context` tells the process's contexts apart. Null when every stream is taken.
+  Queue* open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, Health health);
   void close_queue(Queue* queue);
 
-  // Returns the op's sequence number. Waits while the stream is full.
+  // Returns the op's sequence number. Waits while the stream is full. Like all that waits, throws the Failure that
+  // killed the context.
   uint64_t enqueue(Queue& queue, Command command);
   void wait(const Queue& queue) {
     wait_until(
-        queue.slot, [&queue] { return queue.reaped == queue.tail; }, [&queue] { return queue.tail - 1; });
+        queue.slot, queue.health, [&queue] { return queue.reaped == queue.tail; }, [&queue] { return queue.tail - 1; });
   }
-  void wait(int slot, uint64_t seq, const std::function<bool()>& reached) {
-    wait_until(slot, reached, [seq] { return seq; });
+  void wait(int slot, uint64_t seq, const Health& health, const std::function<bool()>& reached) {
+    wait_until(slot, health, reached, [seq] { return seq; });
   }
   // Plays the device up to now and applies what completed; then answers whether `reached` holds.
   bool poll(const std::function<bool()>& reached);
@@ -70,24 +99,29 @@ class Session {
 
  private:
   struct HostCall {
-    Queue* queue;
+    Queue* queue;  // null: its context was killed, it is told so at once
     uint64_t seq;
-    std::function<void()> function;
+    CUresult status;
+    std::function<void(CUresult)> function;
   };
 
   void play(DeviceModel& device);
+  void drop_work(Queue& queue);
+  void inject(Command& command) const;
   void apply_effects();
   bool room(const Queue& queue) const { return queue.tail - queue.reaped + queues_.size() + 1 <= kRingOps; }
   uint64_t push(DeviceModel& device, Queue& queue, const Command& command);
   void push_barriers(DeviceModel& device, Queue& queue);
-  void wait_until(int slot, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
+  void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t bound);
   void host_loop();
 
   std::mutex mutex_;  // taken before the segment's lock; never held while sleeping
   Segment segment_;
   RealClock clock_;
+  const int index_;
   const double dilation_;
+  int contexts_ = 0;
   int process_ = kNone;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::deque<HostCall> host_calls_;

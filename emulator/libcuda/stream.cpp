@@ -43,7 +43,9 @@ CU_EXPORT CUresult cuStreamQuery(CUstream handle) {
   return api([&] {
     Stream& stream = resolve(handle);
     forbid_capture(stream);
-    return stream.context->session().idle(*stream.queue) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    const bool idle = stream.context->session().idle(*stream.queue);
+    require_alive(stream.context->health());
+    return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -81,7 +83,9 @@ CU_EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
 CU_EXPORT CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   return api([&] {
     require(function != nullptr, CUDA_ERROR_INVALID_VALUE);
-    submit(resolve(handle), Command{.kind = OpKind::host, .host_function = [function, data] { function(data); }});
+    submit(resolve(handle), Command{.kind = OpKind::host, .host_function = [function, data](CUresult status) {
+      if (status == CUDA_SUCCESS) function(data);  // not called in a killed context (CUDA manual); a callback is
+    }});
   });
 }
 
@@ -90,6 +94,6 @@ CU_EXPORT CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callbac
     require(callback != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
     Stream& stream = resolve(handle);
     forbid_capture(stream);
-    submit(stream, Command{.kind = OpKind::host, .host_function = [=] { callback(handle, CUDA_SUCCESS, data); }});
+    submit(stream, Command{.kind = OpKind::host, .host_function = [=](CUresult status) { callback(handle, status, data); }});
   });
 }

@@ -35,7 +35,9 @@ Segment open(const char* name) { return Segment(name, false, DeviceIdentity{"Emu
     for (int i = 0; i < 2000; ++i) {
       device->advance(clock.now_ns());
       const int stream = streams[random() % 3];
-      if (!device->full(stream)) device->enqueue(stream, {static_cast<OpKind>(random() % 5), static_cast<int64_t>(random() % 2000)});
+      if (device->full(stream) || device->error(stream) != 0) continue;
+      const auto error = static_cast<int16_t>(random() % 1000 == 0 ? 700 : 0);  // kills all three streams
+      device->enqueue(stream, {static_cast<OpKind>(random() % 5), static_cast<int64_t>(random() % 2000), kNone, 0, error});
     }
     device->retire(process);
   }
