@@ -103,13 +103,13 @@ CUresult add_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, siz
 
 template <typename Parameters>
 CUresult add_kernel_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
-                         const Parameters* node) {
+                         const Parameters* node, const char* call = __builtin_FUNCTION()) {
   std::unique_ptr<KernelLaunch> launch;
   const CUresult result = add_node(out, graph, after, count, NodeType::kernel, [&] {
     require(node != nullptr, CUDA_ERROR_INVALID_VALUE);
     launch = launch_of(*node);
     return command_of(*node);
-  });
+  }, call);
   if (result == CUDA_SUCCESS) from_handle<GraphNode>(*out).launch = std::move(launch);
   return result;
 }

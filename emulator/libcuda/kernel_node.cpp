@@ -102,21 +102,21 @@ GraphNode& kernel_node(CUgraphNode handle) {
 }
 
 template <typename Parameters>
-CUresult get(CUgraphNode node, Parameters* out) {
+CUresult get(CUgraphNode node, Parameters* out, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     kernel_node(node).launch->describe(*out);
-  });
+  }, call);
 }
 
 template <typename Parameters>
-CUresult set(CUgraphNode handle, const Parameters* parameters) {
+CUresult set(CUgraphNode handle, const Parameters* parameters, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
     GraphNode& node = kernel_node(handle);
     node.command = command_of(*parameters);
     node.launch = launch_of(*parameters);
-  });
+  }, call);
 }
 
 }  // namespace
