@@ -52,6 +52,8 @@ using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUuserObject = struct CUuserObject_st*;
+using CUlinkState = struct CUlinkState_st*;
+using CUtexObject = unsigned long long;
 using CUhostFn = void (*)(void* data);
 using CUstreamCallback = void (*)(CUstream stream, CUresult status, void* data);
 
@@ -109,6 +111,16 @@ struct CUDA_MEMCPY3D {
   size_t WidthInBytes, Height, Depth;
 };
 
+// The members for linear and pitched memory; arrays begin with their handle in devPtr's place.
+struct CUDA_RESOURCE_DESC {
+  int resType;
+  CUdeviceptr devPtr;
+  unsigned format, numChannels;
+  size_t width, height, pitchInBytes;  // pitched; for linear memory `width` is the size in bytes
+  int reserved[22];
+  unsigned flags;
+};
+
 struct CUDA_MEMSET_NODE_PARAMS {
   CUdeviceptr dst;
   size_t pitch;
@@ -150,5 +162,6 @@ enum CUstreamCaptureStatus : int {
 
 static_assert(sizeof(CUDA_MEMCPY2D) == 128);
 static_assert(sizeof(CUDA_MEMCPY3D) == 200);
+static_assert(sizeof(CUDA_RESOURCE_DESC) == 144 && offsetof(CUDA_RESOURCE_DESC, flags) == 136);
 static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS_v1) == 56);
 static_assert(offsetof(CUlaunchConfig, hStream) == 32 && sizeof(CUlaunchConfig) == 56);

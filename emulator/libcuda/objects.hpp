@@ -23,6 +23,8 @@ enum class ObjectKind : uint32_t {
   graph_exec,
   pool,
   user_object,
+  linker,
+  texture,
 };
 
 struct Object {

@@ -27,6 +27,12 @@ def stats(native: Path, env: dict[str, str]) -> list[dict[str, Any]]:
     return devices
 
 
+def kernels(native: Path, env: dict[str, str]) -> int:
+    """How many kernels the one device has completed, of all processes."""
+    (device,) = stats(native, env)
+    return sum(p["kernels"] for p in device["processes"])
+
+
 class Partner(subprocess.Popen[str]):
     """A process that says one word when it is ready and then may wait for its stdin."""
 

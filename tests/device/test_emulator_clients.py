@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import stats
+from emulator_tools import kernels, stats
 
 Env = Callable[..., dict[str, str]]
 
@@ -77,11 +77,6 @@ def run(script: str, env: dict[str, str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "emucuda" not in done.stderr, "a call that the emulator should have"
-
-
-def kernels(native: Path, env: dict[str, str]) -> int:
-    (device,) = stats(native, env)
-    return sum(p["kernels"] for p in device["processes"])
 
 
 def test_tinygrad_eager(native: Path, emulator_env: Env, tmp_path: Path) -> None:

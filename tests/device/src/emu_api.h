@@ -59,7 +59,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, si
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec, CUgraphNode, const KernelNode *), cuGraphGetNodes(CUgraph, CUgraphNode *, size_t *);
 CUresult cuGetProcAddress(const char *, void **, int, uint64_t), cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 CUresult cuGetErrorName(CUresult, const char **), cuGetErrorString(CUresult, const char **), cuGetExportTable(const void **, const void *);
-CUresult cuTexObjectCreate(void), cuTexObjectDestroy(void);
+CUresult cuTexRefCreate(void), cuTexRefDestroy(void);
 
 #define CHECK(condition)                                                   \
   do {                                                                     \

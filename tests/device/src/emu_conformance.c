@@ -361,7 +361,7 @@ static void unsupported(void) {
   const void *table = &table;
   const char *text;
   OK(cuInit(0));
-  CHECK(cuTexObjectCreate() == 801 && cuTexObjectCreate() == 801 && cuTexObjectDestroy() == 801);
+  CHECK(cuTexRefCreate() == 801 && cuTexRefCreate() == 801 && cuTexRefDestroy() == 801);
   CHECK(cuGetExportTable(&table, "0123456789abcdef") == 500 && table == NULL);
   OK(cuGetErrorName(801, &text));
   CHECK(strcmp(text, "CUDA_ERROR_NOT_SUPPORTED") == 0);
