@@ -211,10 +211,14 @@ void DeviceModel::start(EngineId id, int stream) {
 void DeviceModel::stop_account(EngineId id) {
   Engine& engine = s_.engines[id];
   if (id != kCompute) return;
-  const int64_t used = std::min(s_.time_ns, engine.end_ns) - engine.started_ns;
+  const int64_t from_ns = engine.started_ns;
+  const int64_t used = std::min(s_.time_ns, engine.end_ns) - from_ns;
   engine.started_ns += used;  // a killed context stops its engine's account once more
-  s_.processes[s_.streams[engine.stream].process].busy_ns += used;
+  ProcessState& process = s_.processes[s_.streams[engine.stream].process];
+  process.busy_ns += used;
+  process.recent.add(from_ns, engine.started_ns);
   s_.busy_ns += used;
+  s_.recent.add(from_ns, engine.started_ns);
 }
 
 void DeviceModel::complete(int index) {
@@ -324,6 +328,14 @@ int64_t DeviceModel::busy_ns(int process) const {
   const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
   return (process == kNone ? s_.busy_ns : s_.processes[process].busy_ns) +
          (running ? s_.time_ns - engine.started_ns : 0);
+}
+
+double DeviceModel::utilisation(int process) const {
+  const Engine& engine = s_.engines[kCompute];
+  const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
+  RecentBusy recent = process == kNone ? s_.recent : s_.processes[process].recent;
+  if (running) recent.add(engine.started_ns, s_.time_ns);
+  return recent.share(s_.time_ns);
 }
 
 bool DeviceModel::has_work(int process) const {

@@ -73,6 +73,8 @@ class DeviceModel {
 
   // Device time used by a process, or by all (kNone), including what is running at the moment.
   int64_t busy_ns(int process) const;
+  // Share of the last sample period in which the compute engine worked for a process, or for any (kNone); 0 to 1.
+  double utilisation(int process) const;
   // True when the process has work that is not done.
   bool has_work(int process) const;
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -87,6 +88,17 @@ void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
   uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3f) | 0x80);
 }
 
+std::string uuid_text(const uint8_t (&uuid)[16]) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char hex[4];
+    snprintf(hex, sizeof hex, "%02x", uuid[i]);
+    text += hex;
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
+
 Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity,
                  const DeviceParameters& parameters) {
   const mode_t mode = for_all_users ? 0666 : 0600;
@@ -113,11 +125,17 @@ Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdenti
   layout_->magic.store(kMagic);
 }
 
-Segment::Segment(const std::string& name) {
+std::optional<Segment> Segment::find(const std::string& name) {
   const Descriptor fd(shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (fd.get() < 0 && errno == ENOENT) return std::nullopt;
   if (fd.get() < 0 || flock(fd.get(), LOCK_EX) != 0) fail(name, strerror(errno));
-  map(fd.get(), name);
-  if (layout_->magic.load() != kMagic) fail(name, "it was never finished, run `emuctl reset`");
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) fail(name, strerror(errno));
+  if (info.st_size == 0) return std::nullopt;
+  Segment found;
+  found.map(fd.get(), name);
+  if (found.layout_->magic.load() != kMagic) return std::nullopt;
+  return found;
 }
 
 void Segment::map(int fd, const std::string& name) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ std::string segment_name(bool for_all_users, const std::string& set_name, int in
 std::vector<std::string> existing_segments(const std::string& set_name);
 // Process-independent and different for every set, user and node: fikitd tells GPUs apart by it.
 void device_uuid(const std::string& segment_name, uint8_t (&uuid)[16]);
+// As people and programs write it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+std::string uuid_text(const uint8_t (&uuid)[16]);
 
 class Segment {
  public:
@@ -39,8 +42,9 @@ class Segment {
   // Throws std::runtime_error with one sentence for people.
   Segment(const std::string& name, bool for_all_users, const DeviceIdentity& identity,
           const DeviceParameters& parameters);
-  // Opens an existing device; throws when there is none.
-  explicit Segment(const std::string& name);
+  // Opens an existing device, for those who look and must not create one. None: no process has used it yet, or its
+  // first one is just creating it.
+  static std::optional<Segment> find(const std::string& name);
   Segment(Segment&& other) noexcept;
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -67,6 +71,7 @@ class Segment {
 
  private:
   struct Layout;
+  Segment() = default;
   void map(int fd, const std::string& name);
 
   Layout* layout_ = nullptr;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 
+#include "recent_busy.hpp"
+
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -58,6 +60,7 @@ struct ProcessState {
   uint64_t memory_bytes;
   int64_t first_ns;  // start of its first op, 0 = none yet
   int64_t last_ns;   // end of its latest op
+  RecentBusy recent;
 };
 
 struct Engine {
@@ -81,6 +84,7 @@ struct DeviceState {
   int32_t holder;  // process that has the compute engine, or had it last
   int64_t slice_start_ns;
   int64_t busy_ns;
+  RecentBusy recent;
   int64_t checked_ns;  // when somebody last looked for dead processes
   int32_t lost;        // the CUresult with which every context fails until the device is back, 0 = it is there
   uint64_t retired;    // processes ever put into history

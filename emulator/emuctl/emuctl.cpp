@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,7 @@ struct Snapshot {
   std::vector<Account> processes;
 };
 
-Snapshot look(const std::string& name) {
-  Segment segment(name);
+Snapshot look(Segment& segment) {
   Segment::Lock device(segment);
   retire_dead(*device, true);
   device->advance(RealClock().now_ns());
@@ -46,14 +46,6 @@ Snapshot look(const std::string& name) {
     seen.processes.push_back({process, true});
   }
   return seen;
-}
-
-std::string uuid_text(const uint8_t (&uuid)[16]) {
-  char text[64];
-  const uint8_t* u = uuid;
-  snprintf(text, sizeof text, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-           u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-  return text;
 }
 
 std::string quoted(const char* text) {
@@ -136,7 +128,9 @@ int run(const std::vector<std::string>& arguments) {
   if (!json && arguments != std::vector<std::string>{"stats"}) return usage();
   std::vector<Snapshot> devices;
   devices.reserve(names.size());
-  for (const std::string& name : names) devices.push_back(look(name));
+  for (const std::string& name : names) {
+    if (std::optional<Segment> segment = Segment::find(name)) devices.push_back(look(*segment));
+  }
   (json ? print_json : print_table)(devices);
   return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 
 #include "../device_model/clock.hpp"
@@ -86,8 +87,7 @@ int clear_faults(const std::string& id) {
   if (!id.empty() && cleared == 0) throw std::runtime_error("emuctl: there is no fault " + id + ", see `emuctl faults`");
   if (!id.empty()) return 0;
   for (const std::string& name : existing_segments(set_name())) {
-    Segment segment(name);
-    Segment::Lock(segment)->restore();
+    if (std::optional<Segment> segment = Segment::find(name)) Segment::Lock(*segment)->restore();
   }
   return 0;
 }
@@ -96,9 +96,9 @@ int lose_devices(const std::string& index) {
   const int wanted = index.empty() ? -1 : static_cast<int>(number(index, "device"));
   int lost = 0;
   for (const std::string& name : existing_segments(set_name())) {
-    Segment segment(name);
-    if (wanted >= 0 && segment.identity().index != wanted) continue;
-    Segment::Lock device(segment);
+    std::optional<Segment> segment = Segment::find(name);
+    if (!segment || (wanted >= 0 && segment->identity().index != wanted)) continue;
+    Segment::Lock device(*segment);
     device->advance(RealClock().now_ns());
     device->lose();
     ++lost;

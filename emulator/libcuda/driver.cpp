@@ -42,17 +42,6 @@ std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
   return visible;
 }
 
-std::string uuid_text(const CUuuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char hex[4];
-    snprintf(hex, sizeof hex, "%02x", uuid.bytes[i]);
-    text += hex;
-    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
-  }
-  return text;
-}
-
 }  // namespace
 
 void say(const std::string& line) { fprintf(stderr, "%s\n", line.c_str()); }
@@ -62,7 +51,7 @@ Driver::Driver() : config_(load_config(config_path())), set_(set_name()) {
   std::vector<std::string> texts;
   for (int i = 0; i < config_.count; ++i) {
     device_uuid(segment_name(config_.for_all_users, set_, i), uuids[static_cast<size_t>(i)].bytes);
-    texts.push_back(uuid_text(uuids[static_cast<size_t>(i)]));
+    texts.push_back(uuid_text(uuids[static_cast<size_t>(i)].bytes));
   }
   for (const int index : visible_devices(texts)) {
     auto device = std::make_unique<Device>();

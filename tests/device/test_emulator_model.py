@@ -25,6 +25,7 @@ CASES = [
     "earliest_end_is_a_lower_bound",
     "result_does_not_depend_on_when_one_looks",
     "repair_rebuilds_what_is_derived",
+    "utilisation_is_of_the_sample_period",
     "manual_clock_moves_by_sleeping",
 ]
 

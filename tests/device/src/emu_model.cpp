@@ -256,6 +256,33 @@ int repair_rebuilds_what_is_derived() {
   return 0;
 }
 
+// What monitors show: the last 200 to 250 ms, whether anything ended in them or not.
+int utilisation_is_of_the_sample_period() {
+  Bench b(2 * kMs);
+  const int p0 = b.model.attach(100, 1, 0);
+  const int p1 = b.model.attach(101, 1, 0);
+  const int s0 = b.stream(p0);
+  const int s1 = b.stream(p1);
+  b.model.advance(1000 * kMs);
+  b.kernel(s0, 60 * kMs);
+  b.kernel(s1, 40 * kMs);
+  b.model.advance(1200 * kMs);
+  EXPECT(b.model.utilisation(kNone) == 0.5 && b.model.utilisation(p0) == 0.3 && b.model.utilisation(p1) == 0.2);
+  b.model.advance(1350 * kMs);
+  EXPECT(b.model.utilisation(kNone) == 0 && b.model.utilisation(p0) == 0);
+  b.kernel(s0, 10'000 * kMs);
+  b.model.advance(1400 * kMs);
+  EXPECT(b.model.utilisation(p0) == 0.25 && b.model.utilisation(p1) == 0);
+  b.model.advance(2300 * kMs);
+  EXPECT(b.model.utilisation(p0) == 1 && b.model.utilisation(kNone) == 1);
+  b.model.retire(p0);
+  EXPECT(b.model.attach(102, 1, b.state->time_ns) == p0 && b.model.utilisation(p0) == 0);
+  EXPECT(b.model.utilisation(kNone) == 1);
+  b.model.advance(2600 * kMs);
+  EXPECT(b.model.utilisation(kNone) == 0);
+  return 0;
+}
+
 int manual_clock_moves_by_sleeping() {
   ManualClock clock;
   clock.sleep_until(5 * kMs);
@@ -274,7 +301,7 @@ const Case kCases[] = {
     CASE(run_to_completion_alternates), CASE(lone_slices_renew), CASE(copies_run_beside_kernels), CASE(waits_order_streams),
     CASE(stream_priority_orders_ready_kernels), CASE(host_function_holds_its_stream), CASE(dead_process_frees_the_device),
     CASE(earliest_end_is_a_lower_bound), CASE(result_does_not_depend_on_when_one_looks), CASE(repair_rebuilds_what_is_derived),
-    CASE(manual_clock_moves_by_sleeping),
+    CASE(utilisation_is_of_the_sample_period), CASE(manual_clock_moves_by_sleeping),
 };
 
 }  // namespace
