@@ -1,0 +1,86 @@
+#include "library.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+namespace emu {
+namespace {
+
+std::mutex g_mutex;
+int g_users = 0;  // guarded by g_mutex
+// Never destroyed: programs shut NVML down from atexit handlers.
+std::atomic<const Library*> g_made{nullptr};
+std::atomic<bool> g_initialised{false};
+
+nvmlReturn start() noexcept {
+  const std::lock_guard lock(g_mutex);
+  if (g_made.load() == nullptr) {
+    try {
+      g_made.store(std::make_unique<const Library>().release());
+    } catch (const std::exception& error) {
+      say(error.what());
+      return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+  }
+  ++g_users;
+  g_initialised.store(true);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn stop() noexcept {
+  const std::lock_guard lock(g_mutex);
+  if (g_users == 0) return NVML_ERROR_UNINITIALIZED;
+  if (--g_users == 0) g_initialised.store(false);
+  return NVML_SUCCESS;
+}
+
+}  // namespace
+
+Library::Library() : config_(load_config(config_path())) {
+  const std::string set = set_name();
+  for (int i = 0; i < config_.count; ++i) {
+    MonitoredDevice device{i, segment_name(config_.for_all_users, set, i), {}, {}};
+    uint8_t uuid[16];
+    device_uuid(device.segment, uuid);
+    device.uuid = uuid_text(uuid);
+    char bus_id[32];
+    snprintf(bus_id, sizeof bus_id, "00000000:%02X:00.0", static_cast<unsigned>(i + 1));
+    device.bus_id = bus_id;
+    devices_.push_back(std::move(device));
+  }
+}
+
+const MonitoredDevice& Library::device(nvmlDevice handle) const {
+  for (const MonitoredDevice& device : devices_) {
+    if (Library::handle(device) == handle) return device;
+  }
+  throw NvmlFailure{NVML_ERROR_INVALID_ARGUMENT};
+}
+
+const Library& library() {
+  require(initialised(), NVML_ERROR_UNINITIALIZED);
+  return *g_made.load();
+}
+
+bool initialised() noexcept { return g_initialised.load(); }
+
+void say(const char* line) noexcept {
+  // Monitors ask every second and may own the whole terminal: once is enough.
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) fprintf(stderr, "%s\n", line);
+}
+
+void give_text(char* out, unsigned size, const std::string& text) {
+  require(out != nullptr, NVML_ERROR_INVALID_ARGUMENT);
+  require(text.size() < size, NVML_ERROR_INSUFFICIENT_SIZE);
+  memcpy(out, text.c_str(), text.size() + 1);
+}
+
+}  // namespace emu
+
+NVML_EXPORT nvmlReturn nvmlInitWithFlags(unsigned) { return emu::start(); }
+NVML_EXPORT nvmlReturn nvmlInit_v2() { return emu::start(); }
+NVML_EXPORT nvmlReturn nvmlInit() { return emu::start(); }
+NVML_EXPORT nvmlReturn nvmlShutdown() { return emu::stop(); }

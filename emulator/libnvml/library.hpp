@@ -1,0 +1,83 @@
+// The process-wide state behind NVML: which devices there are. What they do at the moment is read from their shared
+// segments anew by every call, so a monitor survives `emuctl reset` and the death of every client.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "../device_model/segment.hpp"
+#include "../libcuda/config.hpp"
+#include "nvml_api.hpp"
+
+namespace emu {
+
+// Thrown inside api(); becomes the call's result.
+struct NvmlFailure {
+  nvmlReturn code;
+};
+
+inline void require(bool condition, nvmlReturn code) {
+  if (!condition) throw NvmlFailure{code};
+}
+
+struct MonitoredDevice {
+  int index;
+  std::string segment;
+  std::string uuid;
+  std::string bus_id;  // as NVML writes it, with a domain of eight digits
+};
+
+class Library {
+ public:
+  // The devices that the driver would show with the same environment, without CUDA_VISIBLE_DEVICES: NVML ignores it.
+  // Throws std::runtime_error with a sentence.
+  Library();
+  const Config& config() const { return config_; }
+  const std::vector<MonitoredDevice>& devices() const { return devices_; }
+  // The devices are never forgotten: handles stay valid over shutdown and a new start, as with the real library.
+  const MonitoredDevice& device(nvmlDevice handle) const;
+  static nvmlDevice handle(const MonitoredDevice& device) { return reinterpret_cast<nvmlDevice>(&device); }
+
+ private:
+  Config config_;
+  std::vector<MonitoredDevice> devices_;
+};
+
+// The library between nvmlInit and the last nvmlShutdown; throws UNINITIALIZED outside.
+const Library& library();
+bool initialised() noexcept;
+// One line on stderr, for people.
+void say(const char* line) noexcept;
+
+// Every entry point's body runs in here: nothing is thrown into the program.
+template <typename Body>
+nvmlReturn api(Body&& body) noexcept {
+  try {
+    body(library());
+    return NVML_SUCCESS;
+  } catch (const NvmlFailure& failure) {
+    return failure.code;
+  } catch (const std::exception& error) {
+    say(error.what());
+    return NVML_ERROR_UNKNOWN;
+  }
+}
+
+// A query about one device: body(library, device).
+template <typename Body>
+nvmlReturn api(nvmlDevice handle, Body&& body) noexcept {
+  return api([&](const Library& lib) { body(lib, lib.device(handle)); });
+}
+
+template <typename Value>
+void give(Value* out, std::type_identity_t<Value> value) {
+  require(out != nullptr, NVML_ERROR_INVALID_ARGUMENT);
+  *out = value;
+}
+// Texts: too little room is an error, not a shorter text.
+void give_text(char* out, unsigned size, const std::string& text);
+
+}  // namespace emu

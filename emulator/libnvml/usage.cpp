@@ -1,0 +1,140 @@
+// What the devices do at the moment: memory, processes, utilisation.
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "../device_model/clock.hpp"
+#include "library.hpp"
+
+using namespace emu;
+
+namespace {
+
+constexpr unsigned kNoInstance = 0xffffffff;  // of MIG
+
+unsigned percent(double share) { return static_cast<unsigned>(std::lround(100 * share)); }
+
+uint64_t epoch_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+struct ProcessUse {
+  unsigned pid;
+  uint64_t memory_bytes;
+  unsigned percent;
+};
+
+struct Use {
+  uint64_t memory_bytes;
+  uint64_t memory_used;
+  unsigned percent;
+  std::vector<ProcessUse> processes;
+};
+
+// The device as of now. One that no process has used yet is idle and empty, and stays without a segment.
+Use look(const Library& lib, const MonitoredDevice& device) {
+  std::optional<Segment> segment = Segment::find(device.segment);
+  if (!segment) return {lib.config().memory_bytes, 0, 0, {}};
+  Segment::Lock model(*segment);
+  retire_dead(*model, true);
+  model->advance(RealClock().now_ns());
+  const DeviceState& state = model->state();
+  require(state.lost == 0, NVML_ERROR_GPU_IS_LOST);
+  Use use{state.memory_bytes, model->memory_used(), percent(model->utilisation(kNone)), {}};
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const ProcessState& process = state.processes[i];
+    if (process.pid == 0) continue;
+    use.processes.push_back(
+        {static_cast<unsigned>(process.pid), process.memory_bytes, percent(model->utilisation(i))});
+  }
+  return use;
+}
+
+// NVML's protocol for lists: the caller says how many records it has room for, and learns how many there are.
+template <typename Record>
+void give_list(Record* out, unsigned* count, const std::vector<Record>& records) {
+  require(count != nullptr, NVML_ERROR_INVALID_ARGUMENT);
+  const unsigned room = out == nullptr ? 0 : *count;
+  *count = static_cast<unsigned>(records.size());
+  require(room >= records.size(), NVML_ERROR_INSUFFICIENT_SIZE);
+  std::copy(records.begin(), records.end(), out);
+}
+
+nvmlReturn no_processes(nvmlDevice handle, unsigned* count) {
+  return api(handle, [&](const Library&, const MonitoredDevice&) { give(count, 0); });
+}
+
+}  // namespace
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetMemoryInfo(nvmlDevice handle, nvmlMemory* out) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    const Use use = look(lib, device);
+    give(out, {use.memory_bytes, use.memory_bytes - use.memory_used, use.memory_used});
+  });
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetMemoryInfo_v2(nvmlDevice handle, nvmlMemory_v2* out) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    require(out != nullptr, NVML_ERROR_INVALID_ARGUMENT);
+    require(out->version == (sizeof *out | 2U << 24), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    const Use use = look(lib, device);
+    *out = {out->version, use.memory_bytes, 0, use.memory_bytes - use.memory_used, use.memory_used};
+  });
+}
+
+// The share of time with a kernel running, as NVML defines it. The traffic of the memory is not modelled.
+NVML_EXPORT nvmlReturn nvmlDeviceGetUtilizationRates(nvmlDevice handle, nvmlUtilization* out) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    give(out, {look(lib, device).percent, 0});
+  });
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice handle, unsigned* count,
+                                                               nvmlProcessInfo* out) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    std::vector<nvmlProcessInfo> records;
+    for (const ProcessUse& process : look(lib, device).processes)
+      records.push_back({process.pid, process.memory_bytes, kNoInstance, kNoInstance});
+    give_list(out, count, records);
+  });
+}
+
+// The second version's records are the third's.
+NVML_EXPORT nvmlReturn nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice handle, unsigned* count,
+                                                               nvmlProcessInfo* out) {
+  return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, out);
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice handle, unsigned* count, nvmlProcessInfo*) {
+  return no_processes(handle, count);
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice handle, unsigned* count, nvmlProcessInfo*) {
+  return no_processes(handle, count);
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice handle, unsigned* count,
+                                                                  nvmlProcessInfo*) {
+  return no_processes(handle, count);
+}
+
+NVML_EXPORT nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice handle, unsigned* count,
+                                                                  nvmlProcessInfo*) {
+  return no_processes(handle, count);
+}
+
+// One sample, of the period that ends now, per process that was busy in it.
+NVML_EXPORT nvmlReturn nvmlDeviceGetProcessUtilization(nvmlDevice handle, nvmlProcessUtilizationSample* out,
+                                                       unsigned* count, uint64_t last_seen_us) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    const uint64_t now_us = epoch_us();
+    std::vector<nvmlProcessUtilizationSample> samples;
+    for (const ProcessUse& process : look(lib, device).processes) {
+      if (process.percent > 0 && now_us > last_seen_us)
+        samples.push_back({process.pid, now_us, process.percent, 0, 0, 0});
+    }
+    require(!samples.empty(), NVML_ERROR_NOT_FOUND);
+    give_list(out, count, samples);
+  });
+}
