@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit.checks import slurm
+from fikit.checks import gpu, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import symbols
 
@@ -95,3 +95,11 @@ def test_damaged_library_is_a_finding_not_a_crash(tmp_path: Path, content: bytes
     library.write_bytes(content)
     assert symbols(library).status == "fail"
     assert slurm.plugin(library, (22, 5, 8)).status == "fail"
+
+
+def test_gpu_that_admits_one_process_cannot_be_shared() -> None:
+    assert gpu.compute_modes([0, 0]).status == "ok"
+    closed = gpu.compute_modes([0, 3, 2])
+    assert closed.status == "fail"
+    assert closed.found == "GPU 1 admits one process at a time; GPU 2 admits no process at all"
+    assert "nvidia-smi -i 1,2 -c DEFAULT" in closed.advice

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
@@ -27,28 +28,66 @@ for index in range(count.value):
 print(json.dumps({"version": version.value, "names": names}))
 """
 
+ASK_NVML = """
+import json, pynvml
+pynvml.nvmlInit()
+modes = []
+for index in range(pynvml.nvmlDeviceGetCount()):
+    try:
+        modes.append(pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByIndex(index)))
+    except pynvml.NVMLError_NotSupported:
+        modes.append(0)
+print(json.dumps({"modes": modes}))
+"""
+# What NVML's compute modes other than 0 (default) mean for sharing.
+MODES = {1: "one thread only", 2: "no process at all", 3: "one process at a time"}
+
 
 def area() -> Iterator[Check]:
-    yield driver()
+    machine = _machine_env()
+    found = driver(machine)
+    yield found
+    if found.status == "ok":
+        yield sharing(machine)
     if (paths.emulator_dir() / "libcuda.so.1").is_file():
         yield emulator()
 
 
-def driver() -> Check:
+def driver(env: dict[str, str]) -> Check:
     """The machine's own CUDA driver; a place without one is fine for everything but real work."""
-    inside_emulator = [str(paths.emulator_dir()), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
-    libraries = ":".join(p for p in inside_emulator[1:] if p and p != inside_emulator[0])
-    answer, reason = _ask({**os.environ, "LD_LIBRARY_PATH": libraries})
+    answer, reason = _ask(ASK_DRIVER, env)
     if answer is None:
         return warn("CUDA driver", f"no GPU here: {reason}", "only the emulated GPU can be used (fikit run --emulated)")
     return ok("CUDA driver", f"version {_version(answer)}: {', '.join(answer['names']) or 'no devices'}")
+
+
+def sharing(env: dict[str, str]) -> Check:
+    """Whether the machine's GPUs admit more than one process; they all do unless an administrator changed it."""
+    answer, reason = _ask(ASK_NVML, env)
+    if answer is None:
+        return warn(
+            "compute mode", f"NVML does not answer: {reason}", "see with `nvidia-smi -q -d COMPUTE` that it is Default"
+        )
+    return compute_modes(answer["modes"])
+
+
+def compute_modes(modes: list[int]) -> Check:
+    """What the compute modes of all GPUs, as NVML numbers them, mean for sharing."""
+    closed = {index: MODES.get(mode, f"unknown mode {mode}") for index, mode in enumerate(modes) if mode != 0}
+    if not closed:
+        return ok("compute mode", "every GPU admits several processes")
+    return fail(
+        "compute mode",
+        "; ".join(f"GPU {index} admits {who}" for index, who in closed.items()),
+        f"nothing can share it: `nvidia-smi -i {','.join(map(str, closed))} -c DEFAULT` as root",
+    )
 
 
 def emulator() -> Check:
     name = f"doctor-{os.getpid()}"
     env = {**os.environ, "LD_LIBRARY_PATH": str(paths.emulator_dir()), "EMUCUDA_NAME": name}
     env.pop("EMUCUDA_CONFIG", None)
-    answer, reason = _ask(env)
+    answer, reason = _ask(ASK_DRIVER, env)
     subprocess.run([paths.emuctl(), "reset"], env=env, check=False, capture_output=True, timeout=10)
     if answer is None:
         return fail(
@@ -57,22 +96,28 @@ def emulator() -> Check:
     return ok("emulated GPU", ", ".join(answer["names"]))
 
 
-def _ask(env: dict[str, str]) -> tuple[dict[str, list[str]] | None, str]:
-    """What the libcuda.so.1 that `env` leads to answers, or None and why."""
+def _machine_env() -> dict[str, str]:
+    """This environment without the emulated GPU."""
+    libraries = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p and p != str(paths.emulator_dir())]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
+
+
+def _ask(script: str, env: dict[str, str]) -> tuple[dict[str, Any] | None, str]:
+    """What the libraries that `env` leads to answer to a script, or None and why."""
     env = {k: v for k, v in env.items() if k not in ("LD_PRELOAD", "FIKIT_SOCKET", "CUDA_VISIBLE_DEVICES")}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", ASK_DRIVER], env=env, capture_output=True, text=True, check=False, timeout=20
+            [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=20
         )
     except subprocess.TimeoutExpired:
         return None, "the driver did not answer within 20 s"
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return None, lines[-1].split(": ", 1)[-1] if lines else f"it ended with exit code {done.returncode}"
-    answer: dict[str, list[str]] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)
     return answer, ""
 
 
-def _version(answer: dict[str, list[str]]) -> str:
-    number = int(str(answer["version"]))
+def _version(answer: dict[str, Any]) -> str:
+    number = int(answer["version"])
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,51 @@
+"""The doctor's look at a machine's GPUs. The emulator's libraries stand in for a machine's own: in another folder than ours."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fikit.checks import gpu
+from fikit.checks.check import Check
+
+
+@pytest.fixture
+def machine(
+    native: Path, emulator_env: Callable[..., dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Where the machine's own driver and NVML are."""
+    folder = tmp_path / "driver"
+    shutil.copytree(native / "emulator", folder)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{native / 'emulator'}:{folder}")
+    monkeypatch.setenv("EMUCUDA_NAME", emulator_env()["EMUCUDA_NAME"])
+    monkeypatch.delenv("EMUCUDA_CONFIG", raising=False)
+    return folder
+
+
+def findings() -> dict[str, Check]:
+    return {check.name: check for check in gpu.area()}
+
+
+def test_driver_and_nvml_are_asked(machine: Path) -> None:
+    (machine / "default.toml").write_text('[device]\nname = "Emulated X"\ncount = 2\n')
+    found = findings()
+    assert found["CUDA driver"].found == "version 13.0: Emulated X, Emulated X"
+    assert (found["compute mode"].status, found["compute mode"].found) == ("ok", "every GPU admits several processes")
+    assert found["emulated GPU"].found == "Emulated GPU"
+
+
+def test_driver_without_nvml_is_a_warning(machine: Path) -> None:
+    (machine / "libnvidia-ml.so.1").write_text("no library")
+    found = findings()
+    assert found["CUDA driver"].status == "ok"
+    assert found["compute mode"].status == "warn"
+    assert "NVML" in found["compute mode"].found
+
+
+def test_machine_without_a_driver_is_asked_nothing_more(machine: Path) -> None:
+    (machine / "libcuda.so.1").write_text("no library")
+    found = findings()
+    assert found["CUDA driver"].status == "warn"
+    assert "compute mode" not in found
