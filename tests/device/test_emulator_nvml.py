@@ -100,9 +100,9 @@ def survey(env: dict[str, str]) -> list[dict[str, Any]]:
 def saturating(client: Path, env: dict[str, str]) -> Iterator[int]:
     """Pid of a process that holds 1 GiB and has kept the device busy for longer than the sample period.
 
-    Its kernels last 200 ms and are enqueued ahead, so that the device stays busy on a machine that has no time for it.
+    Its kernels last 20 s, so that the device stays busy on a machine that has no time for the process.
     """
-    busy = start(client, "forever", 200_000, env=env)
+    busy = start(client, "forever", 20_000_000, env=env)
     try:
         time.sleep(SAMPLE_PERIOD_S)
         yield busy.pid
