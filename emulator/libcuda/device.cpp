@@ -47,12 +47,14 @@ constexpr Attribute kAttributes[] = {
     {89, 1},                                        // concurrent managed access
     {90, 1},                                        // compute preemption
     {91, 1},                                        // host pointer for registered memory
+    {92, 1},          {93, 1},    {94, 1},          // stream memory operations: 32 bit, 64 bit, wait for NOR
     {95, 1},                                        // cooperative launch
     {97, 232448},                                   // shared memory per block, opt-in
     {99, 1},                                        // host registration
     {106, 32},                                      // blocks per multiprocessor
     {111, 1024},                                    // reserved shared memory per block
     {115, 1},                                       // memory pools
+    {122, 1},         {123, 1},                     // stream memory operations of the second form: 64 bit, NOR
 };
 
 Device& device_of(CUdevice ordinal) { return driver().device(ordinal); }

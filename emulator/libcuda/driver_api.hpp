@@ -147,6 +147,15 @@ struct CUDA_GRAPH_INSTANTIATE_PARAMS {
   int result_out;  // 0 = success
 };
 
+// One entry of cuStreamBatchMemOp: the members that waits and writes have in common.
+struct CUstreamBatchMemOpParams {
+  unsigned operation;
+  CUdeviceptr address;
+  uint64_t value;  // of a 32-bit operation the low half
+  unsigned flags;
+  uint64_t reserved[2];
+};
+
 struct CUlaunchConfig {
   unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
   CUstream hStream;
@@ -160,6 +169,7 @@ enum CUstreamCaptureStatus : int {
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
 };
 
+static_assert(sizeof(CUstreamBatchMemOpParams) == 48);
 static_assert(sizeof(CUDA_MEMCPY2D) == 128);
 static_assert(sizeof(CUDA_MEMCPY3D) == 200);
 static_assert(sizeof(CUDA_RESOURCE_DESC) == 144 && offsetof(CUDA_RESOURCE_DESC, flags) == 136);

@@ -26,6 +26,11 @@ SAME_ABI = {
     "cuDevicePrimaryCtxReset": "cuDevicePrimaryCtxReset_v2",
     "cuDevicePrimaryCtxSetFlags": "cuDevicePrimaryCtxSetFlags_v2",
     "cuMemHostRegister": "cuMemHostRegister_v2",
+    "cuStreamBatchMemOp": "cuStreamBatchMemOp_v2",
+    "cuStreamWaitValue32": "cuStreamWaitValue32_v2",
+    "cuStreamWaitValue64": "cuStreamWaitValue64_v2",
+    "cuStreamWriteValue32": "cuStreamWriteValue32_v2",
+    "cuStreamWriteValue64": "cuStreamWriteValue64_v2",
 }
 
 
@@ -50,7 +55,8 @@ def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str])
     lines = ['#include "context.hpp"', '#include "entry_points.hpp"', ""]
     lines += [f"CU_EXPORT CUresult {name}({', '.join(types)});" for name, types in sorted(defined.items())]
     for name in symbols:
-        base = name.rpartition("_")[0] if name.endswith(PER_THREAD) else SAME_ABI.get(name, "")
+        base = name.rpartition("_")[0] if name.endswith(PER_THREAD) else name
+        base = SAME_ABI.get(base, base)
         if name in defined:
             continue
         if base in defined:

@@ -64,6 +64,7 @@ Command command_of(const CUDA_MEMSET_NODE_PARAMS& node) {
 }
 
 NodeType node_type(const Command& command) {
+  if (command.prompt || command.condition) return NodeType::batch_mem_op;
   switch (command.kind) {
     case OpKind::kernel:
       return NodeType::kernel;

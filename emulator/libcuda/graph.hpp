@@ -16,7 +16,7 @@ namespace emu {
 struct Graph;
 
 // Numbers of CUgraphNodeType.
-enum class NodeType : int { kernel = 0, memcpy = 1, memset = 2, host = 3, graph = 4, empty = 5 };
+enum class NodeType : int { kernel = 0, memcpy = 1, memset = 2, host = 3, graph = 4, empty = 5, batch_mem_op = 12 };
 
 struct GraphNode : Object {
   static constexpr ObjectKind kKind = ObjectKind::node;

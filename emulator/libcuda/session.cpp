@@ -20,6 +20,7 @@ namespace {
 // Nobody wakes a sleeper when a process ahead of it dies: look again after this long.
 constexpr int64_t kLongestSleepNs = 20'000'000;
 constexpr int64_t kDeadCheckNs = 10'000'000;
+constexpr int64_t kMemoryPollNs = 500'000;
 // A host function's end is announced; this is only how long a lost announcement could cost.
 constexpr auto kHostPoll = std::chrono::milliseconds(1);
 // What never ends takes eleven days: far beyond any test, and sums of it do not overflow.
@@ -203,8 +204,9 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
       }
     }
     if (pushed && command.effect) queue.effects.push_back({seq, command.frees, std::move(command.effect)});
-    if (pushed && command.kind == OpKind::host) {
-      host_calls_.push_back({&queue, seq, CUDA_SUCCESS, std::move(command.host_function)});
+    if (pushed && (command.kind == OpKind::host || command.prompt)) {
+      host_calls_.push_back({&queue, queue.slot, seq, CUDA_SUCCESS, std::move(command.host_function),
+                             std::move(command.condition)});
       if (!host_thread_started_) start_quiet_thread([this] { host_loop(); });
       host_thread_started_ = true;
       host_work_.notify_one();
@@ -251,6 +253,12 @@ void Session::sleep(std::unique_lock<std::mutex>& lock, int64_t bound) {
   lock.lock();
 }
 
+bool Session::due(DeviceModel& device, const HostCall& call) const {
+  if (call.queue == nullptr) return true;
+  if (!call.function) return device.done(call.slot, call.seq);
+  return device.host_ready(call.slot, call.seq) && (!call.condition || call.condition());
+}
+
 // Runs host functions when their stream has come to them. Started by the first one; sleeps while there is none.
 void Session::host_loop() {
   std::unique_lock lock(mutex_);
@@ -262,8 +270,10 @@ void Session::host_loop() {
       Segment::Lock device(segment_);
       play(*device);
       for (auto call = host_calls_.begin(); call != host_calls_.end() && ready == host_calls_.end(); ++call) {
-        if (call->queue == nullptr || device->host_ready(call->queue->slot, call->seq)) ready = call;
-        if (call->queue != nullptr) bound = std::min(bound, device->earliest_end(call->queue->slot, call->seq));
+        if (due(*device, *call)) ready = call;
+        if (call->queue != nullptr) bound = std::min(bound, device->earliest_end(call->slot, call->seq));
+        // Nobody tells of a store to memory: a stream that waits for one looks again after a while.
+        if (call->condition) bound = std::min(bound, clock_.now_ns() + kMemoryPollNs);
       }
     }
     apply_effects();
@@ -275,7 +285,8 @@ void Session::host_loop() {
     }
     const HostCall call = std::move(*ready);
     host_calls_.erase(ready);
-    const int slot = call.queue == nullptr ? kNone : call.queue->slot;  // the queue may go meanwhile
+    if (!call.function) continue;  // its effect has just been applied
+    const int slot = call.queue == nullptr ? kNone : call.slot;  // the queue may go meanwhile
     lock.unlock();
     call.function(call.status);
     lock.lock();

@@ -25,6 +25,8 @@ struct Command {
   std::function<void(int64_t)> effect = {};  // applied once when the model completes it; the argument is that moment
   // Only for OpKind::host; the argument is CUDA_SUCCESS, or what killed its context.
   std::function<void(CUresult)> host_function = {};
+  std::function<bool()> condition = {};      // only for OpKind::host: the stream stands still until it holds
+  bool prompt = false;                       // others watch for the effect: apply it in time, not at the next call
   int wait_stream = kNone;                   // as in OpRequest
   uint64_t wait_seq = 0;
   const std::string* kernel = nullptr;  // its name, by which faults are injected
@@ -98,11 +100,14 @@ class Session {
   double dilation() const { return dilation_; }
 
  private:
+  // What the host thread has to do when a stream has come to it.
   struct HostCall {
     Queue* queue;  // null: its context was killed, it is told so at once
+    int slot;
     uint64_t seq;
     CUresult status;
-    std::function<void(CUresult)> function;
+    std::function<void(CUresult)> function;  // none: only to be awake when the op completes, for its effect
+    std::function<bool()> condition;
   };
 
   void play(DeviceModel& device);
@@ -114,6 +119,7 @@ class Session {
   void push_barriers(DeviceModel& device, Queue& queue);
   void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t bound);
+  bool due(DeviceModel& device, const HostCall& call) const;
   void host_loop();
 
   std::mutex mutex_;  // taken before the segment's lock; never held while sleeping
