@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import launch, record
+from bench import emulator, launch, record
 
-BENCHES = {"launch": launch}
+BENCHES = {"emulator": emulator, "launch": launch}
 
 
 def main() -> int:

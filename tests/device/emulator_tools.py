@@ -39,9 +39,11 @@ class Partner(subprocess.Popen[str]):
     first_word: str
 
 
-def start(program: Path, *arguments: object, env: dict[str, str]) -> Partner:
+def start(program: Path, *arguments: object, env: dict[str, str], quiet: bool = False) -> Partner:
+    """Run it until it says its first word; `quiet`: without its standard error."""
     command = [str(program), *map(str, arguments)]
-    partner = Partner(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    stderr = subprocess.DEVNULL if quiet else None
+    partner = Partner(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
     assert partner.stdout is not None
     partner.first_word = partner.stdout.readline().strip()
     return partner

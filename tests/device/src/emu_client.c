@@ -3,6 +3,7 @@
  *   order COUNT      emu_check_order launches over two streams; exit code 1 when one was lost or out of order
  *   forever US       kernels of US microseconds until killed; prints "running" after the first
  *   hold MIB         allocates MIB and waits for its stdin to close; prints "holding" or the error's number
+ *   streams COUNT    opens so many streams at once, on top of the context's own; exit code 1 when there are not so many
  *   count            prints the number of devices and the first one's uuid, or the error's number */
 #include <unistd.h>
 
@@ -79,6 +80,14 @@ static int hold_mode(size_t mib) {
   return 0;
 }
 
+static int streams_mode(int count) {
+  CUcontext context;
+  CUstream stream;
+  open_device(&context);
+  for (int i = 0; i < count; ++i) OK(cuStreamCreate(&stream, 1));
+  return 0;
+}
+
 static int count_mode(void) {
   unsigned char uuid[16];
   int count, result = cuInit(0);
@@ -101,6 +110,7 @@ int main(int argc, char **argv) {
   if (strcmp(mode, "order") == 0) return order_mode((uint32_t)first);
   if (strcmp(mode, "forever") == 0) return forever_mode(first);
   if (strcmp(mode, "hold") == 0) return hold_mode(first);
+  if (strcmp(mode, "streams") == 0) return streams_mode((int)first);
   if (strcmp(mode, "count") == 0) return count_mode();
   return 2;
 }
