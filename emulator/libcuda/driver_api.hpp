@@ -128,6 +128,11 @@ struct CUDA_MEMSET_NODE_PARAMS {
   size_t width, height;
 };
 
+struct CUDA_HOST_NODE_PARAMS {
+  CUhostFn fn;
+  void* userData;
+};
+
 struct CUDA_KERNEL_NODE_PARAMS_v1 {
   CUfunction func;
   unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;

@@ -169,6 +169,17 @@ CU_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const C
   return add_node(out, graph, after, count, NodeType::memset, [&] { return command_of(*node); });
 }
 
+CU_EXPORT CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                      const CUDA_HOST_NODE_PARAMS* node) {
+  return add_node(out, graph, after, count, NodeType::host, [&] {
+    require(node != nullptr && node->fn != nullptr, CUDA_ERROR_INVALID_VALUE);
+    return Command{.kind = OpKind::host,
+                   .host_function = [call = *node](CUresult status) {
+                     if (status == CUDA_SUCCESS) call.fn(call.userData);
+                   }};
+  });
+}
+
 CU_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count) {
   return add_node(out, graph, after, count, NodeType::empty, [] { return Command{}; });
 }

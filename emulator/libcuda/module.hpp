@@ -16,6 +16,13 @@ namespace emu {
 struct Kernel;
 struct Code;
 
+// What the calls of the first CUDA versions set before a launch, one by one.
+struct LegacyLaunch {
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<char> parameters;
+};
+
 struct Function : Object {
   static constexpr ObjectKind kKind = ObjectKind::function;
   Function(Code& c, std::string n);
@@ -24,6 +31,7 @@ struct Function : Object {
   const KernelRule& rule;  // how long it takes
   const KernelEffect effect;
   int max_dynamic_shared = 49152;
+  LegacyLaunch legacy;
   // Null when the image does not say it.
   const std::vector<Parameter>* parameters() const;
   Kernel* kernel = nullptr;  // the context-free handle of the same kernel
