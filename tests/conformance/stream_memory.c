@@ -63,6 +63,11 @@ int main(void) {
   OK(cuStreamSynchronize(stream));
   see("work_after_the_wait", word(memory));
 
+  spin(f, LONG_NS, stream);
+  OK(cuStreamWriteValue32_v2(stream, g_page_on_device + 12, 6, 0));
+  for (int tries = 0; tries < 5000 && g_page[3] != 6; ++tries) usleep(1000); /* no call of the driver meanwhile */
+  see("written_while_the_host_looks_on", g_page[3]);
+
   OK(cuStreamWaitValue32_v2(stream, memory + 16, 3, AT_LEAST));
   OK(increment(add, memory, stream));
   usleep(5000);
