@@ -1,43 +1,16 @@
 #include "device_model.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <tuple>
 
 namespace emu {
-namespace {
 
-// Orders the stores before it against the one store that makes a change true, for a process killed between them.
-void commit_point() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-
-EngineId engine_of(OpKind kind) {
-  if (kind == OpKind::copy_in) return kCopyIn;
-  if (kind == OpKind::copy_out) return kCopyOut;
-  return kCompute;
-}
-
-bool needs_engine(OpKind kind) { return kind != OpKind::marker && kind != OpKind::host; }
-
-}  // namespace
-
-void DeviceModel::initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes,
-                             int64_t slice_ns) {
+void DeviceModel::initialise(DeviceState& state, const DeviceParameters& parameters) {
   // The memory is zero already (fresh shared memory, value-initialised object): touching the rings would cost real
   // memory.
-  state.memory_bytes = memory_bytes;
-  state.context_memory_bytes = context_memory_bytes;
-  state.slice_ns = slice_ns;
+  static_cast<DeviceParameters&>(state) = parameters;
   state.holder = kNone;
   for (Engine& engine : state.engines) engine.stream = kNone;
   for (StreamState& stream : state.streams) stream.process = kNone;
-}
-
-template <typename Visit>
-void DeviceModel::for_busy_streams(Visit visit) const {
-  for (int word = 0; word < kMaxStreams / 64; ++word) {
-    for (uint64_t bits = s_.busy[word]; bits != 0; bits &= bits - 1) visit(word * 64 + std::countr_zero(bits));
-  }
 }
 
 int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
@@ -60,10 +33,10 @@ int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
 
 void DeviceModel::retire(int process) {
   ProcessState& slot = s_.processes[process];
-  for (int id = 0; id < kEngines; ++id) {
+  for (int id = 0; id < engines(); ++id) {
     Engine& engine = s_.engines[id];
     if (engine.stream == kNone || s_.streams[engine.stream].process != process) continue;
-    stop_account(static_cast<EngineId>(id));
+    stop_account(id);
     engine.stream = kNone;
   }
   for (int i = 0; i < kMaxStreams; ++i) {
@@ -112,6 +85,7 @@ uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   const uint64_t seq = stream.tail;
   Op& op = at(index, seq);
   op.left_ns = request.duration_ns;
+  op.ready_ns = s_.time_ns + s_.launch_latency_ns;
   op.work_end_ns = stream.work_ns + request.duration_ns;
   op.end_ns = 0;
   op.arrival = s_.arrivals++;
@@ -139,10 +113,10 @@ void DeviceModel::advance(int64_t now_ns) {
     if (next > now_ns) break;
     rotate = next == slice_event();
     s_.time_ns = next;
-    for (int id = 0; id < kEngines; ++id) {
+    for (int id = 0; id < engines(); ++id) {
       Engine& engine = s_.engines[id];
       if (engine.stream == kNone || engine.end_ns > next) continue;
-      stop_account(static_cast<EngineId>(id));
+      stop_account(id);
       complete(engine.stream);
       engine.stream = kNone;
     }
@@ -164,42 +138,23 @@ bool DeviceModel::settle() {
   return moved;
 }
 
-// Round robin starts with the holder, or after it when its turn is over; within a process by stream priority, then
-// arrival.
-void DeviceModel::assign_compute(bool rotate) {
-  if (s_.engines[kCompute].stream != kNone) return;
-  const int first = s_.slice_ns > 0 && !rotate ? std::max(s_.holder, 0) : s_.holder + 1;
-  using Key = std::tuple<int, int, uint64_t>;
-  Key best_key{};
-  int best = kNone;
-  for_busy_streams([&](int i) {
-    const Op& op = head(i);
-    if (!needs_engine(op.kind) || engine_of(op.kind) != kCompute || !may_start(op)) return;
-    const StreamState& stream = s_.streams[i];
-    const Key key{(stream.process - first + kMaxProcesses) % kMaxProcesses, stream.priority, op.arrival};
-    if (best == kNone || key < best_key) std::tie(best, best_key) = std::tuple(i, key);
-  });
-  if (best == kNone) return;
-  const int process = s_.streams[best].process;
-  if (rotate || process != s_.holder) s_.slice_start_ns = s_.time_ns;
-  s_.holder = process;
-  start(kCompute, best);
-}
-
 void DeviceModel::assign_copy(EngineId engine) {
   if (s_.engines[engine].stream != kNone) return;
   int best = kNone;
   for_busy_streams([&](int i) {
     const Op& op = head(i);
-    if (!needs_engine(op.kind) || engine_of(op.kind) != engine || !may_start(op)) return;
+    if (!needs_engine(op.kind) || engine_of(op.kind) != engine || !ready(op)) return;
     if (best == kNone || op.arrival < head(best).arrival) best = i;
   });
   if (best != kNone) start(engine, best);
 }
 
-void DeviceModel::start(EngineId id, int stream) {
+void DeviceModel::start(int id, int stream) {
   Engine& engine = s_.engines[id];
-  ProcessState& process = s_.processes[s_.streams[stream].process];
+  const int owner = s_.streams[stream].process;
+  ProcessState& process = s_.processes[owner];
+  if (id >= kCompute && !computing(owner)) process.since_ns = s_.time_ns;
+  if (id >= kCompute && !computing(kNone)) s_.since_ns = s_.time_ns;
   engine.seq = s_.streams[stream].done;
   engine.started_ns = s_.time_ns;
   engine.end_ns = s_.time_ns + head(stream).left_ns;
@@ -208,17 +163,19 @@ void DeviceModel::start(EngineId id, int stream) {
   engine.stream = stream;
 }
 
-void DeviceModel::stop_account(EngineId id) {
+// The engine's op leaves it. Kernels that run side by side use the compute engine once, not twice.
+void DeviceModel::stop_account(int id) {
+  if (id < kCompute) return;
   Engine& engine = s_.engines[id];
-  if (id != kCompute) return;
-  const int64_t from_ns = engine.started_ns;
-  const int64_t used = std::min(s_.time_ns, engine.end_ns) - from_ns;
-  engine.started_ns += used;  // a killed context stops its engine's account once more
-  ProcessState& process = s_.processes[s_.streams[engine.stream].process];
-  process.busy_ns += used;
-  process.recent.add(from_ns, engine.started_ns);
-  s_.busy_ns += used;
-  s_.recent.add(from_ns, engine.started_ns);
+  const int owner = s_.streams[engine.stream].process;
+  const int64_t until = std::min(s_.time_ns, engine.end_ns);
+  ProcessState& process = s_.processes[owner];
+  process.busy_ns += until - process.since_ns;
+  process.recent.add(process.since_ns, until);
+  process.since_ns = until;
+  s_.busy_ns += until - s_.since_ns;
+  s_.recent.add(s_.since_ns, until);
+  s_.since_ns = until;
 }
 
 void DeviceModel::complete(int index) {
@@ -234,66 +191,50 @@ void DeviceModel::complete(int index) {
   op.completion = s_.completions++;
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
+  Op& next = at(index, stream.done + 1);
+  if (stream.done + 1 < stream.tail) next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
   commit_point();
   stream.done += 1;
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
 }
 
-void DeviceModel::preempt() {
-  Engine& engine = s_.engines[kCompute];
-  if (engine.stream == kNone) return;
-  stop_account(kCompute);
-  at(engine.stream, engine.seq).left_ns = engine.end_ns - s_.time_ns;
-  commit_point();
-  engine.stream = kNone;
-}
-
-// Another process than the holder has something to run.
-bool DeviceModel::contended() const {
-  bool found = false;
-  for_busy_streams([&](int i) {
-    const Op& op = head(i);
-    found = found || (s_.streams[i].process != s_.holder && needs_engine(op.kind) && engine_of(op.kind) == kCompute &&
-                      may_start(op));
-  });
-  return found;
-}
-
-// The end of the holder's slice, when somebody waits for it. Slices renew themselves while nobody does.
-int64_t DeviceModel::slice_event() const {
-  if (s_.slice_ns <= 0 || s_.engines[kCompute].stream == kNone || !contended()) return kNever;
-  const int64_t slices = (s_.time_ns - s_.slice_start_ns) / s_.slice_ns + 1;
-  return s_.slice_start_ns + slices * s_.slice_ns;
-}
-
 int64_t DeviceModel::next_event() const {
   int64_t next = slice_event();
-  for (const Engine& engine : s_.engines) {
-    if (engine.stream != kNone) next = std::min(next, engine.end_ns);
+  if (s_.switch_end_ns > s_.time_ns) next = std::min(next, s_.switch_end_ns);
+  for (int id = 0; id < engines(); ++id) {
+    if (s_.engines[id].stream != kNone) next = std::min(next, s_.engines[id].end_ns);
   }
+  for_busy_streams([&](int i) {
+    const Op& op = head(i);
+    if (needs_engine(op.kind) && op.ready_ns > s_.time_ns && may_start(op)) next = std::min(next, op.ready_ns);
+  });
   return next;
 }
 
 int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
   if (done(index, seq)) return s_.time_ns;
-  const StreamState& stream = s_.streams[index];
   const Op& first = head(index);
   if (first.kind == OpKind::host && may_start(first)) return kNever;
   const int64_t after = op(index, seq).work_end_ns - first.work_end_ns;
+  for (int id = 0; id < engines(); ++id) {
+    if (s_.engines[id].stream == index) return s_.engines[id].end_ns + after;
+  }
   int64_t begin = s_.time_ns;
   if (!may_start(first)) {
     begin = earliest_end(first.wait_stream, first.wait_seq);
     if (begin == kNever) return kNever;
   } else if (needs_engine(first.kind)) {
-    const EngineId id = engine_of(first.kind);
-    const Engine& engine = s_.engines[id];
-    if (engine.stream == index) return engine.end_ns + after;
-    if (engine.stream != kNone) {
-      const bool other = id == kCompute && s_.streams[engine.stream].process != stream.process;
-      begin = other ? std::min(engine.end_ns, slice_event()) : engine.end_ns;
-    }
+    begin = std::max(first.ready_ns, earliest_start(index));
   }
   return begin + first.left_ns + after;
+}
+
+// When the engine that the stream's first op needs can be free for it.
+int64_t DeviceModel::earliest_start(int index) const {
+  const EngineId id = engine_of(head(index).kind);
+  if (id == kCompute) return earliest_compute(index);
+  const Engine& engine = s_.engines[id];
+  return engine.stream == kNone ? s_.time_ns : engine.end_ns;
 }
 
 bool DeviceModel::host_ready(int index, uint64_t seq) const {
@@ -324,17 +265,15 @@ uint64_t DeviceModel::memory_used() const {
 }
 
 int64_t DeviceModel::busy_ns(int process) const {
-  const Engine& engine = s_.engines[kCompute];
-  const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
-  return (process == kNone ? s_.busy_ns : s_.processes[process].busy_ns) +
-         (running ? s_.time_ns - engine.started_ns : 0);
+  const int64_t counted = process == kNone ? s_.busy_ns : s_.processes[process].busy_ns;
+  const int64_t since_ns = process == kNone ? s_.since_ns : s_.processes[process].since_ns;
+  return counted + (computing(process) ? s_.time_ns - since_ns : 0);
 }
 
 double DeviceModel::utilisation(int process) const {
-  const Engine& engine = s_.engines[kCompute];
-  const bool running = engine.stream != kNone && (process == kNone || s_.streams[engine.stream].process == process);
   RecentBusy recent = process == kNone ? s_.recent : s_.processes[process].recent;
-  if (running) recent.add(engine.started_ns, s_.time_ns);
+  const int64_t since_ns = process == kNone ? s_.since_ns : s_.processes[process].since_ns;
+  if (computing(process)) recent.add(since_ns, s_.time_ns);
   return recent.share(s_.time_ns);
 }
 

@@ -1,14 +1,17 @@
 // What the emulated device does with the work that processes give it: a discrete-event loop over DeviceState.
 //
 // Streams are FIFO. The compute engine belongs to one process at a time: round robin in slices (preempting kernels), or
-// kernel by kernel when slice_ns is 0. Two copy engines run beside it. The object holds no state of its own and takes
-// no lock: the caller owns the state while it calls (Segment's lock, or one thread).
+// kernel by kernel when slice_ns is 0; within its process it runs `concurrency` kernels side by side
+// (compute_queue.cpp). Two copy engines run beside it. The object holds no state of its own and takes no lock: the
+// caller owns the state while it calls (Segment's lock, or one thread).
 //
 // Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that
 // makes it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds
 // the rest.
 #pragma once
 
+#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -17,6 +20,14 @@
 namespace emu {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+inline EngineId engine_of(OpKind kind) {
+  if (kind == OpKind::copy_in) return kCopyIn;
+  if (kind == OpKind::copy_out) return kCopyOut;
+  return kCompute;
+}
+
+inline bool needs_engine(OpKind kind) { return kind != OpKind::marker && kind != OpKind::host; }
 
 struct OpRequest {
   OpKind kind = OpKind::marker;
@@ -30,8 +41,8 @@ class DeviceModel {
  public:
   explicit DeviceModel(DeviceState& state) : s_(state) {}
 
-  // A fresh device. memory and slice: see DeviceState.
-  static void initialise(DeviceState& state, uint64_t memory_bytes, uint64_t context_memory_bytes, int64_t slice_ns);
+  // A fresh device.
+  static void initialise(DeviceState& state, const DeviceParameters& parameters);
 
   // --- processes and streams; kNone when every slot is taken.
   int attach(int32_t pid, uint64_t pid_start, int64_t now_ns);
@@ -84,25 +95,40 @@ class DeviceModel {
   DeviceState& state() { return s_; }
 
  private:
+  // Orders the stores before it against the one store that makes a change true, for a process killed between them.
+  static void commit_point() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   Op& at(int stream, uint64_t seq) { return s_.streams[stream].ring[seq % kRingOps]; }
   const Op& head(int stream) const { return op(stream, s_.streams[stream].done); }
   bool is_busy(int stream) const { return (s_.busy[stream / 64] >> (stream % 64)) & 1; }
   bool may_start(const Op& op) const { return op.wait_stream == kNone || done(op.wait_stream, op.wait_seq); }
+  // Its turn has come as far as its stream is concerned: only an engine is missing.
+  bool ready(const Op& op) const { return may_start(op) && op.ready_ns <= s_.time_ns; }
+  int engines() const { return kCompute + s_.concurrency; }
   bool settle();
   void assign_compute(bool rotate);
+  int next_for_compute(int first, bool running) const;
+  int free_slot() const;
+  bool computing(int process) const;
   void assign_copy(EngineId engine);
-  void start(EngineId engine, int stream);
-  void stop_account(EngineId engine);
+  void start(int engine, int stream);
+  void stop_account(int engine);
   void complete(int stream);
   void kill_context(int process, int32_t context, int error);
   template <typename Dies>
   void kill_streams(int error, Dies dies);
   void preempt();
   bool contended() const;
+  int64_t slice_end() const;
   int64_t slice_event() const;
   int64_t next_event() const;
+  int64_t earliest_start(int stream) const;
+  int64_t earliest_compute(int stream) const;
   template <typename Visit>
-  void for_busy_streams(Visit visit) const;
+  void for_busy_streams(Visit visit) const {
+    for (int word = 0; word < kMaxStreams / 64; ++word) {
+      for (uint64_t bits = s_.busy[word]; bits != 0; bits &= bits - 1) visit(word * 64 + std::countr_zero(bits));
+    }
+  }
 
   DeviceState& s_;
 };

@@ -11,7 +11,7 @@ void DeviceModel::kill_streams(int error, Dies dies) {
   for (int id = 0; id < kEngines; ++id) {
     Engine& engine = s_.engines[id];
     if (engine.stream == kNone || !dies(s_.streams[engine.stream])) continue;
-    stop_account(static_cast<EngineId>(id));
+    stop_account(id);
     engine.stream = kNone;
   }
   for (int i = 0; i < kMaxStreams; ++i) {

@@ -106,7 +106,7 @@ Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdenti
   if (fd.get() < 0) fail(name, strerror(errno));
   // Serialises creation; the kernel drops it if a creator dies, and the next one starts over.
   if (flock(fd.get(), LOCK_EX) != 0) fail(name, strerror(errno));
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd.get(), &info) != 0) fail(name, strerror(errno));
   if (info.st_size == 0 && ftruncate(fd.get(), sizeof(Layout)) != 0) fail(name, strerror(errno));
   map(fd.get(), name);
@@ -114,8 +114,7 @@ Segment::Segment(const std::string& name, bool for_all_users, const DeviceIdenti
   layout_->version = kLayoutVersion;
   layout_->bytes = sizeof(Layout);
   layout_->identity = identity;
-  DeviceModel::initialise(layout_->state, parameters.memory_bytes, parameters.context_memory_bytes,
-                          parameters.slice_ns);
+  DeviceModel::initialise(layout_->state, parameters);
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -139,7 +138,7 @@ std::optional<Segment> Segment::find(const std::string& name) {
 }
 
 void Segment::map(int fd, const std::string& name) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd, &info) != 0) fail(name, strerror(errno));
   if (static_cast<uint64_t>(info.st_size) != sizeof(Layout))
     fail(name, "another version of the emulator made it, run `emuctl reset`");

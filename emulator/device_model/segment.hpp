@@ -18,12 +18,6 @@ struct DeviceIdentity {
   int32_t index;
 };
 
-struct DeviceParameters {
-  uint64_t memory_bytes;
-  uint64_t context_memory_bytes;
-  int64_t slice_ns;
-};
-
 // Which set of devices this process uses: EMUCUDA_NAME, or "default". Throws std::runtime_error when it could not be a
 // file name.
 std::string set_name();

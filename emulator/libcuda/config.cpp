@@ -44,6 +44,12 @@ class Reader {
     out = *value;
   }
 
+  void microseconds(const toml::table& table, const char* key, int64_t& out_ns) const {
+    double us = static_cast<double>(out_ns) / 1e3;
+    number(table, key, 0, us);
+    out_ns = std::llround(us * 1e3);
+  }
+
   void text(const toml::table& table, const char* key, std::string& out) const {
     const toml::node* node = table.get(key);
     if (node == nullptr) return;
@@ -82,30 +88,42 @@ class Reader {
 };
 
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
-  reader.only(table,
-              {"name", "count", "memory", "context_memory", "slice_us", "dilation", "access", "compute_capability"});
+  reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "switch_us", "launch_latency_us",
+                      "kernel_gap_us", "concurrent_kernels", "sharing", "dilation", "access", "compute_capability"});
   double count = config.count;
-  double slice_us = static_cast<double>(config.slice_ns) / 1e3;
+  double concurrent = config.concurrent_kernels;
+  std::string sharing = "slices";
   std::string access = "user";
   std::string capability = "9.0";
   reader.text(table, "name", config.name);
   reader.number(table, "count", 1, count);
   reader.size(table, "memory", config.memory_bytes);
   reader.size(table, "context_memory", config.context_memory_bytes);
-  reader.number(table, "slice_us", 0, slice_us);
+  reader.microseconds(table, "slice_us", config.slice_ns);
+  reader.microseconds(table, "switch_us", config.switch_ns);
+  reader.microseconds(table, "launch_latency_us", config.launch_latency_ns);
+  reader.microseconds(table, "kernel_gap_us", config.kernel_gap_ns);
+  reader.number(table, "concurrent_kernels", 1, concurrent);
+  reader.text(table, "sharing", sharing);
   reader.number(table, "dilation", 0.001, config.dilation);
   reader.text(table, "access", access);
   reader.text(table, "compute_capability", capability);
   // Nobody may take results of an emulated device for those of a real one.
   if (config.name.find("Emulated") == std::string::npos)
     reader.fail(*table.get("name"), "the device's name must contain \"Emulated\"");
+  if (concurrent > kMaxConcurrent)
+    reader.fail(*table.get("concurrent_kernels"),
+                "concurrent_kernels must be at most " + std::to_string(kMaxConcurrent));
+  if (sharing != "slices" && sharing != "merged")
+    reader.fail(*table.get("sharing"), "sharing must be \"slices\" or \"merged\"");
   if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
   if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
   // NOLINTNEXTLINE(cert-err34-c): text that is no number is caught by the count
   if (sscanf(capability.c_str(), "%d.%d", &config.compute_major, &config.compute_minor) != 2)
     reader.fail(*table.get("compute_capability"), "compute_capability must look like \"9.0\"");
   config.count = static_cast<int>(count);
-  config.slice_ns = std::llround(slice_us * 1e3);
+  config.concurrent_kernels = static_cast<int>(concurrent);
+  config.merged = sharing == "merged";
   config.for_all_users = access == "all";
 }
 
@@ -133,6 +151,18 @@ const KernelRule& Config::rule_for(const std::string& kernel) const {
     if (fnmatch(rule.match.c_str(), kernel.c_str(), 0) == 0) return rule;
   }
   return fallback;
+}
+
+DeviceParameters Config::device() const {
+  const auto stretched = [this](int64_t ns) { return std::llround(static_cast<double>(ns) * dilation); };
+  return {.memory_bytes = memory_bytes,
+          .context_memory_bytes = context_memory_bytes,
+          .slice_ns = stretched(slice_ns),
+          .switch_ns = stretched(switch_ns),
+          .launch_latency_ns = stretched(launch_latency_ns),
+          .kernel_gap_ns = stretched(kernel_gap_ns),
+          .concurrency = concurrent_kernels,
+          .merged = merged ? 1 : 0};
 }
 
 Config load_config(const std::string& path) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../device_model/state.hpp"
+
 namespace emu {
 
 struct KernelRule {
@@ -20,6 +22,11 @@ struct Config {
   uint64_t memory_bytes = uint64_t{16} << 30;
   uint64_t context_memory_bytes = uint64_t{64} << 20;
   int64_t slice_ns = 2'000'000;
+  int64_t switch_ns = 0;
+  int64_t launch_latency_ns = 0;
+  int64_t kernel_gap_ns = 0;
+  int concurrent_kernels = 1;
+  bool merged = false;
   double dilation = 1.0;  // every duration is stretched by this; reported event times are shrunk again
   bool for_all_users = false;
   int compute_major = 9;
@@ -32,6 +39,8 @@ struct Config {
   std::vector<KernelRule> kernels;
 
   const KernelRule& rule_for(const std::string& kernel) const;
+  // What the device model is to be like, in stretched time.
+  DeviceParameters device() const;
 };
 
 // Reads `path`; unknown keys and bad values throw std::runtime_error with one sentence (file, line, what, what is

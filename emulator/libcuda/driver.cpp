@@ -71,7 +71,7 @@ Session& Device::session() {
   memcpy(identity.uuid, uuid.bytes, sizeof identity.uuid);
   identity.index = index;
   Segment segment(segment_name(config.for_all_users, driver().set(), index), config.for_all_users, identity,
-                  {config.memory_bytes, config.context_memory_bytes, config.slice_ns});
+                  config.device());
   session_owner = std::make_unique<Session>(std::move(segment), index, config.dilation);
   return *session_owner;
 }

@@ -22,7 +22,7 @@ constexpr int16_t kIllegalAddress = 700;
 // Two processes; the first has two streams in context 1 and one in context 2.
 struct Device {
   Device() : state(std::make_unique<DeviceState>()), model(*state) {
-    DeviceModel::initialise(*state, 1 << 30, 0, 1'000'000);
+    DeviceModel::initialise(*state, {.memory_bytes = 1 << 30, .slice_ns = 1'000'000});
     model.advance(1);
     const int first = model.attach(100, 1, 1);
     const int second = model.attach(101, 1, 1);

@@ -25,7 +25,7 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 struct Bench {
   explicit Bench(int64_t slice_ns) : state(std::make_unique<DeviceState>()), model(*state) {
-    DeviceModel::initialise(*state, 16 * kGiB, kGiB, slice_ns);
+    DeviceModel::initialise(*state, {.memory_bytes = 16 * kGiB, .context_memory_bytes = kGiB, .slice_ns = slice_ns});
     model.advance(1);  // 0 would read as "no first op yet" in the accounts
   }
   int stream(int process, int priority = 0) { return model.open_stream(process, priority); }

@@ -1,0 +1,124 @@
+#include "driver_target.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "../device_model/clock.hpp"
+#include "spin_module.hpp"
+
+namespace replay {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;                 // CU_STREAM_NON_BLOCKING
+constexpr unsigned kSharedWithoutAsking = 48 << 10;  // more dynamic shared memory needs an attribute; nothing uses it
+
+int64_t real_now() { return emu::RealClock().now_ns(); }
+
+}  // namespace
+
+DriverTarget::DriverTarget(const Recording& recording, const DriverOptions& options) : options_(options) {
+  int device = 0;
+  char name[256] = "";
+  CUcontext context = nullptr;
+  check(cuda_.cuInit(0), "cuInit");
+  check(cuda_.cuDeviceGet(&device, 0), "cuDeviceGet");
+  check(cuda_.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
+  check(cuda_.cuCtxCreate_v2(&context, 0, device), "cuCtxCreate");
+  device_name_ = name;
+
+  std::vector<bool> is_kernel(recording.names.size());
+  for (const Event& event : recording.events) {
+    if (event.kind == EventKind::kernel) is_kernel[static_cast<size_t>(event.name)] = true;
+    buffer_bytes_ = std::max(buffer_bytes_, bytes_of(event));
+    if (event.kind != EventKind::synchronize) streams_[event.stream] = nullptr;
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < is_kernel.size(); ++i) {
+    if (is_kernel[i]) names.push_back(kernel_name(recording.names[i], i));
+  }
+  CUmodule module = nullptr;
+  check(cuda_.cuModuleLoadData(&module, spin_module(names).c_str()), "cuModuleLoadData");
+  kernels_.resize(is_kernel.size());
+  for (size_t i = 0; i < is_kernel.size(); ++i) {
+    if (!is_kernel[i]) continue;
+    const std::string kernel = kernel_name(recording.names[i], i);
+    check(cuda_.cuModuleGetFunction(&kernels_[i], module, kernel.c_str()), "cuModuleGetFunction");
+  }
+  for (auto& [id, stream] : streams_) check(cuda_.cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
+  if (buffer_bytes_ > 0) {
+    check(cuda_.cuMemAlloc_v2(&on_device_, 2 * buffer_bytes_), "cuMemAlloc");
+    check(cuda_.cuMemHostAlloc(&on_host_, buffer_bytes_, 0), "cuMemHostAlloc");
+  }
+}
+
+int64_t DriverTarget::now_ns() { return std::llround(static_cast<double>(real_now()) / options_.dilation); }
+
+void DriverTarget::sleep_until(int64_t t_ns) {
+  const int64_t t = std::llround(static_cast<double>(t_ns) * options_.dilation);
+  if (t > real_now()) emu::RealClock().sleep_until(t);
+}
+
+size_t DriverTarget::bytes_of(const Event& event) const {
+  if (event.kind == EventKind::kernel || event.kind == EventKind::synchronize) return 0;
+  if (options_.ns_per_byte == 0) return std::max<size_t>(1, event.bytes);
+  return std::max<size_t>(
+      1, static_cast<size_t>(std::llround(static_cast<double>(event.duration_ns) / options_.ns_per_byte)));
+}
+
+void DriverTarget::launch(const Event& event, CUstream stream) {
+  auto duration_ns = static_cast<unsigned long long>(event.duration_ns);
+  void* parameters[] = {&duration_ns};
+  check(cuda_.cuLaunchKernel(kernels_[static_cast<size_t>(event.name)], event.grid[0], event.grid[1], event.grid[2],
+                             event.block[0], event.block[1], event.block[2],
+                             std::min(event.shared_bytes, kSharedWithoutAsking), stream, parameters, nullptr),
+        "cuLaunchKernel");
+}
+
+void DriverTarget::copy(const Event& event, CUstream stream) {
+  const size_t bytes = bytes_of(event);
+  switch (event.kind) {
+    case EventKind::copy_to_device:
+      return check(cuda_.cuMemcpyHtoDAsync_v2(on_device_, on_host_, bytes, stream), "cuMemcpyHtoDAsync");
+    case EventKind::copy_to_host:
+      return check(cuda_.cuMemcpyDtoHAsync_v2(on_host_, on_device_, bytes, stream), "cuMemcpyDtoHAsync");
+    case EventKind::set:
+      return check(cuda_.cuMemsetD8Async(on_device_, 0, bytes, stream), "cuMemsetD8Async");
+    default:
+      return check(cuda_.cuMemcpyDtoDAsync_v2(on_device_, on_device_ + buffer_bytes_, bytes, stream),
+                   "cuMemcpyDtoDAsync");
+  }
+}
+
+void DriverTarget::issue(const Step& step) {
+  const CUstream stream = streams_.at(step.event->stream);
+  if (first_ == nullptr) {
+    check(cuda_.cuEventCreate(&first_, 0), "cuEventCreate");
+    check(cuda_.cuEventRecord(first_, stream), "cuEventRecord");
+  }
+  if (step.event->kind == EventKind::kernel)
+    launch(*step.event, stream);
+  else
+    copy(*step.event, stream);
+  if (!step.last) return;
+  check(cuda_.cuEventCreate(&last_.emplace_back(), 0), "cuEventCreate");
+  check(cuda_.cuEventRecord(last_.back(), stream), "cuEventRecord");
+}
+
+void DriverTarget::wait_for_stream(int stream) {
+  check(cuda_.cuStreamSynchronize(streams_.at(stream)), "cuStreamSynchronize");
+}
+
+void DriverTarget::wait_for_all() { check(cuda_.cuCtxSynchronize(), "cuCtxSynchronize"); }
+
+int64_t DriverTarget::span_ns() {
+  float longest_ms = 0;
+  for (const CUevent event : last_) {
+    float ms = 0;
+    check(cuda_.cuEventElapsedTime(&ms, first_, event), "cuEventElapsedTime");
+    longest_ms = std::max(longest_ms, ms);
+  }
+  return std::llround(static_cast<double>(longest_ms) * 1e6);
+}
+
+}  // namespace replay

@@ -1,0 +1,100 @@
+// The replay rule. Its core is stated with the recorded traces: think time is the gap between two host calls, a call
+// costs what it took but at most 30 us (longer ones are back-pressure of a full queue), work starts a launch latency
+// after its call (2nd percentile of the recording, at most 12 us) or when its stream's previous work ends, a pageable
+// device-to-host copy and a copy whose call took over 200 us make the host wait.
+//
+// Where the recording itself shows that one of these does not hold, the recording is followed:
+//  * a long call on a device that had nothing to do cannot be back-pressure: it is the host's own time (a module loaded
+//    at its first launch, pageable memory staged), and the work came to the device late in it;
+//  * a long copy call that returned before its copy began did not wait for it, but for room in the queue;
+//  * work that waited in line did not start at the end of its predecessor but a little later: the median of that gap;
+//  * a synchronisation returns a little after the device has drained.
+#include "plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace replay {
+namespace {
+
+constexpr int64_t kUs = 1000;
+constexpr int64_t kLongestCost = 30 * kUs;
+constexpr int64_t kLongestLatency = 12 * kUs;
+constexpr int64_t kWaitingCopy = 200 * kUs;
+constexpr int64_t kLongestGap = 5 * kUs;
+constexpr size_t kEnoughGaps = 16;  // fewer say little, and matter little
+
+bool is_work(const Event& event) { return event.kind != EventKind::synchronize; }
+
+int64_t launch_latency(const Recording& recording) {
+  std::vector<int64_t> latencies;
+  for (const Event& event : recording.events) {
+    if (is_work(event)) latencies.push_back(event.start_ns - event.host_ns);
+  }
+  const auto low = latencies.begin() + static_cast<ptrdiff_t>(latencies.size() / 50);
+  std::nth_element(latencies.begin(), low, latencies.end());
+  return std::clamp<int64_t>(*low, 0, kLongestLatency);
+}
+
+int64_t kernel_gap(const Recording& recording, int64_t latency) {
+  std::map<int, int64_t> stream_end;
+  std::vector<int64_t> gaps;
+  for (const Event& event : recording.events) {
+    if (!is_work(event)) continue;
+    const auto [end, first] = stream_end.try_emplace(event.stream, event.end_ns());
+    if (first) continue;
+    if (end->second > event.call_end_ns() + latency) gaps.push_back(event.start_ns - end->second);
+    end->second = std::max(end->second, event.end_ns());
+  }
+  if (gaps.size() < kEnoughGaps) return 0;
+  const auto middle = gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  return std::clamp<int64_t>(*middle, 0, kLongestGap);
+}
+
+bool makes_host_wait(const Event& event, const std::string& name) {
+  if (event.kind == EventKind::synchronize) return true;
+  if (event.kind == EventKind::kernel) return false;
+  const bool pageable_read = event.kind == EventKind::copy_to_host && name.find("Pageable") != std::string::npos;
+  return pageable_read || (event.call_ns > kWaitingCopy && event.call_end_ns() >= event.start_ns);
+}
+
+}  // namespace
+
+Plan make_plan(const Recording& recording) {
+  Plan plan;
+  plan.launch_latency_ns = launch_latency(recording);
+  plan.kernel_gap_ns = kernel_gap(recording, plan.launch_latency_ns);
+  plan.steps.reserve(recording.events.size());
+  int64_t called_until = recording.events.front().host_ns;
+  int64_t drained = 0;  // end of all work called so far, in the recording
+  for (const Event& event : recording.events) {
+    Step step{};
+    step.event = &event;
+    step.think_ns = std::max<int64_t>(0, event.host_ns - called_until);
+    step.waits = makes_host_wait(event, recording.names[static_cast<size_t>(event.name)]);
+    // Of calls of several threads at once, only what one adds to those before it.
+    const int64_t added = std::max<int64_t>(0, event.call_end_ns() - std::max(event.host_ns, called_until));
+    step.cost_ns = std::min({event.call_ns, kLongestCost, added});
+    if (is_work(event) && event.call_ns > kLongestCost && drained <= event.host_ns) {
+      step.cost_ns = added;
+      step.delay_ns = std::clamp<int64_t>(event.start_ns - event.host_ns - plan.launch_latency_ns, 0, added);
+    }
+    drained = std::max(drained, is_work(event) ? event.end_ns() : 0);
+    if (step.waits) {
+      const int64_t free = std::max(event.host_ns, is_work(event) ? event.end_ns() : drained);
+      step.tail_ns = std::clamp<int64_t>(event.call_end_ns() - free, 0, kLongestCost);
+      step.cost_ns = step.delay_ns;
+    }
+    called_until = std::max(called_until, event.call_end_ns());
+    plan.steps.push_back(step);
+  }
+  std::map<int, Step*> last;
+  for (Step& step : plan.steps) {
+    if (is_work(*step.event)) last[step.event->stream] = &step;
+  }
+  for (auto& [stream, step] : last) step->last = true;
+  return plan;
+}
+
+}  // namespace replay

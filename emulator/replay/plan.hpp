@@ -1,0 +1,32 @@
+// What a host has to do, and when, to make a device live through a recording once more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "recording.hpp"
+
+namespace replay {
+
+// One host call. Times are the host's own; how long work takes is the device's business (event.duration_ns).
+struct Step {
+  const Event* event;
+  int64_t think_ns;  // before the call
+  int64_t cost_ns;   // the call keeps the host so long...
+  int64_t delay_ns;  // ...and hands its work to the device after so much of it
+  bool waits;        // the call returns when its work is done (a synchronisation: when all work is)...
+  int64_t tail_ns;   // ...and keeps the host for so long after that
+  bool last;         // nothing follows in its stream
+};
+
+struct Plan {
+  std::vector<Step> steps;
+  // What the recorded device was like. An emulated one is made like it; a real one is as it is.
+  int64_t launch_latency_ns = 0;
+  int64_t kernel_gap_ns = 0;
+};
+
+// The plan refers to the recording's events.
+Plan make_plan(const Recording& recording);
+
+}  // namespace replay

@@ -1,0 +1,27 @@
+// Where a recording is played: the device model in manual time, or a driver with a device behind it.
+#pragma once
+
+#include <cstdint>
+
+#include "plan.hpp"
+
+namespace replay {
+
+class Target {
+ public:
+  virtual ~Target() = default;
+  // The host's clock, in the recording's nanoseconds: a dilated device's host is dilated as well.
+  virtual int64_t now_ns() = 0;
+  virtual void sleep_until(int64_t t_ns) = 0;
+  // Hands the step's work to the device; waits while its stream's queue is full, as a driver does.
+  virtual void issue(const Step& step) = 0;
+  virtual void wait_for_stream(int stream) = 0;
+  virtual void wait_for_all() = 0;
+  // From the first start to the last end on the device. Only after everything is done.
+  virtual int64_t span_ns() = 0;
+};
+
+// Plays the plan to its end and returns the span on the device.
+int64_t play(const Plan& plan, Target& target);
+
+}  // namespace replay
