@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import emulator, launch, record
+from bench import emulator, launch, record, replay
 
-BENCHES = {"emulator": emulator, "launch": launch}
+BENCHES = {"emulator": emulator, "launch": launch, "replay": replay}
 
 
 def main() -> int:
@@ -16,9 +16,13 @@ def main() -> int:
     parser.add_argument("name", choices=sorted(BENCHES), help="; ".join(f"{n}: {b.ABOUT}" for n, b in BENCHES.items()))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, commit, command and raw samples here")
     parser.add_argument("--real", action="store_true", help="use this machine's GPU instead of the emulated one")
-    arguments = parser.parse_args()
+    arguments, rest = parser.parse_known_args()
+    bench = BENCHES[arguments.name]
+    own = argparse.ArgumentParser(prog=f"python -m bench {arguments.name}", description=bench.__doc__)
+    if hasattr(bench, "add_arguments"):
+        bench.add_arguments(own)
     try:
-        result = BENCHES[arguments.name].run(emulated=not arguments.real)
+        result = bench.run(emulated=not arguments.real, **vars(own.parse_args(rest)))
     except record.BenchError as error:
         print(f"bench {arguments.name}: {error}", file=sys.stderr)
         return 1

@@ -29,6 +29,7 @@ class Result:
     values: dict[str, float]
     samples: dict[str, list[float]]
     settings: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)  # what else belongs into the file
 
 
 def machine() -> dict[str, Any]:
@@ -67,6 +68,7 @@ def write(path: Path, name: str, result: Result) -> None:
         "settings": result.settings,
         "values": result.values,
         "samples": result.samples,
+        **result.details,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")

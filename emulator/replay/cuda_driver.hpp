@@ -41,6 +41,7 @@ class CudaDriver {
  public:
   CudaDriver();
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a parameter list has its own
 #define REPLAY_DECLARE(name, parameters) int(*name) parameters = nullptr;
   REPLAY_DRIVER_FUNCTIONS(REPLAY_DECLARE)
 #undef REPLAY_DECLARE

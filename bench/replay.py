@@ -1,0 +1,109 @@
+"""Recorded GPU timelines, played again: does the device take as long for the same calls as the recorded one did?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.record import BenchError, Result
+from bench.recordings import recordings
+from fikitd import paths
+
+ABOUT = "recorded timelines on the device model, or through the driver (--live, --real)"
+DILATION = 10.0  # of the emulated device, when live: a shared machine's jitter of 0.1 ms is 10 us of the recording
+NS_PER_BYTE = 100.0  # its copy engines: a copy's size stands for its recorded time, whatever memory it came from
+
+DEVICE = """\
+[device]
+name = "Emulated GPU (replay)"
+dilation = {dilation}
+launch_latency_us = {launch_latency_us}
+kernel_gap_us = {kernel_gap_us}
+concurrent_kernels = 32
+[copy]
+latency_us = 0.0
+h2d_gbps = {gbps}
+d2h_gbps = {gbps}
+d2d_gbps = {gbps}
+[[kernel]]
+match = "*"
+duration = "param0_ns"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this bench."""
+    parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="recordings (*.csv.gz); default: those of this project"
+    )
+    parser.add_argument("--live", action="store_true", help="in real time, through libcuda.so.1")
+
+
+@contextmanager
+def _emulated_device(like: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The environment of a slow emulated device of our own, with the recorded device's launch latency and gap."""
+    with tempfile.TemporaryDirectory(prefix="fikit-replay-") as directory:
+        config = Path(directory) / "device.toml"
+        constants = {name: like[name] for name in ("launch_latency_us", "kernel_gap_us")}
+        config.write_text(DEVICE.format(dilation=DILATION, gbps=1 / NS_PER_BYTE, **constants))
+        environment = {
+            **os.environ,
+            "EMUCUDA_CONFIG": str(config),
+            "EMUCUDA_NAME": f"replay-{os.getpid()}",
+            "LD_LIBRARY_PATH": str(paths.emulator_dir()),
+        }
+        try:
+            yield environment
+        finally:
+            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+
+def _play(name: str, text: bytes, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
+    command = [str(paths.native_dir() / "bin" / "fikit-replay"), *arguments]
+    done = subprocess.run(command, input=text, env=environment, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{name}: {(done.stderr.decode().strip().splitlines() or ['it failed without a word'])[-1]}")
+    return dict(json.loads(done.stdout))
+
+
+def _replay(name: str, text: bytes, *, live: bool, emulated: bool) -> dict[str, Any]:
+    if not emulated:
+        played = _play(name, text, "driver")
+    else:
+        played = _play(name, text, "model")
+        if live:
+            with _emulated_device(played) as environment:
+                options = ("--dilation", str(DILATION), "--ns-per-byte", str(NS_PER_BYTE))
+                played = _play(name, text, "driver", *options, environment=environment)
+    return {"name": name, **played, "ratio": played["replayed_ms"] / played["recorded_ms"]}
+
+
+def _table(rows: list[dict[str, Any]], title: str) -> str:
+    width = max(len(row["name"]) for row in rows)
+    lines = [title, f"{'recording':{width}}  {'events':>7}  {'recorded ms':>12}  {'replayed ms':>12}  {'ratio':>6}"]
+    for row in rows:
+        times = f"{row['recorded_ms']:12.3f}  {row['replayed_ms']:12.3f}  {row['ratio']:6.3f}"
+        lines.append(f"{row['name']:{width}}  {row['events']:7}  {times}")
+    return "\n".join(lines)
+
+
+def run(*, emulated: bool, traces: Path | None = None, live: bool = False) -> Result:
+    """Play every recording; raises BenchError when one cannot be played."""
+    rows = [_replay(name, text, live=live, emulated=emulated) for name, text in recordings(traces).items()]
+    how = f"live, dilation {DILATION:g}" if live else "manual time"
+    title = f"{rows[0]['device']} (emulated), {how}" if emulated else f"{rows[0]['device']}, live"
+    ratios = [row["ratio"] for row in rows]
+    settings = {
+        "live": live or not emulated,
+        "dilation": DILATION if emulated and live else 1.0,
+        "device": rows[0]["device"],
+    }
+    values = {"lowest_ratio": min(ratios), "highest_ratio": max(ratios)}
+    return Result(_table(rows, title), emulated, values, {"ratio": ratios}, settings, details={"traces": rows})
