@@ -66,8 +66,15 @@ install_python() {
   python=$(find_python)
   say "making .venv with $("$python" --version)"
   [ -x .venv/bin/python ] || "$python" -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check scikit-build-core nanobind 'cmake>=3.25,<4' ninja
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[dev,clients]'
+  # Other people's packages may need build tools of their own; only ours is built with what is in .venv.
+  .venv/bin/python - <<'PY' >build/requirements.txt
+import tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+extras = project["optional-dependencies"]
+print(*project["dependencies"], *extras["dev"], *extras["clients"], sep="\n")
+PY
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r build/requirements.txt
+  make --no-print-directory build
   printf '%s\n' "$stamp" >build/python.stamp
   native_hash >build/native.stamp
 }
