@@ -8,21 +8,12 @@
 #include <vector>
 
 #include "device_model/device_model.hpp"
+#include "emu_expect.hpp"
 
 using namespace emu;
 
 namespace {
 
-#define EXPECT(condition)                                              \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      fprintf(stderr, "line %d: expected %s\n", __LINE__, #condition); \
-      return 1;                                                        \
-    }                                                                  \
-  } while (0)
-
-constexpr int64_t kUs = 1000;
-constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kBegin = 1;  // 0 would read as "no first op yet" in the accounts
 
 struct Bench {

@@ -4,18 +4,11 @@
 #include <memory>
 
 #include "device_model/device_model.hpp"
+#include "emu_expect.hpp"
 
 using namespace emu;
 
 namespace {
-
-#define EXPECT(condition)                                              \
-  do {                                                                 \
-    if (!(condition)) {                                                \
-      fprintf(stderr, "line %d: expected %s\n", __LINE__, #condition); \
-      return 1;                                                        \
-    }                                                                  \
-  } while (0)
 
 constexpr int16_t kIllegalAddress = 700;
 

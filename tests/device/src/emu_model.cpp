@@ -6,21 +6,12 @@
 
 #include "device_model/clock.hpp"
 #include "device_model/device_model.hpp"
+#include "emu_expect.hpp"
 
 using namespace emu;
 
 namespace {
 
-#define EXPECT(condition)                                                    \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      fprintf(stderr, "line %d: expected %s\n", __LINE__, #condition);       \
-      return 1;                                                              \
-    }                                                                        \
-  } while (0)
-
-constexpr int64_t kUs = 1000;
-constexpr int64_t kMs = 1'000'000;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 struct Bench {
