@@ -79,7 +79,7 @@ PY
   native_hash >build/native.stamp
 }
 
-native_hash() { hash_of emulator shim fikitd/core slurm_plugin driver_api CMakeLists.txt pyproject.toml; }
+native_hash() { hash_of emulator shim fikitd/core slurm_plugin driver_api cmake CMakeLists.txt pyproject.toml; }
 
 build_native() {
   local stamp
