@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import priorities
 from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
@@ -56,14 +55,6 @@ def _policy(value: Any) -> str | None:
     return None if value in POLICIES else f"must be one of {', '.join(POLICIES)}, not {_shown(value)}"
 
 
-def _priority(value: Any) -> str | None:
-    try:
-        priorities.parse(value if isinstance(value, str) else "")
-    except ValueError:
-        return f'must be "high", "normal", "low", or "0" (highest) to "9", not {_shown(value)}'
-    return None
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -98,7 +89,6 @@ class SchedulerConfig:
 class SlurmConfig:
     gpu_memory_gib: int = _key(16, _whole(1, 65_536))
     default_share_gib: int = _key(4, _whole(1, 65_536))
-    default_priority: str = _key("normal", _priority)
 
 
 @dataclass(frozen=True)

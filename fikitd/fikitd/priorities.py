@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-HIGHEST: Final = 0
 LOWEST: Final = 9
 NAMES: Final[dict[str, int]] = {"high": 1, "normal": 5, "low": 8}
 _BY_NUMBER: Final = {number: name for name, number in NAMES.items()}

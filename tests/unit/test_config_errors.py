@@ -51,9 +51,7 @@ def test_a_key_outside_every_section_is_named() -> None:
 
 
 def test_a_key_without_a_near_one_lists_the_known() -> None:
-    assert fault("[slurm]\nxyzzy = 1\n").endswith(
-        '; known are "gpu_memory_gib", "default_share_gib", "default_priority"'
-    )
+    assert fault("[slurm]\nxyzzy = 1\n").endswith('; known are "gpu_memory_gib", "default_share_gib"')
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,6 @@ def test_lines_are_right_in_odd_files(text: str, line: int) -> None:
         ("[scheduler]\npolicy = []", "must be one of fifo, prio, fikit, not a list"),
         ('[daemon]\nrun_dir = "run"', 'run_dir in [daemon] must be an absolute path, not "run"'),
         (f'[daemon]\nrun_dir = "/{"x" * 100}"', "must be at most 94 bytes long, because a socket's path"),
-        ('[slurm]\ndefault_priority = "urgent"', 'must be "high", "normal", "low", or "0" (highest) to "9"'),
         ("daemon = 1", 'fikit.toml:1: "daemon" must be a section, [daemon]'),
         ("[daemon]\nrun_dir = /run", "fikit.toml:2: this is not TOML: invalid value"),
         ("[daemon]\nidle_exit_s = ", "fikit.toml:2: this is not TOML: invalid value"),
