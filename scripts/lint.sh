@@ -17,12 +17,4 @@ if ! command -v clang-tidy >/dev/null; then
   [ -z "${CI:-}" ] || exit 1
   exit 0
 fi
-# Only files whose content changed since they last passed: clang-tidy is by far the slowest check.
-mkdir -p build/tidy
-configuration=$(cat .clang-tidy build/native/compile_commands.json | sha256sum | cut -c1-16)
-headers=$(git ls-files -co --exclude-standard -- '*.h' '*.hpp' | xargs sha256sum | sha256sum | cut -c1-16)
-git ls-files -co --exclude-standard -- 'emulator/*.c*' 'shim/*.c' 'fikitd/core/*.cpp' 'slurm_plugin/*.c' | while read -r file; do
-  grep -q "/$file\"" build/native/compile_commands.json || continue
-  echo "$file build/tidy/$(cat "$file" - <<<"$configuration $headers" | sha256sum | cut -c1-24)"
-done | while read -r file stamp; do [ -e "$stamp" ] || echo "$file $stamp"; done |
-  xargs -r -P "$(nproc)" -L 1 bash -c 'clang-tidy --quiet -p build/native "$0" 2>/dev/null && touch "$1"'
+$bin/python scripts/tidy.py
