@@ -2,6 +2,7 @@
 #include "device.h"
 #include "marker.h"
 #include "measure.h"
+#include "page_mark.h"
 #include "stream.h"
 #include "symbols.h"
 
@@ -59,6 +60,7 @@ static _Thread_local CUcontext dead;
 
 static void drop_events(struct fikit_device *device) {
   fikit_markers_forget_context(device, dead);
+  fikit_page_marks_forget_context(device, dead);
   fikit_measure_forget_context(device, dead);
 }
 

@@ -32,6 +32,9 @@ enum {
 
 enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
+enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
+enum { CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
+enum { CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122 }; /* of the _v2 calls, which all have the 32-bit ones */
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0 };
 enum { CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2 };
 enum { CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2 };
@@ -186,6 +189,11 @@ FIKIT_API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
 FIKIT_API cuStreamGetCtx(CUstream stream, CUcontext *ctx);
 FIKIT_API cuStreamIsCapturing(CUstream stream, int *status);
 FIKIT_API cuStreamIsCapturing_ptsz(CUstream stream, int *status);
+FIKIT_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
+FIKIT_API cuThreadExchangeStreamCaptureMode(int *mode);
+FIKIT_API cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+FIKIT_API cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags);
+FIKIT_API cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned flags);
 FIKIT_API cuEventCreate(CUevent *event, unsigned flags);
 FIKIT_API cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 FIKIT_API cuFuncGetName(const char **name, CUfunction function);

@@ -6,6 +6,7 @@
 #include "marker.h"
 #include "measure.h"
 #include "monitor.h"
+#include "page_mark.h"
 #include "say.h"
 #include "symbols.h"
 
@@ -58,11 +59,13 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   device->descriptions = calloc(FIKIT_SLOTS, sizeof *device->descriptions);
   pthread_mutex_init(&device->describing, NULL);
   device->markers = fikit_markers_new();
-  device->measure = connection->page->measure ? fikit_measure_new() : NULL;
-  if (device->descriptions && device->markers && (device->measure || !connection->page->measure))
+  device->page_marks = fikit_page_marks_new();
+  bool timing = fikit_measure_start(device);
+  if (device->descriptions && device->markers && device->page_marks && timing)
     return device;
   free(device->descriptions);
   free(device->markers);
+  free(device->page_marks);
   free(device->measure);
   free(device);
   return NULL;

@@ -19,6 +19,7 @@ struct fikit_identity {
 
 struct fikit_markers;
 struct fikit_measure;
+struct fikit_page_marks;
 
 struct fikit_device {
   struct fikit_page *page;
@@ -37,8 +38,10 @@ struct fikit_device {
   struct fikit_kernel *descriptions;                        /* by slot, kept until sent */
   struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
 
-  struct fikit_markers *markers; /* marker.c */
-  struct fikit_measure *measure; /* measure.c; NULL unless fikitd asked to measure */
+  struct fikit_markers *markers;       /* marker.c */
+  struct fikit_page_marks *page_marks; /* page_mark.c */
+  struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
+  _Atomic uint64_t time_from;          /* launches are timed once launch_seq is this far (measure.c) */
 };
 
 /* The device behind an ordinal of this process, attached to fikitd at the first call. NULL: not managed. */

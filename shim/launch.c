@@ -9,6 +9,7 @@
 #include "marker.h"
 #include "measure.h"
 #include "page.h"
+#include "page_mark.h"
 #include "stream.h"
 #include "symbols.h"
 
@@ -29,10 +30,11 @@ static inline struct launch begin(CUstream stream, uintptr_t handle, const struc
     return launch;
   launch.entry = entry;
   launch.slot = fikit_identity_slot(device, handle, shape);
-  if (__builtin_expect(atomic_load_explicit(&device->page->gate, memory_order_acquire) != FIKIT_GATE_OPEN, 0))
+  bool open = atomic_load_explicit(&device->page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
+  if (__builtin_expect(!open, 0))
     launch.pass = fikit_gate_wait(device, launch.slot);
-  if (__builtin_expect(device->measure != NULL, 0))
-    launch.timed = fikit_measure_begin(device, stream);
+  if (__builtin_expect(fikit_measure_due(device), 0))
+    launch.timed = fikit_measure_begin(device, stream, open);
   launch.t_ns = fikit_now_ns();
   return launch;
 }
@@ -43,17 +45,20 @@ static inline CUresult end(const struct launch *launch, CUresult result) {
     return result;
   struct fikit_device *device = launch->entry->device;
   bool accepted = result == CUDA_SUCCESS;
-  if (__builtin_expect(launch->timed != NULL, 0))
-    fikit_measure_end(device, launch->timed, launch->stream, launch->slot, accepted);
+  uint64_t seq = 0;
   if (accepted) {
     atomic_fetch_add_explicit(&launch->entry->issued, 1, memory_order_release);
-    fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
+    seq = fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
   }
+  if (__builtin_expect(launch->timed != NULL, 0))
+    fikit_measure_end(device, launch->timed, launch->stream, launch->slot, seq);
   if (__builtin_expect(launch->pass.kind == FIKIT_ENTRY_GRANTED, 0)) {
     if (accepted)
-      fikit_marker_set(device, launch->stream, launch->slot, launch->pass.request_seq);
+      fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
     else
       fikit_marker_skip(device, launch->slot, launch->pass.request_seq);
+  } else if (__builtin_expect(fikit_page_mark_wanted(device->page, launch->slot, seq), 0)) {
+    fikit_page_mark_progress(device, launch->entry, launch->stream);
   }
   return result;
 }

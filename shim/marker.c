@@ -2,7 +2,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "page.h"
-#include "stream.h"
+#include "page_mark.h"
 #include "symbols.h"
 
 #include <stdlib.h>
@@ -49,10 +49,12 @@ static struct marker *free_marker(struct fikit_markers *markers, CUcontext conte
   return unused;
 }
 
-void fikit_marker_set(struct fikit_device *device, CUstream stream, uint32_t slot, uint32_t request_seq) {
+void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                      uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
   CUcontext context = NULL;
-  if (fikit_capture_anywhere() || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
+  if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
+      REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
     return;
   pthread_mutex_lock(&markers->mutex);
   struct marker *marker = free_marker(markers, context);

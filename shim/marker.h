@@ -1,13 +1,16 @@
-/* Completion markers: an event without timing behind each granted launch, reported to fikitd as ENTRY_DONE. */
+/* Completion of granted launches: a mark that the GPU writes into the page, where fikitd looks for itself (page_mark.h);
+ * where that cannot be, an event without timing, which we look at when we come by and report as ENTRY_DONE. */
 #ifndef FIKIT_SHIM_MARKER_H
 #define FIKIT_SHIM_MARKER_H
 
-#include "device.h"
+#include "stream.h"
 
 struct fikit_markers *fikit_markers_new(void);
 
-/* The granted launch `request_seq` was just issued to `stream`: mark its end. Not while any stream captures. */
-void fikit_marker_set(struct fikit_device *device, CUstream stream, uint32_t slot, uint32_t request_seq);
+/* The granted launch `request_seq` was just issued to `stream` (`entry` in our table): mark its end. Not while any stream
+ * captures. */
+void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                      uint32_t request_seq);
 
 /* Report the granted launch as over without a marker: the driver refused it. */
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq);

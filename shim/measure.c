@@ -6,44 +6,114 @@
 
 #include <stdlib.h>
 
-enum { TIMED = 4096 }; /* launches in flight that can be timed; a driver's queue holds fewer */
+enum {
+  TIMED = 4096,         /* launches in flight that can be timed; a driver's queue holds fewer */
+  STOCK = 16,           /* of these, made in advance for samples */
+  FIRST_INTERVAL = 8,   /* launches between the first two pairs of samples; doubles from pair to pair */
+  MOST_OF_TIME = 400,   /* sampling takes at most one part in so many of the program's time */
+};
 
 struct fikit_timed {
-  CUevent start, end; /* NULL: not created */
-  CUcontext context;  /* of the events */
+  CUevent start, end;
+  CUcontext context;  /* of the events; NULL: they are gone */
+  uint64_t before;    /* as in the ring entry */
+  uint64_t seq;
   uint32_t slot;
-  struct fikit_timed *next; /* in `free` or `flight` */
+  bool open;                /* it did not wait at the gate */
+  struct fikit_timed *next; /* in `bare`, `free` or `flight` */
 };
 
 struct fikit_measure {
   pthread_mutex_t mutex;
-  unsigned created; /* of `timed`, from the start */
-  struct fikit_timed *free;
+  bool every;                        /* --fikit-measure: not sampling */
+  _Atomic unsigned flying;           /* launches in flight */
+  unsigned used;                     /* of `timed`, from the start */
+  struct fikit_timed *bare, *free;   /* whose events are gone; that can be used */
   struct fikit_timed *first, **last; /* in flight, in launch order */
   struct fikit_timed *previous;      /* last one harvested: the gap behind it is still open */
+
+  /* Sampling. No launch and no synchronisation waits for another thread's sample: it goes without. */
+  atomic_flag busy;
+  bool second;           /* the next launch is the second one of a pair */
+  uint64_t interval;     /* launches between pairs, on average; grows to twice sample_every */
+  uint64_t random;       /* so that a program's own period does not decide what is sampled */
+  int64_t spent_ns;      /* by the pair so far */
+  int64_t not_before_ns; /* of the next pair */
+  _Atomic(CUcontext) stocked;
   struct fikit_timed timed[TIMED];
 };
 
-struct fikit_measure *fikit_measure_new(void) {
-  struct fikit_measure *measure = calloc(1, sizeof *measure);
-  if (measure) {
-    pthread_mutex_init(&measure->mutex, NULL);
-    measure->last = &measure->first;
-  }
-  return measure;
-}
-
-static void give_back(struct fikit_measure *measure, struct fikit_timed *timed) {
+static void give(struct fikit_timed **list, struct fikit_timed *timed) {
   if (timed) {
-    timed->next = measure->free;
-    measure->free = timed;
+    timed->next = *list;
+    *list = timed;
   }
 }
 
-/* A gap behind a launch that is not followed by a timed one is unknown. */
-static void break_chain(struct fikit_measure *measure) {
-  give_back(measure, measure->previous);
-  measure->previous = NULL;
+bool fikit_measure_start(struct fikit_device *device) {
+  const struct fikit_page *page = device->page;
+  atomic_store_explicit(&device->time_from, UINT64_MAX, memory_order_relaxed);
+  if (!page->measure && !page->sample_every)
+    return true;
+  struct fikit_measure *measure = device->measure = calloc(1, sizeof *measure);
+  if (!measure)
+    return false;
+  pthread_mutex_init(&measure->mutex, NULL);
+  measure->every = page->measure;
+  measure->last = &measure->first;
+  measure->interval = FIRST_INTERVAL;
+  measure->random = (uint64_t)fikit_now_ns() | 1;
+  /* The very first launch of a program waits for what the driver loads only then. */
+  atomic_store_explicit(&device->time_from, measure->every ? 0 : 1, memory_order_relaxed);
+  return true;
+}
+
+static bool enter(struct fikit_measure *measure) {
+  if (!measure->every && atomic_flag_test_and_set_explicit(&measure->busy, memory_order_acquire))
+    return false;
+  pthread_mutex_lock(&measure->mutex);
+  return true;
+}
+
+static void leave(struct fikit_measure *measure) {
+  pthread_mutex_unlock(&measure->mutex);
+  atomic_flag_clear_explicit(&measure->busy, memory_order_release);
+}
+
+/* About `launches` from now on, the next one may be timed. */
+static void plan_next(struct fikit_device *device, uint64_t launches) {
+  struct fikit_measure *measure = device->measure;
+  uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed);
+  measure->random ^= measure->random << 13;
+  measure->random ^= measure->random >> 7;
+  measure->random ^= measure->random << 17;
+  atomic_store_explicit(&device->time_from, seq + launches / 2 + measure->random % (launches + 1) + 1,
+                        memory_order_relaxed);
+}
+
+/* Under the mutex, sampling: is this launch one of a pair? */
+static bool in_pair(struct fikit_device *device, int64_t now_ns) {
+  struct fikit_measure *measure = device->measure;
+  uint64_t most = 2 * (uint64_t)device->page->sample_every;
+  if (!measure->second && now_ns < measure->not_before_ns) {
+    plan_next(device, measure->interval / 4);
+    return false;
+  }
+  measure->second = !measure->second;
+  if (measure->second) {
+    measure->spent_ns = 0;
+  } else {
+    measure->interval = measure->interval * 2 < most ? measure->interval * 2 : most;
+    plan_next(device, measure->interval);
+  }
+  return true;
+}
+
+/* Under the mutex, sampling: what began at start_ns is to be earned before the next pair. */
+static void count_cost(struct fikit_measure *measure, int64_t start_ns) {
+  int64_t now_ns = fikit_now_ns();
+  measure->spent_ns += now_ns - start_ns;
+  measure->not_before_ns = now_ns + measure->spent_ns * MOST_OF_TIME;
 }
 
 static int64_t elapsed_ns(CUevent from, CUevent to) {
@@ -53,24 +123,29 @@ static int64_t elapsed_ns(CUevent from, CUevent to) {
   return ms > 0 ? (int64_t)((double)ms * 1e6) : 0; /* overlapping streams: no gap */
 }
 
-/* The ring holds what fikitd has not read. Ring at half; at three quarters stop, the samples can wait in their events. */
+/* The ring holds what fikitd has not read. Measuring, ring at half; at three quarters stop, the samples can wait in their
+ * events. A few samples more or less are not worth a system call. */
 static bool ring_has_room(struct fikit_device *device) {
   struct fikit_page *page = device->page;
   uint64_t unread = atomic_load_explicit(&page->ring_head, memory_order_relaxed) -
                     atomic_load_explicit(&page->ring_tail, memory_order_acquire);
+  if (!device->measure->every)
+    return true;
   if (unread >= FIKIT_RING_ENTRIES / 2)
     fikit_doorbell(device);
   return unread < FIKIT_RING_ENTRIES * 3 / 4;
 }
 
+/* Of two launches that did not follow each other directly, or of which one waited at the gate, no gap is known. */
 static void report(struct fikit_device *device, const struct fikit_timed *before, const struct fikit_timed *timed) {
-  int64_t now_ns = fikit_now_ns();
-  int64_t gap_ns = before && before->context == timed->context ? elapsed_ns(before->end, timed->start) : -1;
+  bool neighbours = before && before->context == timed->context && before->seq + 1 == timed->seq && before->open &&
+                    timed->open;
+  int64_t gap_ns = neighbours ? elapsed_ns(before->end, timed->start) : -1;
   int64_t run_ns = elapsed_ns(timed->start, timed->end);
   if (gap_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)gap_ns, now_ns);
+    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)gap_ns, (int64_t)before->before);
   if (run_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)run_ns, now_ns);
+    fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)run_ns, (int64_t)timed->before);
 }
 
 /* Under the mutex. */
@@ -84,24 +159,50 @@ static void harvest(struct fikit_device *device) {
     measure->first = timed->next;
     if (!measure->first)
       measure->last = &measure->first;
+    atomic_fetch_sub_explicit(&measure->flying, 1, memory_order_relaxed);
     if (result == CUDA_SUCCESS)
       report(device, measure->previous, timed);
-    break_chain(measure);
-    if (result == CUDA_SUCCESS)
-      measure->previous = timed;
-    else
-      give_back(measure, timed);
+    give(&measure->free, measure->previous);
+    measure->previous = result == CUDA_SUCCESS ? timed : NULL;
+    if (result != CUDA_SUCCESS)
+      give(&measure->free, timed);
   }
 }
 
 void fikit_measure_harvest(struct fikit_device *device) {
-  if (!device->measure || fikit_capture_anywhere())
+  struct fikit_measure *measure = device->measure;
+  if (!measure || atomic_load_explicit(&measure->flying, memory_order_relaxed) == 0 || fikit_capture_anywhere() ||
+      !enter(measure))
     return;
-  pthread_mutex_lock(&device->measure->mutex);
+  int64_t start_ns = measure->every ? 0 : fikit_now_ns();
   harvest(device);
-  pthread_mutex_unlock(&device->measure->mutex);
+  if (!measure->every)
+    count_cost(measure, start_ns);
+  leave(measure);
 }
 
+/* Under the mutex: one more that can be timed, in the current context. False when that cannot be. */
+static bool equip(struct fikit_measure *measure, CUcontext context) {
+  CUevent start, end;
+  if (!measure->bare && measure->used == TIMED)
+    return false;
+  if (REAL(cuEventCreate)(&start, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    return false;
+  if (REAL(cuEventCreate)(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    REAL(cuEventDestroy_v2)(start);
+    return false;
+  }
+  struct fikit_timed *timed = measure->bare;
+  if (timed)
+    measure->bare = timed->next;
+  else
+    timed = &measure->timed[measure->used++];
+  *timed = (struct fikit_timed){.start = start, .end = end, .context = context};
+  give(&measure->free, timed);
+  return true;
+}
+
+/* Under the mutex. */
 static struct fikit_timed *take(struct fikit_measure *measure, CUcontext context) {
   for (struct fikit_timed **link = &measure->free; *link; link = &(*link)->next)
     if ((*link)->context == context) {
@@ -109,66 +210,115 @@ static struct fikit_timed *take(struct fikit_measure *measure, CUcontext context
       *link = timed->next;
       return timed;
     }
-  if (measure->created == TIMED)
-    return NULL;
-  struct fikit_timed *timed = &measure->timed[measure->created];
-  if (REAL(cuEventCreate)(&timed->start, CU_EVENT_DEFAULT) != CUDA_SUCCESS ||
-      REAL(cuEventCreate)(&timed->end, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    return NULL;
-  timed->context = context;
-  measure->created++;
-  return timed;
+  return NULL;
 }
 
-struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream stream) {
+/* Under the mutex: one whose start was recorded; NULL when there is none to be had. */
+static struct fikit_timed *start(struct fikit_device *device, CUcontext context, CUstream stream) {
   struct fikit_measure *measure = device->measure;
-  CUcontext context = NULL;
-  if (fikit_capture_anywhere() || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
-    return NULL;
-  pthread_mutex_lock(&measure->mutex);
   if (!measure->free)
     harvest(device);
   struct fikit_timed *timed = take(measure, context);
+  if (!timed && measure->every && equip(measure, context)) /* samples do without rather than make events here */
+    timed = take(measure, context);
   if (timed && REAL(cuEventRecord)(timed->start, stream) != CUDA_SUCCESS) {
-    give_back(measure, timed);
+    give(&measure->free, timed);
     timed = NULL;
   }
-  if (!timed)
-    break_chain(measure);
-  pthread_mutex_unlock(&measure->mutex);
+  return timed;
+}
+
+struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream stream, bool open) {
+  struct fikit_measure *measure = device->measure;
+  struct fikit_timed *timed = NULL;
+  CUcontext context = NULL;
+  if (fikit_capture_anywhere() || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
+    return NULL;
+  if (!enter(measure))
+    return NULL;
+  int64_t now_ns = measure->every ? 0 : fikit_now_ns();
+  if (measure->every || in_pair(device, now_ns)) {
+    timed = start(device, context, stream);
+    if (timed) {
+      timed->open = open;
+      timed->before = fikit_page_before(device->page);
+    }
+    if (!measure->every)
+      count_cost(measure, now_ns);
+  }
+  leave(measure);
   return timed;
 }
 
 void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
-                       bool accepted) {
+                       uint64_t seq) {
   struct fikit_measure *measure = device->measure;
-  bool recorded = accepted && REAL(cuEventRecord)(timed->end, stream) == CUDA_SUCCESS;
+  int64_t start_ns = measure->every ? 0 : fikit_now_ns();
+  bool recorded = seq && REAL(cuEventRecord)(timed->end, stream) == CUDA_SUCCESS;
   pthread_mutex_lock(&measure->mutex);
   if (recorded) {
     timed->slot = slot;
+    timed->seq = seq;
     timed->next = NULL;
     *measure->last = timed;
     measure->last = &timed->next;
+    atomic_fetch_add_explicit(&measure->flying, 1, memory_order_relaxed);
   } else {
-    give_back(measure, timed);
+    give(&measure->free, timed);
   }
+  if (!measure->every)
+    count_cost(measure, start_ns);
   pthread_mutex_unlock(&measure->mutex);
 }
 
-/* Its events are gone. Entries of other contexts that were in flight are given up too: this happens at the end. */
+void fikit_measure_stock(struct fikit_device *device) {
+  struct fikit_measure *measure = device->measure;
+  CUcontext context = NULL;
+  if (!measure || measure->every || fikit_capture_anywhere() || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS ||
+      atomic_load_explicit(&measure->stocked, memory_order_relaxed) == context)
+    return;
+  pthread_mutex_lock(&measure->mutex);
+  unsigned have = 0;
+  for (unsigned i = 0; i < measure->used; i++)
+    have += measure->timed[i].context == context;
+  while (have < STOCK && equip(measure, context))
+    have++;
+  atomic_store_explicit(&measure->stocked, context, memory_order_relaxed);
+  pthread_mutex_unlock(&measure->mutex);
+}
+
+/* Take what belongs to `context` out of a list; returns where the list ends. */
+static struct fikit_timed **without(struct fikit_timed **list, CUcontext context) {
+  while (*list) {
+    if ((*list)->context == context)
+      *list = (*list)->next;
+    else
+      list = &(*list)->next;
+  }
+  return list;
+}
+
+/* Its events are gone with it. */
 void fikit_measure_forget_context(struct fikit_device *device, CUcontext context) {
   struct fikit_measure *measure = device->measure;
   if (!measure)
     return;
   pthread_mutex_lock(&measure->mutex);
+  if (measure->previous && measure->previous->context != context)
+    give(&measure->free, measure->previous);
   measure->previous = NULL;
-  measure->free = measure->first = NULL;
-  measure->last = &measure->first;
-  bool others = false;
-  for (unsigned i = 0; i < measure->created; i++)
-    others = others || measure->timed[i].context != context;
-  if (!others)
-    measure->created = 0;
+  without(&measure->free, context);
+  measure->last = without(&measure->first, context);
+  unsigned flying = 0;
+  for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next)
+    flying++;
+  atomic_store_explicit(&measure->flying, flying, memory_order_relaxed);
+  for (unsigned i = 0; i < measure->used; i++)
+    if (measure->timed[i].context == context) {
+      measure->timed[i].context = NULL;
+      give(&measure->bare, &measure->timed[i]);
+    }
+  if (atomic_load_explicit(&measure->stocked, memory_order_relaxed) == context)
+    atomic_store_explicit(&measure->stocked, NULL, memory_order_relaxed);
   pthread_mutex_unlock(&measure->mutex);
 }
-

@@ -1,4 +1,5 @@
-/* Measuring (--fikit-measure): how long each kernel runs and how long the device then idles. */
+/* How long kernels run and how long the device then idles, by timing events: of every launch with --fikit-measure, else of
+ * one launch in fikitd's sample_every. Two neighbours are timed together, because a gap lies between two. */
 #ifndef FIKIT_SHIM_MEASURE_H
 #define FIKIT_SHIM_MEASURE_H
 
@@ -6,17 +7,28 @@
 
 struct fikit_timed; /* a launch between its two events */
 
-struct fikit_measure *fikit_measure_new(void);
+/* Set up what the page asks for; false without memory. */
+bool fikit_measure_start(struct fikit_device *device);
 
-/* Record the start of a launch on `stream`; NULL when it cannot be timed (capture, no event left). */
-struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream stream);
+/* Shall the launch that begins now perhaps be timed? */
+static inline bool fikit_measure_due(const struct fikit_device *device) {
+  return atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed) >=
+         atomic_load_explicit(&device->time_from, memory_order_relaxed);
+}
 
-/* Record its end. `accepted`: the driver took the launch. */
+/* Record the start of a launch on `stream`; NULL when it is not timed (capture, no event left, too much spent). `open`: it
+ * did not wait at the gate, so that the time before it is the program's own. */
+struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream stream, bool open);
+
+/* Record its end. `seq`: its launch_seq, 0 = the driver refused it. */
 void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
-                       bool accepted);
+                       uint64_t seq);
 
-/* Turn the launches that have completed into ENTRY_SAMPLE and ENTRY_GAP. Does nothing unless measuring. */
+/* Turn the launches that have completed into ENTRY_SAMPLE and ENTRY_GAP. */
 void fikit_measure_harvest(struct fikit_device *device);
+
+/* Have events ready for samples in the current context. Off the launch path. */
+void fikit_measure_stock(struct fikit_device *device);
 
 void fikit_measure_forget_context(struct fikit_device *device, CUcontext context);
 

@@ -17,8 +17,9 @@ static inline void fikit_page_put(struct fikit_page *page, enum fikit_entry_kind
   atomic_store_explicit(&entry->stamp, i + 1, memory_order_release);
 }
 
-/* Count one launch that the driver accepted. `value` of a GRANTED entry is its request_seq, of the others launch_seq. */
-static inline void fikit_page_count(struct fikit_page *page, enum fikit_entry_kind kind, uint32_t slot,
+/* Count one launch that the driver accepted; returns its launch_seq, which is also the entry's `value` unless it was
+ * granted: then that is its request_seq. */
+static inline uint64_t fikit_page_count(struct fikit_page *page, enum fikit_entry_kind kind, uint32_t slot,
                                     uint32_t request_seq, int64_t t_ns) {
   atomic_fetch_add_explicit(&page->slot_launches[slot], 1, memory_order_relaxed);
   if (atomic_load_explicit(&page->first_launch_ns, memory_order_relaxed) == 0) {
@@ -27,6 +28,22 @@ static inline void fikit_page_count(struct fikit_page *page, enum fikit_entry_ki
   }
   uint64_t seq = atomic_fetch_add_explicit(&page->launch_seq, 1, memory_order_release) + 1;
   fikit_page_put(page, kind, slot, kind == FIKIT_ENTRY_GRANTED ? request_seq : seq, t_ns);
+  return seq;
+}
+
+/* Which launches came last, as SAMPLE and GAP say it: read off our own ring, so that no launch has to keep it up. */
+static inline uint64_t fikit_page_before(const struct fikit_page *page) {
+  uint64_t head = atomic_load_explicit(&page->ring_head, memory_order_relaxed);
+  uint64_t before = 0;
+  unsigned found = 0;
+  for (uint64_t i = head; i > 0 && i + FIKIT_RING_ENTRIES > head && found < FIKIT_BEFORE_LAUNCHES; i--) {
+    const struct fikit_entry *entry = &page->ring[(i - 1) % FIKIT_RING_ENTRIES];
+    if (atomic_load_explicit(&entry->stamp, memory_order_acquire) != i)
+      continue; /* another thread is writing it */
+    if (entry->kind == FIKIT_ENTRY_LAUNCH || entry->kind == FIKIT_ENTRY_GRANTED || entry->kind == FIKIT_ENTRY_EXPIRED)
+      before |= (uint64_t)entry->slot << FIKIT_BEFORE_BITS * found++;
+  }
+  return before;
 }
 
 #endif

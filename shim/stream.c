@@ -92,6 +92,8 @@ struct fikit_stream *fikit_stream_find(CUstream stream) {
   else
     device = device_of_stream(stream, &context, device);
   struct fikit_stream *entry = device ? search_or_add((uintptr_t)stream, scope, context, device) : &unmanaged;
+  if (device)
+    fikit_measure_stock(device);
   struct fikit_stream_cache *cache = fikit_stream_cache_line(stream);
   *cache = (struct fikit_stream_cache){stream, epoch, entry};
   return entry;
@@ -133,19 +135,33 @@ static void raise_drained(struct fikit_stream *stream, uint64_t issued) {
     ;
 }
 
+/* True if all streams of the device but `except` are known drained. */
+static bool drained_but(const struct fikit_device *device, const struct fikit_stream *except) {
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (&streams[i] != except && atomic_load_explicit(&streams[i].handle, memory_order_acquire) != FREE &&
+        streams[i].device == device &&
+        atomic_load_explicit(&streams[i].issued, memory_order_acquire) !=
+            atomic_load_explicit(&streams[i].drained, memory_order_acquire))
+      return false;
+  return true;
+}
+
+/* As in claim(); one entry that stands for many streams has no order of its own. */
+uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
+  uint64_t seq = atomic_load_explicit(&stream->device->page->launch_seq, memory_order_acquire);
+  if (atomic_load_explicit(&stream->handle, memory_order_relaxed) == REST || !drained_but(stream->device, stream))
+    return 0;
+  return seq;
+}
+
 /* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
  * counted in its stream's `issued`, so one that we do not know complete keeps its stream undrained. */
 static void claim(struct fikit_device *device) {
   struct fikit_page *page = device->page;
   uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
   uint64_t claimed = atomic_load_explicit(&device->claimed, memory_order_relaxed);
-  if (seq <= claimed)
+  if (seq <= claimed || !drained_but(device, NULL))
     return;
-  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
-    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) != FREE && streams[i].device == device &&
-        atomic_load_explicit(&streams[i].issued, memory_order_acquire) !=
-            atomic_load_explicit(&streams[i].drained, memory_order_acquire))
-      return;
   if (!atomic_compare_exchange_strong(&device->claimed, &claimed, seq))
     return; /* another thread reports at this moment */
   int64_t now_ns = fikit_now_ns();

@@ -56,6 +56,10 @@ void fikit_stream_context_gone(CUcontext context);
 /* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. */
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued);
 
+/* A point put behind the stream's work now: every launch up to the returned launch_seq is complete when it is reached.
+ * 0: nothing can be said, because work of other streams may be under way. */
+uint64_t fikit_stream_covers(const struct fikit_stream *stream);
+
 /* Before and after a synchronisation of the whole context. */
 enum { FIKIT_STREAMS = 256 };
 struct fikit_drain {

@@ -57,18 +57,29 @@ def quantile(histogram: Mapping[str, int] | Mapping[int, int], q: float) -> floa
 def identify(name: str, module_hash: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> int:
     """64-bit identity of a kernel, the same in every run and on every machine; profiles write it in hex as context."""
 
-def make_page(measure: bool, lease_ns: int, spin_ns: int) -> int:
-    """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError."""
+def make_page(measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0) -> int:
+    """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError.
+
+    sample_every: the client times one launch in so many also when it does not measure; 0 = none.
+    """
 
 class Dispatcher:
     """One native thread that schedules the clients of one GPU. Every method may be called from any thread.
 
     Raises ValueError for an unknown policy or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
-    IndexError when they are given the id of a client that is not there.
+    IndexError when they are given the id of a client that is not there. mark_every: a client whose progress others wait
+    for marks one launch in so many, and each that nobody knows; 0 = no marks.
     """
 
     def __init__(
-        self, policy: str, lease_ns: int, epsilon_ns: int, run_ahead_ns: int, idle_after_ns: int, spin_ns: int
+        self,
+        policy: str,
+        lease_ns: int,
+        epsilon_ns: int,
+        run_ahead_ns: int,
+        idle_after_ns: int,
+        spin_ns: int,
+        mark_every: int = 32,
     ) -> None: ...
     def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError."""
@@ -96,7 +107,7 @@ class Dispatcher:
         """Figures so far; gap times are sums over the offered ones. None: the profile does not know 99 % of the launches."""
 
     def export_profile(self, client_id: int) -> list[_Kernel]:
-        """What a measuring client reported, as entries of a profile."""
+        """What a client measured or sampled, as entries of a profile."""
 
     def stop(self) -> None:
         """Opens all gates and ends the thread; a second call does nothing."""
@@ -153,4 +164,5 @@ class Policy:
         request: int = 0,
         duration_ns: int | None = None,
         gap_ns: int | None = None,
+        since_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...

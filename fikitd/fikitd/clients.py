@@ -226,15 +226,15 @@ class Clients:
             client.job.profile_found = True
 
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
-        """End of file: take the counters, and of a measured job the measurement."""
+        """End of file: take the counters, and what was measured or sampled."""
         job = client.job
-        measured = dispatcher.export_profile(client.number) if client.record.measure else []
+        learnt = dispatcher.export_profile(client.number)
         stats = dispatcher.remove_client(client.number)
         if client.key:
             job.uses_profile(client.key, stats["kernels"])
-        if measured:
+        if learnt and (client.key or client.record.measure):
             job.saving(+1)
-            task = asyncio.ensure_future(self._save_profile(client, measured, stats))
+            task = asyncio.ensure_future(self._save_profile(client, learnt, stats))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         job.client_went(client.number, client.peer.pid, stats)
@@ -262,14 +262,18 @@ class Clients:
             )
             self._store.prepare(record.uid, record.gid)
             become(record.uid, record.gid)
-            self._store.save(record.uid, document, run)
+            self._store.save(record.uid, document, run, sampled=not record.measure)
 
         try:
             await self._storage.run(record.uid, save)
             job.profile_stored = job.profile_stored is not False
         except (OSError, ValueError) as error:
             job.profile_stored = False
-            job.warn(f"its profile could not be stored in {self._store.directory}: {reason(error)}")
+            sentence = f"its profile could not be stored in {self._store.directory}: {reason(error)}"
+            if record.measure:
+                job.warn(sentence)
+            else:  # nobody asked for the samples
+                _log.info("job %s: %s", record.job, sentence)
         finally:
             job.saving(-1)
 

@@ -83,6 +83,8 @@ class SchedulerConfig:
     run_ahead_us: int = _key(500, _whole(0, 10_000_000))
     idle_after_us: int = _key(2000, _whole(1, 10_000_000))
     spin_us: int = _key(20, _whole(0, 10_000))
+    sample_every: int = _key(64, _whole(0, 1_000_000))
+    mark_every: int = _key(32, _whole(0, 1_000_000))
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,16 @@ class Core(Protocol):
     """`fikitd._core` as the control plane uses it."""
 
     def Dispatcher(  # noqa: PLR0917
-        self, policy: str, lease_ns: int, epsilon_ns: int, run_ahead_ns: int, idle_after_ns: int, spin_ns: int
+        self,
+        policy: str,
+        lease_ns: int,
+        epsilon_ns: int,
+        run_ahead_ns: int,
+        idle_after_ns: int,
+        spin_ns: int,
+        mark_every: int,
     ) -> Dispatcher: ...
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int) -> int: ...
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int: ...
 
 
 class TooManyGpus(Exception):
@@ -54,7 +61,8 @@ class Gpus:
 
     def make_page(self, measure: bool) -> int:
         """A new client's page: descriptor of a sealed memfd, the caller's to close."""
-        return self._core.make_page(measure, self._scheduler.lease_ms * 1_000_000, self._scheduler.spin_us * 1000)
+        s = self._scheduler
+        return self._core.make_page(measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every)
 
     def acquire(self, uuid: str) -> Dispatcher:
         """The dispatcher of a GPU for one more client; give it back with `release`."""
@@ -69,6 +77,7 @@ class Gpus:
                 s.run_ahead_us * 1000,
                 s.idle_after_us * 1000,
                 s.spin_us * 1000,
+                s.mark_every,
             )
         self._clients[uuid] = self._clients.get(uuid, 0) + 1
         return self._dispatchers[uuid]

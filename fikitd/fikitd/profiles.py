@@ -19,6 +19,7 @@ from fikitd.untrusted import is_name
 MAX_FILE_BYTES: Final = 8 * 2**20
 MAX_TOTAL_BYTES: Final = 32 * 2**20
 MAX_RUNS: Final = 16
+_SAMPLED: Final = "-sampled.json"  # a run that was not measured: it knows little about much, so there are many of them
 
 _log = logging.getLogger("fikitd")
 
@@ -52,19 +53,25 @@ class ProfileStore:
             device = max(runs, key=lambda profile: str(profile["created"]))["device"]["name"]
         return profile_format.merge(profile for profile in runs if profile["device"]["name"] == device)
 
-    def save(self, uid: int, profile: Profile, run: str) -> Path:
-        """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile."""
+    def save(self, uid: int, profile: Profile, run: str, *, sampled: bool = False) -> Path:
+        """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile.
+
+        Of sampled runs those that no reader takes any more are removed.
+        """
         document = profile_format.checked(profile)
         if not is_name(run):
             raise ValueError("run is not a name")
         directory = self._of(uid, document["key"])
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_owner(uid)
-        path = directory / f"{run}.json"
+        path = directory / (run + (_SAMPLED if sampled else ".json"))
         data = json.dumps(document, separators=(",", ":")).encode()
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
+        if sampled:
+            for old in sorted(directory.glob(f"*{_SAMPLED}"))[:-MAX_RUNS]:
+                old.unlink(missing_ok=True)
         return path
 
     def prepare(self, uid: int, gid: int) -> None:
@@ -87,13 +94,15 @@ class ProfileStore:
         names = sorted(path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != ".")
         runs: list[Profile] = []
         room = MAX_TOTAL_BYTES
-        for name in reversed(names[-MAX_RUNS:]):
+        for name in _worth_reading(names):
             try:
                 data = read_bounded(directory / name, MAX_FILE_BYTES)
                 room -= len(data)
                 if room < 0:
                     break
                 profile = profile_format.parse(data)
+            except FileNotFoundError:
+                continue  # a newer sampled run has taken its place
             except (OSError, ValueError) as error:
                 warn(f"profile file {directory / name} was skipped: {reason(error)}")
             else:
@@ -110,6 +119,15 @@ class ProfileStore:
         owner = (self.directory / str(uid)).lstat().st_uid
         if owner not in (0, uid):
             raise PermissionError(f"{self.directory / str(uid)} belongs to uid {owner}, not to uid {uid}")
+
+
+def _worth_reading(names: list[str]) -> list[str]:
+    """The newest MAX_RUNS of sorted file names, newest first; sampled runs take at most half the room from measured ones."""
+    measured = [name for name in names if not name.endswith(_SAMPLED)]
+    chosen = set(measured[-MAX_RUNS // 2 :])
+    others = [name for name in names if name not in chosen]
+    chosen.update(others[len(chosen) - MAX_RUNS :])
+    return sorted(chosen, reverse=True)
 
 
 def document(

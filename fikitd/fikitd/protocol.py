@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from fikitd.untrusted import printable
 
-VERSION: Final = 1
+VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"
 ENV_SOCKET: Final = "FIKIT_SOCKET"

@@ -88,7 +88,9 @@ def summary_line(record: Report) -> str:
         if record["gpu_time_s"] is not None:
             facts.append(f"GPU time {duration(record['gpu_time_s'])}")
         facts.append(f"waited {duration(record['wait']['total_s'])}")
-        if not profile["found"] and kernels:
+        if not profile["found"] and kernels and profile["stored"]:
+            facts.append(f"no profile yet; samples of this run are stored as {profile['key']}")
+        elif not profile["found"] and kernels:
             facts.append("no profile yet; run once with --fikit-measure")
         elif record["slowdown"] is None and kernels:
             facts.append(f"profile {profile['key']} does not know all its kernels; run again with --fikit-measure")

@@ -21,8 +21,8 @@ from typing import Any
 
 HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED = 1, 2, 3, 4, 5, 6, 7
-RING_ENTRIES, SLOTS = 4096, 4096
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = 1, 2, 3, 4, 5, 6, 7, 8, 9
+VERSION, RING_ENTRIES, SLOTS = 2, 4096, 4096
 FUTEX_WAKE, SYS_FUTEX = 1, 202
 
 Layout = dict[str, int]
@@ -46,13 +46,14 @@ class Entry:
 class Page:
     """The daemon's view of one client's page."""
 
-    def __init__(self, at: Layout, measure: bool, lease_ns: int, spin_ns: int) -> None:
+    def __init__(self, at: Layout, measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0) -> None:
         self.at = at
         self.memfd = os.memfd_create("fikit-test-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.memfd, at["bytes"])
         fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self.bytes = mmap.mmap(self.memfd, at["bytes"])
-        struct.pack_into("<IIIIqq", self.bytes, 0, 0x464B5047, 1, at["bytes"], measure, lease_ns, spin_ns)
+        header = (0x464B5047, VERSION, at["bytes"], measure, lease_ns, spin_ns, sample_every)
+        struct.pack_into("<IIIIqqI", self.bytes, 0, *header)
         self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
 
     def u32(self, name: str, index: int = 0) -> int:
@@ -125,10 +126,12 @@ class Daemon:
         closed: bool = False,
         lease_s: float = 5.0,
         spin_ns: int = 20_000,
+        sample_every: int = 0,
         answer: bytes | None = None,
     ) -> None:
         self.path, self.at, self.answer = path, at, answer
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
+        self.sample_every = sample_every
         self.pages: list[Page] = []
         self.pids: list[int] = []
         self.hellos: list[bytes] = []
@@ -175,13 +178,14 @@ class Daemon:
             if self.answer:
                 client.send(self.answer)
             return False
-        page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns)
+        page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every)
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         fds = array.array("i", [page.memfd, page.doorbell])
         client.sendmsg(
-            [struct.pack("<IIII", WELCOME, 16, 1, self.at["bytes"])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
+            [struct.pack("<IIII", WELCOME, 16, VERSION, self.at["bytes"])],
+            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)],
         )
         self.pids.append(pid)
         self.pages.append(page)

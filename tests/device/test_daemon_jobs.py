@@ -35,11 +35,11 @@ def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., 
 def test_every_launch_is_in_the_report(daemon: Fikitd, runner: Runner) -> None:
     job, stderr, summary = runner.run(123, 20_000, priority=8)
     assert stderr == ""
-    assert (
-        summary
-        == "fikit: job 1 low: 123 kernels, waited 0 us, no profile yet; run once with --fikit-measure (emulated GPU)"
-    )
     report = daemon.report(job)
+    assert summary == (
+        "fikit: job 1 low: 123 kernels, waited 0 us, no profile yet; "
+        f"samples of this run are stored as {report['profile']['key']} (emulated GPU)"
+    )
     assert (report["kernels"], report["processes"], report["priority"], report["state"]) == (123, 1, 8, "ended")
     assert report["device"]["emulated"] is True
     assert report["device"]["memory_bytes"] > 0
@@ -61,10 +61,31 @@ def test_a_measured_program_is_known_in_its_next_run(daemon: Fikitd, runner: Run
 
     job, _, summary = runner.run(100, 200_000)
     report = daemon.report(job)
-    assert report["profile"] == {"key": key, "found": True, "stored": None}
+    assert report["profile"] == {"key": key, "found": True, "stored": True}
     assert report["gpu_time_s"] == pytest.approx(100 * mean_ns / 1e9, rel=0.01)
     assert report["slowdown"] == pytest.approx(report["span_s"] / report["solo_s"], rel=0.01)
     assert f"{report['slowdown']:.2f}x of its profile's solo time, 100 kernels, GPU time" in summary
+
+
+def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd, runner: Runner) -> None:
+    job, _, summary = runner.run(200, 200_000)
+    first = daemon.report(job)
+    key = first["profile"]["key"]
+    assert (first["profile"]["found"], first["profile"]["stored"], first["gpu_time_s"]) == (False, True, None)
+    assert f"samples of this run are stored as {key}" in summary
+
+    profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
+    assert profile is not None
+    (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
+    assert 2 <= kernel["duration"]["count"] < 200 / 8
+    assert 190_000 < kernel["duration"]["mean_ns"] < 2_000_000
+    assert 1 <= kernel["gap"]["count"] <= kernel["duration"]["count"] / 2  # two samples have one gap between them
+
+    job, _, summary = runner.run(200, 200_000)
+    second = daemon.report(job)
+    assert (second["profile"]["key"], second["profile"]["found"]) == (key, True)
+    assert second["gpu_time_s"] == pytest.approx(200 * kernel["duration"]["mean_ns"] / 1e9, rel=0.01)
+    assert "x of its profile's solo time, 200 kernels" in summary
 
 
 def test_a_named_profile_is_used_by_another_command_line(daemon: Fikitd, runner: Runner) -> None:

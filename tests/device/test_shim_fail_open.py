@@ -44,10 +44,27 @@ def test_refusal_gives_the_daemons_reason(program: Start, daemon: StartDaemon) -
     assert "no job record for pid 1" in one_line(err)
 
 
+def test_a_daemon_of_version_1_refuses_and_the_program_runs(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(
+        answer=refusal("the shim speaks protocol 2 and fikitd 1; install the same fikit for jobs and daemon")
+    )
+    out, err = program(LAUNCH_TEN, fikitd).finish()
+    assert out == "10\n"
+    assert "install the same fikit" in one_line(err)
+    assert struct.unpack_from("<I", fikitd.hellos[0], 8)[0] == shim_daemon.VERSION
+
+
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"x", b"\0" * 2048, struct.pack("<IIII", 2, 16, 1, 4096), struct.pack("<IIII", 2, 16, 99, 171136)],
-    ids=["closes", "one byte", "zeros", "welcome without page", "welcome of another version"],
+    [
+        b"",
+        b"x",
+        b"\0" * 2048,
+        struct.pack("<IIII", 2, 16, shim_daemon.VERSION, 4096),
+        struct.pack("<IIII", 2, 16, 1, 164352),
+        struct.pack("<IIII", 2, 16, 99, 172032),
+    ],
+    ids=["closes", "one byte", "zeros", "welcome without page", "welcome of version 1", "welcome of a later version"],
 )
 def test_garbage_instead_of_welcome(program: Start, daemon: StartDaemon, answer: bytes) -> None:
     out, err = program(LAUNCH_TEN, daemon(answer=answer)).finish()

@@ -17,7 +17,8 @@ LEASE = 100 * MS
 RING_ENTRIES = 4096
 SLOTS = 4096
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED = range(1, 8)
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = range(1, 10)
+MARKS = 64
 
 
 class Entry(c.Structure):
@@ -31,9 +32,9 @@ class Page(c.Structure):
 
     _fields_ = [
         ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
-        ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("pad0", c.c_uint8 * 32),
+        ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
-        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("pad1", c.c_uint8 * 32),
+        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("pad1", c.c_uint8 * 28),
         ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad2", c.c_uint8 * 48),
         ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("reserved0", c.c_uint32),
         ("request_ns", c.c_int64), ("wait_count", c.c_uint64), ("wait_total_ns", c.c_uint64),
@@ -41,6 +42,8 @@ class Page(c.Structure):
         ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
         ("pad4", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
+        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("pad5", c.c_uint8 * 3072),
+        ("marks", c.c_uint32 * MARKS), ("pad6", c.c_uint8 * 3840),
     ]  # fmt: skip
 
 
@@ -86,6 +89,21 @@ class FakeClient:
         self.page.first_launch_ns = self.page.first_launch_ns or now()
         self.page.slot_launches[slot] += 1
         self.page.launch_seq += 1
+
+    def sample(self, slot: int, ns: int, before: tuple[int, ...] = (), kind: int = SAMPLE) -> None:
+        """A measured time of `slot`, launched after the slots `before` (oldest first)."""
+        self.put(kind, slot, ns, sum(b << 16 * back for back, b in enumerate(reversed(before))))
+
+    def mark(self, number: int, value: int, kind: int = MARK) -> None:
+        """Announce mark `number`; the device has yet to reach it."""
+        self.put(kind, number, value)
+
+    def reach(self, number: int) -> None:
+        """The device writes the mark."""
+        self.page.marks[number % MARKS] = number
+
+    def knows(self, slot: int) -> bool:
+        return bool(self.page.known_slots[slot // 32] >> slot % 32 & 1)
 
     def drained(self) -> None:
         self.page.last_drained_ns = now()

@@ -85,7 +85,7 @@ class FakeCore:
         self.dispatchers.append(FakeDispatcher(self, *options))
         return self.dispatchers[-1]
 
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int) -> int:
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int:
         page = os.memfd_create("page")
         os.ftruncate(page, 4096)
         return page

@@ -144,10 +144,12 @@ def test_a_measuring_client_is_open_and_its_samples_become_a_profile_with_contex
         assert not measured.closed
         for slot, name in ((1, "a"), (2, "b")):
             measured.describe(slot, name)
+        launched: tuple[int, ...] = ()
         for slot, ns in ((1, 100), (1, 100), (1, 100), (2, 700), (1, 100), (1, 100), (1, 100), (2, 900)):
             measured.launch(slot)
-            measured.put(fake.SAMPLE, slot, ns)
-            measured.put(fake.GAP, slot, 50)
+            measured.sample(slot, ns, launched[-3:])
+            measured.sample(slot, 50, launched[-3:], kind=fake.GAP)
+            launched += (slot,)
         measured.drained()
         kernels = {(k["name"], len(k["context"])): k for k in running.export_profile(1)}
         assert kernels["b", 0]["duration"]["count"] == kernels["b", 3]["duration"]["count"] == 2

@@ -80,7 +80,7 @@ def test_a_client_of_a_job_is_welcomed_with_page_and_doorbell(daemon: Daemon) ->
 def test_the_dispatcher_gets_the_configured_times_in_nanoseconds(daemon: Daemon) -> None:
     daemon.job()
     daemon.client()
-    assert daemon.core.dispatchers[0].options == ("fikit", 100_000_000, 20_000, 500_000, 2_000_000, 20_000)
+    assert daemon.core.dispatchers[0].options == ("fikit", 100_000_000, 20_000, 500_000, 2_000_000, 20_000, 32)
 
 
 def test_two_clients_of_one_gpu_share_a_dispatcher(daemon: Daemon) -> None:
@@ -106,11 +106,14 @@ def test_a_process_without_a_job_is_refused_with_the_reason(daemon: Daemon) -> N
     assert client.refusal() == f"process {os.getpid()} of uid {ME} belongs to no fikit job on this node"
 
 
-def test_a_shim_of_another_version_is_refused(daemon: Daemon) -> None:
+@pytest.mark.parametrize("version", [1, protocol.VERSION + 1])
+def test_a_shim_of_another_version_is_refused(daemon: Daemon, version: int) -> None:
     daemon.job()
     client = FakeClient(daemon.run_dir)
-    client.send(fakes.hello(version=99))
-    assert "protocol 99" in client.refusal()
+    client.send(fakes.hello(version=version))
+    assert client.refusal() == (
+        f"the shim speaks protocol {version} and fikitd {protocol.VERSION}; install the same fikit for jobs and daemon"
+    )
 
 
 KERNEL_TOO_SHORT = fakes.description()[:-1]

@@ -51,6 +51,32 @@ def test_a_saved_profile_is_found(store: ProfileStore) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["run1.json"]
 
 
+def test_sampled_runs_fill_the_room_that_measured_ones_leave(
+    store: ProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "MAX_RUNS", 4)
+    for day in range(3):
+        store.save(ME, document(launches=1), f"2026010{day}")
+    for day in range(6):
+        store.save(ME, document(launches=100), f"2026020{day}", sampled=True)
+    profile, warnings = collect(store)
+    assert (profile["runs"], profile["launches"], warnings) == (4, 2 * 1 + 2 * 100, [])
+    for day in range(4):
+        store.save(ME, document(launches=1), f"2026030{day}")
+    profile, _ = collect(store)
+    assert (profile["runs"], profile["launches"]) == (4, 4)
+
+
+def test_sampled_runs_that_nobody_reads_any_more_are_removed(store: ProfileStore) -> None:
+    measured = store.save(ME, document(), "2025")
+    for second in range(profiles.MAX_RUNS + 5):
+        last = store.save(ME, document(), f"20260101T0000{second:02}", sampled=True)
+    left = sorted(path.name for path in last.parent.iterdir())
+    assert len(left) == profiles.MAX_RUNS + 1
+    assert left[0] == measured.name
+    assert left[-1] == last.name == f"20260101T0000{profiles.MAX_RUNS + 4:02}-sampled.json"
+
+
 def test_runs_are_merged(store: ProfileStore) -> None:
     store.save(ME, document(kernels=[kernel(duration=statistics(1, 100.0))]), "a")
     store.save(ME, document(kernels=[kernel(duration=statistics(3, 200.0)), kernel("other")]), "b")

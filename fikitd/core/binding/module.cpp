@@ -39,10 +39,11 @@ class ManualPolicy {
 
   nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
                  bool granted, std::uint32_t request, std::optional<std::int64_t> duration_ns,
-                 std::optional<std::int64_t> gap_ns) {
+                 std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
+                                       .since_ns = since_ns.value_or(policy::kLongAgo),
                                        .priority = priority,
                                        .measuring = measuring,
                                        .granted = granted,
@@ -58,8 +59,9 @@ class ManualPolicy {
 
  private:
   static policy::EventKind kind_of(const std::string& name) {
-    static constexpr std::array<const char*, 8> kNames = {"client_added",  "client_removed", "launched",   "waiting",
-                                                          "waiting_ended", "drained",        "grant_done", "tick"};
+    static constexpr std::array<const char*, 9> kNames = {"client_added",  "client_removed", "launched",
+                                                          "waiting",       "waiting_ended",  "drained",
+                                                          "running",       "grant_done",     "tick"};
     for (std::size_t i = 0; i < kNames.size(); ++i)
       if (name == kNames[i]) return static_cast<policy::EventKind>(i);
     throw nb::value_error("unknown kind of event");
@@ -143,15 +145,17 @@ void bind_predictor(nb::module_& m) {
 
 void bind_dispatcher(nb::module_& m) {
   const auto released = nb::call_guard<nb::gil_scoped_release>();
-  m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a);
+  m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0);
 
   nb::class_<Dispatcher>(m, "Dispatcher")
       .def("__init__",
            [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
-              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns) {
-             new (self) Dispatcher(policy, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns), spin_ns);
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every) {
+             new (self)
+                 Dispatcher(policy, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns), spin_ns, mark_every);
            },
-           "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a)
+           "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
+           "mark_every"_a = 32)
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            released)
       .def("remove_client",
@@ -213,7 +217,7 @@ void bind_policy(nb::module_& m) {
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
-           "gap_ns"_a = nb::none());
+           "gap_ns"_a = nb::none(), "since_ns"_a = nb::none());
 }
 
 } // namespace

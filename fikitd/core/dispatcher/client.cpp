@@ -15,8 +15,14 @@ using policy::EventKind;
 
 } // namespace
 
-Client::Client(ClientId id, int memfd, int priority, bool measure, std::int64_t now_ns)
-    : id_(id), priority_(priority), measure_(measure), page_(memfd), last_report_ns_(now_ns), identities_(FIKIT_SLOTS) {}
+Client::Client(ClientId id, int memfd, int priority, bool measure, std::int64_t lease_ns, std::int64_t now_ns)
+    : id_(id),
+      priority_(priority),
+      measure_(measure),
+      lease_ns_(lease_ns),
+      page_(memfd),
+      last_report_ns_(now_ns),
+      identities_(FIKIT_SLOTS) {}
 
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
@@ -36,31 +42,41 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsi
     any = true;
   }
   if (any) page_.set_ring_tail(ring_.tail());
+  any = look_at_marks(now_ns, policy) || any;
   return look_at_request(now_ns, policy, epsilon_ns) || any; // the request after the launches that came before it
 }
 
 void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+  const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
+  if (report.kind == FIKIT_ENTRY_SAMPLE) return sample(report, value_ns);
+  if (report.kind == FIKIT_ENTRY_GAP) return gap(report, value_ns);
   const std::int64_t t_ns = std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   last_report_ns_ = t_ns;
-  const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
   switch (report.kind) {
     case FIKIT_ENTRY_LAUNCH:
     case FIKIT_ENTRY_GRANTED:
     case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy, epsilon_ns); break;
     case FIKIT_ENTRY_DRAINED:
-      policy.apply({.kind = EventKind::drained,
-                    .client = id_,
-                    .time_ns = t_ns,
-                    .duration_ns = report.value >= launches_ ? 0 : log_.remaining_ns(report.value)});
+      if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
+      drained(report.value, t_ns, policy::kLongAgo, policy);
       break;
+    case FIKIT_ENTRY_MARK:
+    case FIKIT_ENTRY_MARK_GRANT: {
+      const policy::Client* view = policy.client(id_);
+      const std::int64_t end_ns = view == nullptr ? t_ns : std::max(t_ns, view->progress.dry_ns());
+      marks_.put({.number = report.slot,
+                  .granted = report.kind == FIKIT_ENTRY_MARK_GRANT,
+                  .value = report.value,
+                  .missing_ns = t_ns,
+                  .until_ns = end_ns + lease_ns_});
+      break;
+    }
     case FIKIT_ENTRY_DONE:
       policy.apply({.kind = EventKind::grant_done,
                     .client = id_,
                     .time_ns = t_ns,
                     .request = static_cast<std::uint32_t>(report.value)});
       break;
-    case FIKIT_ENTRY_SAMPLE: sample(report.slot, value_ns); break;
-    case FIKIT_ENTRY_GAP: gap(report.slot, value_ns); break;
     default: break; // a newer shim, or garbage
   }
 }
@@ -68,7 +84,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
 void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const predictor::Identity kernel = identity(report.slot);
-  const predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
+  const predictor::Prediction predicted = predict(kernel);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
   launched_context_.push(kernel);
   ++launches_;
@@ -92,17 +108,81 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64
   gaps_.ended(view->gap_ns, pause ? -1 : idle_ns, epsilon_ns);
 }
 
-void Client::sample(std::uint32_t slot, std::int64_t ns) {
-  const predictor::Identity kernel = identity(slot);
-  measured_.add_duration(kernel, sampled_context_, ns);
-  before_sample_ = sampled_context_;
-  sampled_slot_ = slot;
-  sampled_context_.push(kernel);
+// What the run that is going on has taught stands in for what its profile does not know.
+predictor::Prediction Client::predict(predictor::Identity kernel) const {
+  predictor::Prediction found = profile_.predict(kernel, launched_context_);
+  if (found.duration_ns >= 0 && found.gap_ns >= 0) return found;
+  const predictor::Prediction learnt = measured_.predict(kernel, launched_context_);
+  if (found.duration_ns < 0) found.duration_ns = learnt.duration_ns;
+  if (found.gap_ns < 0) found.gap_ns = learnt.gap_ns;
+  return found;
 }
 
-void Client::gap(std::uint32_t slot, std::int64_t ns) {
-  if (ns > kPauseNs) return;
-  measured_.add_gap(identity(slot), slot == sampled_slot_ ? before_sample_ : predictor::Context{}, ns);
+predictor::Context Client::before(const Report& report) const {
+  predictor::Context context;
+  for (unsigned back = FIKIT_BEFORE_LAUNCHES; back-- > 0;)
+    context.push(identity(static_cast<std::uint16_t>(report.before >> (FIKIT_BEFORE_BITS * back))));
+  return context;
+}
+
+std::uint64_t Client::seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const {
+  std::uint64_t count = 0;
+  for (const predictor::Model* model : {&profile_, &measured_})
+    if (const predictor::Cost* cost = model->cost(kernel)) count += (cost->*what).count();
+  return count;
+}
+
+// Others on the GPU make times longer than they are alone: such ones are taken only for want of better ones.
+bool Client::takes(std::uint64_t seen) const {
+  constexpr std::uint64_t kEnough = 8;
+  return measure_ || (alone_ && disturbed_drains_ == 0) || seen < kEnough;
+}
+
+void Client::sample(const Report& report, std::int64_t ns) {
+  const predictor::Identity kernel = identity(report.slot);
+  if (!takes(seen(kernel, &predictor::Cost::duration))) return;
+  measured_.add_duration(kernel, before(report), ns);
+  say_known(report.slot);
+}
+
+void Client::gap(const Report& report, std::int64_t ns) {
+  const predictor::Identity kernel = identity(report.slot);
+  if (ns > kPauseNs || !takes(seen(kernel, &predictor::Cost::gap))) return;
+  measured_.add_gap(kernel, before(report), ns);
+}
+
+void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy) {
+  policy.apply({.kind = EventKind::drained,
+                .client = id_,
+                .time_ns = t_ns,
+                .since_ns = since_ns,
+                .duration_ns = launches >= launches_ ? 0 : log_.remaining_ns(launches)});
+}
+
+// A mark that is not reached says as much as one that is: the work before it is still under way.
+bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
+  bool any = false;
+  std::optional<std::uint64_t> missing; // all launches up to this one are not complete
+  marks_.look(now_ns, page_, [&](const Mark& mark, bool reached) {
+    if (!reached) {
+      if (!mark.granted && !missing) missing = mark.value;
+      return;
+    }
+    any = true;
+    const std::int64_t seen_ns = std::max(now_ns, last_report_ns_);
+    last_report_ns_ = seen_ns;
+    if (!mark.granted) return drained(mark.value, seen_ns, mark.missing_ns, policy);
+    policy.apply({.kind = EventKind::grant_done,
+                  .client = id_,
+                  .time_ns = seen_ns,
+                  .request = static_cast<std::uint32_t>(mark.value)});
+  });
+  if (missing)
+    policy.apply({.kind = EventKind::running,
+                  .client = id_,
+                  .time_ns = now_ns,
+                  .duration_ns = *missing >= launches_ ? 0 : log_.remaining_ns(*missing)});
+  return any;
 }
 
 bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
@@ -121,7 +201,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::i
                 .client = id_,
                 .time_ns = t_ns,
                 .request = request.sequence,
-                .duration_ns = profile_.predict(identity(request.slot), launched_context_).duration_ns});
+                .duration_ns = predict(identity(request.slot)).duration_ns});
   return true;
 }
 
@@ -142,8 +222,30 @@ void Client::grant(std::uint32_t request) {
   page_.grant(request);
 }
 
+void Client::ask_for_marks(std::uint32_t every) {
+  if (every != marks_asked_) page_.set_mark_every(every);
+  marks_asked_ = every;
+}
+
+// Samples come in after a drain, those of the work before a drain possibly after it.
+void Client::set_alone(bool alone) {
+  constexpr int kDrains = 2;
+  if (alone_ && !alone) disturbed_drains_ = kDrains;
+  alone_ = alone;
+}
+
 void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
   identities_.at(slot) = measured_.describe(kernel);
+  say_known(slot);
+}
+
+void Client::set_profile(predictor::Model profile) {
+  profile_ = std::move(profile);
+  for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot) say_known(slot);
+}
+
+void Client::say_known(std::uint32_t slot) {
+  if (slot < FIKIT_SLOTS && seen(identity(slot), &predictor::Cost::duration) > 0) page_.set_known(slot);
 }
 
 Stats Client::stats(std::int64_t now_ns) const {

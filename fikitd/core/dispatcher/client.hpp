@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "account.hpp"
+#include "marks.hpp"
 #include "page.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
@@ -36,7 +37,7 @@ struct Stats {
 
 class Client {
  public:
-  Client(ClientId id, int memfd, int priority, bool measure, std::int64_t now_ns);
+  Client(ClientId id, int memfd, int priority, bool measure, std::int64_t lease_ns, std::int64_t now_ns);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -54,10 +55,13 @@ class Client {
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
   void grant(std::uint32_t request);
   void set_awake(bool awake) { page_.set_awake(awake); }
+  // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
+  void ask_for_marks(std::uint32_t every);
+  void set_alone(bool alone); // on its GPU
   void kernel_of_other() { gaps_.kernel_of_other(); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
-  void set_profile(predictor::Model profile) { profile_ = std::move(profile); }
+  void set_profile(predictor::Model profile);
   const predictor::Model& measured() const { return measured_; }
   Stats stats(std::int64_t now_ns) const;
 
@@ -65,15 +69,27 @@ class Client {
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   void end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns);
-  void sample(std::uint32_t slot, std::int64_t ns);
-  void gap(std::uint32_t slot, std::int64_t ns);
+  void sample(const Report& report, std::int64_t ns);
+  void gap(const Report& report, std::int64_t ns);
+  void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy);
+  bool look_at_marks(std::int64_t now_ns, policy::Policy& policy);
+  predictor::Prediction predict(predictor::Identity kernel) const;
+  predictor::Context before(const Report& report) const;
+  // How many times of a kernel are known, from its profile and from this run.
+  std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
+  bool takes(std::uint64_t seen) const;
+  void say_known(std::uint32_t slot);
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
 
   ClientId id_;
   int priority_;
   bool measure_;
+  std::int64_t lease_ns_;
   bool closed_ = false;
+  bool alone_ = true;
+  int disturbed_drains_ = 0; // reports of drains until what is sampled has run alone
+  std::uint32_t marks_asked_ = 0;
   Page page_;
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
@@ -89,12 +105,7 @@ class Client {
   predictor::Context launched_context_;
   LaunchLog log_;
   GapAccount gaps_;
-
-  // Samples arrive in launch order but later than the launches, so they have a context of their own. A GAP follows the
-  // SAMPLE that it comes after.
-  predictor::Context sampled_context_;
-  predictor::Context before_sample_; // context of the newest sample
-  std::uint32_t sampled_slot_ = 0;
+  Marks marks_;
 };
 
 } // namespace fikit::dispatcher

@@ -41,8 +41,9 @@ void check(const policy::Options& options, std::int64_t spin_ns) {
 
 } // namespace
 
-Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns)
-    : options_(options), spin_ns_(spin_ns), policy_(policy::make_policy(policy, options)) {
+Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
+                       std::uint32_t mark_every)
+    : options_(options), spin_ns_(spin_ns), mark_every_(mark_every), policy_(policy::make_policy(policy, options)) {
   if (policy_ == nullptr)
     throw std::invalid_argument("unknown policy \"" + std::string(policy) + "\", use fifo, prio or fikit");
   check(options, spin_ns);
@@ -57,7 +58,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, now_ns);
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_.lease_ns, now_ns);
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
                        .time_ns = now_ns,
@@ -72,7 +73,8 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   }
   added->set_awake(true); // the thread is, or wakes up below
   clients_.push_back(std::move(added));
-  decide();
+  decide(now());
+  tell_clients();
   doorbells_.ring_own();
 }
 
@@ -87,7 +89,8 @@ Stats Dispatcher::remove_client(ClientId id) {
   doorbells_.remove(id);
   policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
   std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
-  decide();
+  decide(now());
+  tell_clients();
   doorbells_.ring_own();
   return stats;
 }
@@ -158,6 +161,7 @@ void Dispatcher::run() {
   }
 }
 
+// Decides for the moment at which the pages were read: what was under way then is not over because reading took a while.
 bool Dispatcher::round() {
   const std::int64_t now_ns = now();
   bool moved = false;
@@ -167,16 +171,20 @@ bool Dispatcher::round() {
     if (client->closed()) gate_moved_ns_ = now_ns;
   }
   if (moved) moved_ns_ = now_ns;
-  if (moved || now_ns >= wake_at_ns_) decide();
+  if (moved || now_ns >= wake_at_ns_) decide(now_ns);
   renew_leases(now_ns);
   return moved;
 }
 
-void Dispatcher::decide() {
-  const std::int64_t now_ns = now();
+void Dispatcher::decide(std::int64_t now_ns) {
   policy_->decide(now_ns, decisions_);
   wake_at_ns_ = policy::kNever;
-  for (const policy::Decision& decision : decisions_.items()) carry_out(decision, now_ns);
+  bool gates_moved = false;
+  for (const policy::Decision& decision : decisions_.items()) {
+    carry_out(decision, now_ns);
+    gates_moved |= decision.kind == policy::DecisionKind::open || decision.kind == policy::DecisionKind::close;
+  }
+  if (gates_moved) tell_clients();
 }
 
 void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
@@ -195,6 +203,15 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
         if (!other->measuring() && other->priority() < target.priority()) other->kernel_of_other();
       break;
     case policy::DecisionKind::wake_at: break;
+  }
+}
+
+// Nobody waits for a client while every other gate is open: then its launches cost it no mark.
+void Dispatcher::tell_clients() {
+  const bool held = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
+  for (const auto& client : clients_) {
+    client->ask_for_marks(held && !client->closed() && !client->measuring() ? mark_every_ : 0);
+    client->set_alone(clients_.size() == 1);
   }
 }
 

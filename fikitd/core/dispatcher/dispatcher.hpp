@@ -20,8 +20,9 @@ namespace fikit::dispatcher {
 
 class Dispatcher {
  public:
-  // policy: "fifo", "prio" or "fikit". Throws std::invalid_argument, std::system_error.
-  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns);
+  // policy: "fifo", "prio" or "fikit". mark_every: clients that others wait for mark one launch in so many, and the
+  // unknown ones; 0 = no marks. Throws std::invalid_argument, std::system_error.
+  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t mark_every);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -44,16 +45,18 @@ class Dispatcher {
   };
   void run();
   bool round();
-  void decide();
+  void decide(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
   void renew_leases(std::int64_t now_ns);
   Wait plan(std::int64_t now_ns) const;
+  void tell_clients(); // who is alone, and whose progress matters
   bool fall_asleep();
   void wake_up();
   Client& client(ClientId id);
 
   policy::Options options_;
   std::int64_t spin_ns_;
+  std::uint32_t mark_every_;
   std::unique_ptr<policy::Policy> policy_;
   std::vector<std::unique_ptr<Client>> clients_;
   Doorbells doorbells_;

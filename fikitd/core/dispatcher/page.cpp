@@ -34,7 +34,7 @@ fikit_page* map(int memfd) {
 
 } // namespace
 
-int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns) {
+int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every) {
   const int memfd = memfd_create("fikit-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memfd < 0) fail("cannot create a client's page");
   try {
@@ -46,6 +46,7 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns) {
     page->measure = measure ? 1 : 0;
     page->lease_ns = lease_ns;
     page->spin_ns = spin_ns;
+    page->sample_every = sample_every;
     munmap(page, sizeof(fikit_page));
     // Without these a client could truncate the file under the daemon's mapping and kill it with SIGBUS.
     if (fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) fail("cannot seal a client's page");
@@ -95,6 +96,16 @@ void Page::grant(std::uint32_t request) {
 void Page::set_awake(bool awake) { page_->awake.store(awake ? 1 : 0, std::memory_order_seq_cst); }
 
 void Page::set_ring_tail(std::uint64_t tail) { page_->ring_tail.store(tail, std::memory_order_release); }
+
+void Page::set_mark_every(std::uint32_t launches) { page_->mark_every.store(launches, std::memory_order_relaxed); }
+
+void Page::set_known(std::uint32_t slot) {
+  page_->known_slots[slot / 32].fetch_or(1U << slot % 32, std::memory_order_relaxed);
+}
+
+bool Page::reached(std::uint32_t mark) const {
+  return page_->marks[mark % FIKIT_MARKS].load(std::memory_order_acquire) == mark;
+}
 
 Page::Request Page::request() const {
   Request request;

@@ -9,9 +9,9 @@
 
 namespace fikit::dispatcher {
 
-// A sealed memfd holding an initialised page with an open gate; the caller owns the descriptor.
-// Throws std::system_error.
-int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns);
+// A sealed memfd holding an initialised page with an open gate; the caller owns the descriptor. sample_every: one launch
+// in so many is timed also when not measuring, 0 = none. Throws std::system_error.
+int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every);
 
 class Page {
  public:
@@ -27,6 +27,8 @@ class Page {
   void grant(std::uint32_t request);
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
+  void set_mark_every(std::uint32_t launches); // 0: no marks
+  void set_known(std::uint32_t slot);          // below FIKIT_SLOTS: how long it runs is known
 
   // The client's words, as they stand.
   struct Request {
@@ -48,6 +50,7 @@ class Page {
   };
   Counters counters(std::int64_t now_ns) const;
   std::vector<std::uint64_t> slot_launches() const;
+  bool reached(std::uint32_t mark) const;
 
   const fikit_page& raw() const { return *page_; }
 

@@ -20,7 +20,11 @@ bool Ring::next(const fikit_page& page, std::int64_t now_ns, Report& report) {
     const fikit_entry& entry = page.ring[tail_ % FIKIT_RING_ENTRIES];
     const std::uint64_t stamp = entry.stamp.load(std::memory_order_acquire);
     if (stamp == tail_ + 1) {
-      report = {.t_ns = load(entry.t_ns), .slot = load(entry.slot), .kind = load(entry.kind), .value = load(entry.value)};
+      report = {.t_ns = load(entry.t_ns),
+                .slot = load(entry.slot),
+                .kind = load(entry.kind),
+                .value = load(entry.value),
+                .before = load(entry.before)};
       std::atomic_thread_fence(std::memory_order_acquire);
       const bool whole = entry.stamp.load(std::memory_order_relaxed) == stamp;
       ++tail_;

@@ -9,6 +9,7 @@ namespace fikit::policy {
 
 inline constexpr std::int64_t kUnknown = -1; // a duration or gap that nobody can predict
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t kLongAgo = std::numeric_limits<std::int64_t>::min();
 // No queue is believed to be longer than this, whatever the predictions add up to.
 inline constexpr std::int64_t kHorizonNs = 10'000'000'000;
 
@@ -31,17 +32,33 @@ class Progress {
     finish_ns_ = std::min(start_ns + std::min(duration_ns, kHorizonNs), t_ns + kHorizonNs);
   }
 
-  // At t_ns all but the last remaining_ns of predicted work was known to be complete (0: all; kUnknown: cannot say).
-  void drained(std::int64_t t_ns, std::int64_t remaining_ns, std::int64_t lease_ns) {
+  // At t_ns all but the last remaining_ns of predicted work was known to be complete (0: all; kUnknown: cannot say), and
+  // at since_ns it was not (kLongAgo: nobody has looked).
+  void drained(std::int64_t t_ns, std::int64_t since_ns, std::int64_t remaining_ns, std::int64_t lease_ns) {
+    overrun_ns_ = 0;
     if (remaining_ns < 0) {
       unknown_until_ns_ = t_ns + lease_ns;
       return;
     }
-    // A host that synchronises late says "dry by now": the reckoned end, where there is one, is then the better guess,
-    // and the earlier end is the careful one, because the gap behind it is believed to be over sooner.
-    if (remaining_ns > 0) finish_ns_ = t_ns + std::min(remaining_ns, kHorizonNs);
-    else finish_ns_ = uncertain() ? t_ns : std::min(finish_ns_, t_ns);
+    remaining_ns = std::min(remaining_ns, kHorizonNs);
+    // Somewhere between the two moments it became true. The reckoned moment, where there is one and it lies between them,
+    // is the best guess: a host that synchronises late says "dry by now", and a mark is seen when somebody looks. Nobody
+    // having looked before, the earlier end is the careful one: the gap behind it is believed to be over sooner.
+    const bool reckoned = !uncertain() && (remaining_ns == 0 || since_ns != kLongAgo);
+    const std::int64_t guess_ns = reckoned ? finish_ns_ - remaining_ns : t_ns;
+    finish_ns_ = std::clamp(guess_ns, std::min(since_ns, t_ns), t_ns) + remaining_ns;
     unknown_until_ns_ = kNoUnknown;
+  }
+
+  // At now_ns, work in front of the last remaining_ns of predicted work was still under way. What is overdue is expected
+  // soon, then less and less soon, for a lease at most: its stream may stand still for a reason of its own.
+  void running(std::int64_t now_ns, std::int64_t remaining_ns, std::int64_t lease_ns) {
+    if (remaining_ns < 0 || uncertain()) return;
+    const std::int64_t late_ns = now_ns + std::min(remaining_ns, kHorizonNs) - finish_ns_;
+    if (late_ns < 0 || overrun_ns_ > lease_ns) return;
+    const std::int64_t push_ns = late_ns + std::clamp(overrun_ns_ / 4, kShortestPushNs, kLongestPushNs);
+    overrun_ns_ += push_ns;
+    finish_ns_ += push_ns;
   }
 
   // What was reckoned from a grant starts later, because the client took the grant later.
@@ -57,7 +74,10 @@ class Progress {
 
  private:
   static constexpr std::int64_t kNoUnknown = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t kShortestPushNs = 10'000;
+  static constexpr std::int64_t kLongestPushNs = 500'000;
   std::int64_t finish_ns_ = 0;
+  std::int64_t overrun_ns_ = 0; // of the reckoning, since a drain or mark was last seen
   std::int64_t unknown_until_ns_ = kNoUnknown;
 };
 

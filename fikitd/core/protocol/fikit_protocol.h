@@ -22,7 +22,7 @@ extern "C" {
 #define FIKIT_ATOMIC(T) _Atomic T
 #endif
 
-#define FIKIT_PROTOCOL_VERSION 1u
+#define FIKIT_PROTOCOL_VERSION 2u
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
 #define FIKIT_SOCKET_NAME "fikitd.sock"      /* in run_dir; shims connect here */
@@ -31,6 +31,8 @@ extern "C" {
 
 #define FIKIT_RING_ENTRIES 4096u             /* power of two */
 #define FIKIT_SLOTS 4096u                    /* kernel identities per client; slot 0 = "not described" */
+#define FIKIT_MARKS 64u                      /* completion marks of one client that can be out at a time; power of two */
+#define FIKIT_MARKS_BYTES 4096u              /* what of the page the GPU may write: one page of memory */
 #define FIKIT_WAIT_BUCKETS 40u               /* wait histogram: bucket b counts waits in [2^b, 2^(b+1)) ns */
 #define FIKIT_NAME_BYTES 1024u
 #define FIKIT_REASON_BYTES 256u
@@ -94,18 +96,29 @@ enum fikit_entry_kind {
   FIKIT_ENTRY_GRANTED = 2, /* a launch through a CLOSED gate with grant `value` (its request_seq) */
   FIKIT_ENTRY_DRAINED = 3, /* every launch with launch_seq <= value is known complete at t_ns (host sync returned) */
   FIKIT_ENTRY_DONE = 4,    /* the granted launch with request_seq `value` has completed (marker seen at t_ns) */
-  FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot` took `value` ns of device time */
-  FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, before the next launch of
-                              this process started */
+  FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot`, launched after `before`, took `value` ns of device time */
+  FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, launched after `before`, until
+                              the next launch of this process started */
   FIKIT_ENTRY_EXPIRED = 7, /* the lease of a closed gate ran out; the launch went through ungranted */
+  FIKIT_ENTRY_MARK = 8,    /* mark `slot` stands behind a launch on the device: once it is reached, every launch with
+                              launch_seq <= value is complete */
+  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the granted launch with request_seq `value` */
 };
+
+/* The slots of the three launches before a measured one, as `before` holds them: the newest in the lowest 16 bits, 0 where
+ * there was none. */
+#define FIKIT_BEFORE_LAUNCHES 3u
+#define FIKIT_BEFORE_BITS 16u
 
 /* One ring entry. Producers: any thread of the client. claim: i = ring_head.fetch_add(1); stamp = 0 (relaxed), fill,
  * stamp = i + 1 (release). The daemon accepts an entry only if stamp == i + 1 before and after reading it. The ring
  * overwrites: a daemon that falls behind by more than FIKIT_RING_ENTRIES continues at the oldest entry still there. */
 struct fikit_entry {
   FIKIT_ATOMIC(uint64_t) stamp;
-  int64_t t_ns;
+  union {
+    int64_t t_ns;    /* when; SAMPLE and GAP have no time */
+    uint64_t before; /* SAMPLE, GAP: which launches came before it */
+  };
   uint32_t slot;
   uint32_t kind; /* enum fikit_entry_kind */
   uint64_t value;
@@ -119,7 +132,8 @@ struct fikit_page {
   uint32_t measure;    /* 1: time every launch (--fikit-measure); the gate is always open then */
   int64_t lease_ns;    /* how long a closed gate may hold without being renewed */
   int64_t spin_ns;     /* how long to spin at a closed gate before futex-waiting */
-  uint8_t pad0[32];
+  uint32_t sample_every; /* time one launch in so many also when not measuring; 0: none */
+  uint8_t pad0[28];
 
   /* Written by the daemon, read on the launch path: a cache line of its own. */
   FIKIT_ATOMIC(uint32_t) gate;      /* enum fikit_gate */
@@ -128,7 +142,8 @@ struct fikit_page {
   FIKIT_ATOMIC(uint32_t) awake;     /* 1: the dispatcher is polling; no doorbell needed */
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
-  uint8_t pad1[32];
+  FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and behind each of an unknown slot; 0: none */
+  uint8_t pad1[28];
 
   /* Written by the client's launch path. */
   FIKIT_ATOMIC(uint64_t) ring_head;
@@ -154,6 +169,14 @@ struct fikit_page {
 
   FIKIT_ATOMIC(uint64_t) slot_launches[FIKIT_SLOTS]; /* exact launch counts by identity */
   struct fikit_entry ring[FIKIT_RING_ENTRIES];
+
+  FIKIT_ATOMIC(uint32_t) known_slots[FIKIT_SLOTS / 32]; /* written by the daemon: bit = it knows how long the slot runs */
+  uint8_t pad5[3072];
+
+  /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
+   * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */
+  FIKIT_ATOMIC(uint32_t) marks[FIKIT_MARKS];
+  uint8_t pad6[FIKIT_MARKS_BYTES - 4 * FIKIT_MARKS];
 };
 
 #ifdef __cplusplus
@@ -164,7 +187,7 @@ struct fikit_page {
 #endif
 
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_entry) == 32, "a ring entry is half a cache line");
-FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % 64 == 0, "the page is whole cache lines");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % FIKIT_MARKS_BYTES == 0, "the marks begin and end a page of memory");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_kernel) <= FIKIT_MESSAGE_BYTES, "a message fits a packet");
 
 #endif

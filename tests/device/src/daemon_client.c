@@ -1,5 +1,6 @@
 /* A CUDA program: launches fikit_spin LAUNCHES times, each NS long, with a pause of NS after each tenth and a
- * synchronisation, and prints "done LAUNCHES". With `hold`, it then waits for a byte on standard input and does it again. */
+ * synchronisation, and prints "done LAUNCHES". With `hold`, it then waits for a byte on standard input and does it again.
+ * With `quiet`, it neither pauses nor synchronises nor calls the driver again once it has launched: it waits for the byte. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +37,7 @@ int main(int argc, char **argv) {
   const int launches = argc > 1 ? atoi(argv[1]) : 100;
   uint64_t ns = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
   const int hold = argc > 3 && strcmp(argv[3], "hold") == 0;
+  const int quiet = argc > 3 && strcmp(argv[3], "quiet") == 0;
   void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
   void *context, *module, *kernel;
   if (!cuda) {
@@ -51,15 +53,16 @@ int main(int argc, char **argv) {
     for (int i = 0; i < launches; i++) {
       void *parameters[] = {&ns};
       CHECK(launch(kernel, 1u, 1u, 1u, 32u, 1u, 1u, 0u, NULL, parameters, NULL));
-      if (i % 10 == 9) {
+      if (i % 10 == 9 && !quiet) {
         CHECK(synchronize());
         usleep((useconds_t)(ns / 1000));
       }
     }
-    CHECK(synchronize());
+    if (!quiet)
+      CHECK(synchronize());
     printf("done %d\n", launches);
     fflush(stdout);
-    if (hold && round == 0 && read(STDIN_FILENO, &(char){0}, 1) < 0)
+    if ((hold || quiet) && round == 0 && read(STDIN_FILENO, &(char){0}, 1) < 0)
       return 4;
   }
   return 0;

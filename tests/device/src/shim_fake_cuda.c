@@ -5,19 +5,34 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int CUresult;
-enum { NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900 };
+enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900 };
 #define API __attribute__((visibility("default")))
 
 /* ---- control, for tests only */
 
 static struct {
   char name[64];
-  unsigned count;
+  unsigned count, delay_us;
   int fail;
 } calls[256];
-static int holding, capturing, driver_version = 12080;
+static int holding, capturing, driver_version = 12080, memory_operations;
+
+/* Registered memory belongs to the context in which that was done, and ends with it. */
+static void *registered_in, *registered;
+
+/* Writes of streams that stand still, in order. */
+static struct {
+  uint32_t *word, value;
+} writes[1024];
+static unsigned writes_begun, writes_done;
+
+static void write_all(void) {
+  for (; writes_done < writes_begun; writes_done++)
+    __atomic_store_n(writes[writes_done % 1024].word, writes[writes_done % 1024].value, __ATOMIC_RELEASE);
+}
 
 static int called(const char *name) {
   for (unsigned i = 0; i < 256; i++) {
@@ -25,6 +40,8 @@ static int called(const char *name) {
       strcpy(calls[i].name, name);
     if (strcmp(calls[i].name, name) == 0) {
       __atomic_fetch_add(&calls[i].count, 1, __ATOMIC_RELAXED);
+      if (calls[i].delay_us)
+        usleep(calls[i].delay_us);
       return calls[i].fail;
     }
   }
@@ -48,9 +65,24 @@ API void fake_fail(const char *name, int result) {
     }
 }
 
+/* From now on `name` takes so long. */
+API void fake_delay(const char *name, unsigned us) {
+  fake_fail(name, 0);
+  for (unsigned i = 0; i < 256; i++)
+    if (strcmp(calls[i].name, name) == 0)
+      calls[i].delay_us = us;
+}
+
 /* 1: events and streams are not complete. */
 API void fake_hold(int hold) {
   __atomic_store_n(&holding, hold, __ATOMIC_SEQ_CST);
+  if (!hold)
+    write_all();
+}
+
+/* 1: streams can write to memory of the host that was registered. */
+API void fake_memory_operations(int can) {
+  memory_operations = can;
 }
 
 API void fake_version(int version) {
@@ -102,6 +134,9 @@ API CUresult cuCtxDestroy_v2(void *ctx) {
   COUNTED;
   if (current == ctx)
     current = NULL;
+  if (registered_in == ctx)
+    registered = registered_in = NULL;
+  writes_done = writes_begun;
   return 0;
 }
 API CUresult cuDevicePrimaryCtxRetain(void **ctx, int device) {
@@ -314,9 +349,43 @@ API CUresult cuEventSynchronize(void *event) {
 }
 API CUresult cuEventElapsedTime(float *ms, void *start, void *end) {
   (void)start, (void)end;
+  COUNTED;
   *ms = 0.5f;
   return 0;
 }
+API CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
+  (void)device;
+  *value = attribute == 122 && memory_operations;
+  return 0;
+}
+
+API CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags) {
+  (void)bytes, (void)flags;
+  COUNTED;
+  if (registered)
+    return ALREADY_REGISTERED;
+  registered = pointer;
+  registered_in = current;
+  return 0;
+}
+API CUresult cuMemHostGetDevicePointer_v2(uintptr_t *address, void *pointer, unsigned flags) {
+  (void)flags;
+  COUNTED;
+  if (pointer != registered || current != registered_in)
+    return INVALID_VALUE;
+  *address = (uintptr_t)pointer;
+  return 0;
+}
+API CUresult cuStreamWriteValue32_v2(void *stream, uintptr_t address, uint32_t value, unsigned flags) {
+  (void)stream, (void)flags;
+  COUNTED;
+  writes[writes_begun % 1024].word = (uint32_t *)address;
+  writes[writes_begun++ % 1024].value = value;
+  if (!__atomic_load_n(&holding, __ATOMIC_SEQ_CST))
+    write_all();
+  return 0;
+}
+
 API CUresult cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) {
   (void)to, (void)from, (void)bytes;
   COUNTED;

@@ -35,6 +35,9 @@ int main(void) {
   FIELD(last_drained_ns);
   FIELD(slot_launches);
   FIELD(ring);
+  FIELD(mark_every);
+  FIELD(known_slots);
+  FIELD(marks);
   printf("\"bytes\": %zu, \"hello_bytes\": %zu, \"kernel_bytes\": %zu, \"kernel_name\": %zu}\n",
          sizeof(struct fikit_page), sizeof(struct fikit_hello), sizeof(struct fikit_kernel),
          offsetof(struct fikit_kernel, name));

@@ -1,0 +1,31 @@
+/* Marks that the GPU itself writes into our page when it comes to them: fikitd sees how far the work is without our help,
+ * also while the program computes on the host. Only where the device can write host memory from a stream. */
+#ifndef FIKIT_SHIM_PAGE_MARK_H
+#define FIKIT_SHIM_PAGE_MARK_H
+
+#include "stream.h"
+
+struct fikit_page_marks *fikit_page_marks_new(void);
+
+/* Has fikitd asked for a mark behind this launch? `seq`: its launch_seq, 0 = the driver refused it. It asks only while
+ * somebody with a lower priority shares the GPU. */
+static inline bool fikit_page_mark_wanted(const struct fikit_page *page, uint32_t slot, uint64_t seq) {
+  uint32_t every = atomic_load_explicit(&page->mark_every, memory_order_relaxed);
+  if (__builtin_expect(every == 0, 1))
+    return false;
+  uint32_t known = atomic_load_explicit(&page->known_slots[slot / 32], memory_order_relaxed);
+  return seq != 0 && ((uint32_t)seq % every == 0 || !(known >> slot % 32 & 1));
+}
+
+/* Put a mark behind the work of `stream` (`entry` in our table) and announce it: ENTRY_MARK. Not while any stream captures,
+ * nor when it would say nothing because other streams may still be working. */
+void fikit_page_mark_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream);
+
+/* The same for the granted launch `request_seq`: ENTRY_MARK_GRANT. False: there is no mark. */
+bool fikit_page_mark_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,
+                           uint32_t request_seq);
+
+/* The context is gone, and with it its work and what was registered in it. */
+void fikit_page_marks_forget_context(struct fikit_device *device, CUcontext context);
+
+#endif

@@ -1,0 +1,106 @@
+"""Marks that the GPU writes: the dispatcher sees progress without the client, and believes no more of it than can be."""
+
+from __future__ import annotations
+
+import core_fake_client as fake
+import pytest
+from core_fake_client import LEASE, MS, FakeClient, eventually, profile_entry
+
+SOON = LEASE / 1e9 / 2
+
+
+@pytest.mark.parametrize("policy", ["prio", "fikit"])
+def test_an_unknown_kernel_holds_others_until_its_mark_is_reached(policy: str) -> None:
+    with fake.dispatcher(policy, lease_ns=5000 * MS) as running:
+        high, low, other = (FakeClient(running, number, priority) for number, priority in ((1, 1), (2, 8), (3, 8)))
+        high.drained()
+        request = low.ask()
+        assert eventually(lambda: low.granted(request))
+        low.take(request)
+        low.mark(1, request, fake.MARK_GRANT)
+        other_request = other.ask()
+        assert not eventually(lambda: other.granted(other_request), seconds=0.05)
+        low.reach(1)  # and the client says nothing
+        assert eventually(lambda: other.granted(other_request))
+
+
+def test_an_unknown_kernel_of_the_holder_is_over_when_its_mark_is_reached() -> None:
+    with fake.dispatcher("prio", lease_ns=5000 * MS) as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.launch()
+        high.mark(1, 1)
+        request = low.ask()
+        assert not eventually(lambda: low.granted(request), seconds=0.05)
+        high.reach(1)
+        assert eventually(lambda: low.granted(request))
+
+
+def test_a_kernel_that_overruns_its_prediction_still_holds_others_until_its_mark() -> None:
+    with fake.dispatcher("prio", lease_ns=5000 * MS) as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.describe(1, "k")
+        running.set_profile(1, [profile_entry("k", 1 * MS, 0)])
+        high.launch(1)
+        high.mark(1, 1)
+        request = low.ask()
+        assert not eventually(lambda: low.granted(request), seconds=0.05)
+        high.reach(1)
+        assert eventually(lambda: low.granted(request))
+
+
+def test_a_mark_that_is_never_reached_is_lost_after_a_lease() -> None:
+    with fake.dispatcher("prio") as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.describe(1, "k")
+        running.set_profile(1, [profile_entry("k", 1 * MS, 0)])
+        high.launch(1)
+        high.mark(1, 1)
+        request = low.ask()
+        assert eventually(lambda: low.granted(request), seconds=20 * LEASE / 1e9)
+
+
+def test_marks_are_asked_of_those_that_others_wait_for() -> None:
+    with fake.dispatcher("fikit") as running:
+        high = FakeClient(running, 1, 1)
+        assert high.page.mark_every == 0
+        low = FakeClient(running, 2, 8)
+        assert (high.page.mark_every, low.page.mark_every) == (32, 0)
+        measured = FakeClient(running, 3, 0, measure=True)
+        assert measured.page.mark_every == 0
+        running.remove_client(2)
+        assert high.page.mark_every == 0
+
+
+def test_no_marks_are_asked_where_nobody_is_held() -> None:
+    with fake.dispatcher("fifo") as running:
+        clients = [FakeClient(running, 1, 1), FakeClient(running, 2, 8)]
+        assert [client.page.mark_every for client in clients] == [0, 0]
+
+
+def test_known_slots_are_told_to_the_client() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 1)
+        client.describe(1, "profiled")
+        client.describe(40, "sampled")
+        client.describe(2, "never seen")
+        assert not client.knows(1)
+        running.set_profile(1, [profile_entry("profiled", 1000, 0)])
+        assert (client.knows(1), client.knows(40), client.knows(2)) == (True, False, False)
+        client.sample(40, 1000)
+        client.drained()
+        running.export_profile(1)
+        assert client.knows(40)
+        assert not client.knows(2)
+
+
+def test_more_marks_than_the_page_has_words_and_numbers_from_the_past_are_ignored() -> None:
+    with fake.dispatcher("prio") as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        for number in (*range(1, 200), 0, 2**32 - 1, 7, 2**31):
+            high.launch()
+            high.mark(number, high.page.launch_seq)
+        high.mark(300, 2**64 - 1)
+        high.mark(301, 5)
+        high.drained()
+        request = low.ask()
+        assert eventually(lambda: low.granted(request), seconds=SOON)

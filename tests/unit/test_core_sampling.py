@@ -1,0 +1,75 @@
+"""What samples of an unmeasured run teach, and which of them are not believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import core_fake_client as fake
+from core_fake_client import MS, FakeClient, eventually, profile_entry
+
+
+def durations(running: fake.Dispatcher, client: int) -> dict[tuple[str, int], Any]:
+    return {(k["name"], len(k["context"])): k["duration"] for k in running.export_profile(client)}
+
+
+def test_samples_of_an_unmeasured_client_become_a_profile_with_their_contexts() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        for slot, name in ((1, "a"), (2, "b"), (3, "c")):
+            client.describe(slot, name)
+        client.sample(3, 500, (1, 2, 1))
+        client.sample(3, 700, (2, 2, 2))
+        client.sample(3, 50, (1, 2, 1), kind=fake.GAP)
+        kernels = running.export_profile(1)
+        contexts = {tuple(k["context"]): k["duration"]["mean_ns"] for k in kernels}
+        assert contexts[()] == 600
+        assert sorted(contexts.values()) == [500, 600, 700]
+        assert sum(k["gap"]["count"] for k in kernels if k["context"]) == 1
+
+
+def test_a_context_of_a_launch_that_nobody_described_is_no_context() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "a")
+        client.sample(1, 500, (1, 9, 1))
+        client.sample(1, 500, (1, 1))
+        client.sample(1, 500, (1, 4095, 65535))
+        assert list(durations(running, 1)) == [("a", 0)]
+
+
+def test_a_sample_makes_the_kernel_predictable_at_once() -> None:
+    with fake.dispatcher("fikit", lease_ns=5000 * MS) as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.describe(1, "step")
+        high.launch(1)
+        request = low.ask()
+        assert not eventually(lambda: low.granted(request), seconds=0.05)
+        high.drained()
+        assert eventually(lambda: low.granted(request))
+        low.take(request)
+        low.put(fake.DONE, 0, request)
+        high.sample(1, 1 * MS)
+        high.launch(1)
+        request = low.ask()
+        assert eventually(lambda: low.granted(request))  # no drain: the kernel's end is reckoned
+
+
+def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
+    with fake.dispatcher("fikit") as running:
+        client, other = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        client.describe(1, "known")
+        client.describe(2, "new")
+        running.set_profile(1, [profile_entry("known", 1000, 500)])
+        for _ in range(20):
+            for slot in (1, 2):
+                client.sample(slot, 3000)
+                client.sample(slot, 9000, kind=fake.GAP)
+        counts = {name: duration["count"] for (name, _), duration in durations(running, 1).items()}
+        assert counts == {"new": 8}
+        running.remove_client(other.number)
+        client.drained()
+        client.sample(1, 3000)  # of work before the drain
+        client.drained()
+        client.sample(1, 1000)
+        counts = {name: duration["count"] for (name, _), duration in durations(running, 1).items()}
+        assert counts == {"known": 1, "new": 8}
