@@ -6,9 +6,13 @@ Usage: generate.py DRIVER_API_DIR ENTRY_POINTS_DEF OUT_DIR. Called by CMake; inp
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from pathlib import Path
+
+from entry_table import Table
+
+# Exported beside the driver's names: look-ups, and what makes GCC's AddressSanitizer accept a preloaded library.
+HOOKS = ["dlsym", "dlvsym", "__asan_default_options"]
 
 # The lazy stub pushes its number and leaves to fikit_lazy (entry_x86_64.S), which resolves the slot and goes on.
 STUB_HEAD = """    .section .note.GNU-stack,"",@progbits
@@ -27,11 +31,6 @@ LAZY_STUB = """.Llazy{index}:
     pushq ${index}
     jmp fikit_lazy
 """
-
-
-def handled(definition: str) -> dict[str, str]:
-    """Return {symbol: treatment} of entry_points.def."""
-    return dict(re.findall(r"^HANDLED\((\w+), (\w+)\)", definition, re.MULTILINE))
 
 
 def stubs(symbols: list[str], gated: dict[str, str]) -> str:
@@ -73,15 +72,16 @@ def tables(symbols: list[str], gated: dict[str, str], versions: list[dict[str, s
 
 def export_map(symbols: list[str]) -> str:
     """Linker version script without a version: what is visible, and nothing else."""
-    names = "".join(f"    {name};\n" for name in [*symbols, "dlsym"])
+    names = "".join(f"    {name};\n" for name in [*symbols, *HOOKS])
     return f"{{\n  global:\n{names}  local:\n    *;\n}};\n"
 
 
 def main(driver_api: Path, definition: Path, out: Path) -> None:
     symbols = sorted((driver_api / "symbols.txt").read_text().split())
-    gated = handled(definition.read_text())
-    if unknown := sorted(set(gated) - set(symbols)):
-        raise SystemExit(f"{definition}: not names of the driver: {', '.join(unknown)}")
+    try:
+        gated = Table.read(definition, symbols).handled
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
     with (driver_api / "versions.csv").open(newline="") as file:
         versions = [row for row in csv.DictReader(file) if row["symbol"] in symbols]
     out.mkdir(parents=True, exist_ok=True)

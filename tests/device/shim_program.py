@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+DRIVER_FLAGS = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic")  # make a driver library of a source
+
 
 class Program:
     """A Python program under the shim (shim_child.py is imported), which we talk to line by line."""

@@ -1,0 +1,97 @@
+"""Every row of shim/entry_points.def does what it says: launches wait at a closed gate and are counted, nothing else is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shim_daemon import EXPIRED, LAUNCH, Daemon
+from shim_program import DRIVER_FLAGS, Program
+from shim_table import SYMBOLS, TABLE
+
+pytest_plugins = ["shim_fixtures"]
+
+Compile = Callable[..., Path]
+Start = Callable[..., Program]
+StartDaemon = Callable[..., Daemon]
+
+SOURCES = Path(__file__).resolve().parent / "src"
+LAUNCHES = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "GATE"]
+# The shim reads what a launch configuration points to: grid, block, shared bytes, stream, attributes.
+CALLS = """
+from ctypes import c_uint, c_void_p, Structure
+class Config(Structure):
+    _fields_ = [(n, c_uint) for n in "gx gy gz bx by bz shared".split()] + [("stream", c_void_p), ("attrs", c_void_p), ("n", c_uint)]
+def call_launch(symbol, f):
+    one = [1] * 6
+    if "KernelEx" in symbol: return getattr(cu, symbol)(ctypes.byref(Config(*one)), f, None, None)
+    if "Grid" in symbol: return getattr(cu, symbol)(f, 1, 1, None)
+    if symbol == "cuLaunch": return cu.cuLaunch(f)
+    if "GraphLaunch" in symbol: return getattr(cu, symbol)(f, None)
+    return getattr(cu, symbol)(f, *one, 0, None, None, None)
+"""
+
+
+@pytest.fixture(scope="module")
+def whole_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in driver, with a stub for every name that it does not define."""
+    stubs = tmp_path_factory.mktemp("stubs") / "stubs.c"
+    stub = '__attribute__((weak, visibility("default"))) int {0}(void) {{ return fake_called("{0}"); }}\n'
+    stubs.write_text("int fake_called(const char *);\n" + "".join(stub.format(symbol) for symbol in SYMBOLS))
+    library = cc(SOURCES / "shim_fake_cuda.c", *DRIVER_FLAGS, str(stubs))
+    directory = tmp_path_factory.mktemp("whole-driver")
+    (directory / "libcuda.so.1").write_bytes(library.read_bytes())
+    return directory / "libcuda.so.1"
+
+
+def run(program: Start, driver: Path, daemon: Daemon, code: str) -> str:
+    places = {"LD_LIBRARY_PATH": str(driver.parent), "FAKE_CUDA": str(driver)}
+    return program(CALLS + code, daemon, **places).finish()[0]
+
+
+def test_every_launch_passes_an_open_gate_and_is_counted(
+    program: Start, daemon: StartDaemon, whole_driver: Path
+) -> None:
+    fikitd = daemon()
+    out = run(
+        program,
+        whole_driver,
+        fikitd,
+        f"context()\nfor symbol in {LAUNCHES}: check(call_launch(symbol, function(symbol)))\n"
+        f"say([calls(symbol) for symbol in {LAUNCHES}])",
+    )
+    assert json.loads(out) == [1] * len(LAUNCHES)
+    assert [entry.kind for entry in fikitd.page().ring()] == [LAUNCH] * len(LAUNCHES)
+    assert sorted(fikitd.names()) == sorted(LAUNCHES)
+
+
+@pytest.mark.parametrize("symbol", LAUNCHES)
+def test_launch_is_held_by_a_closed_gate(symbol: str, program: Start, daemon: StartDaemon, whole_driver: Path) -> None:
+    fikitd = daemon(closed=True, lease_s=0.1)
+    run(program, whole_driver, fikitd, f"context()\ncheck(call_launch({symbol!r}, function('k')))")
+    assert [entry.kind for entry in fikitd.page().ring()] == [EXPIRED]
+
+
+def test_nothing_else_is_held_or_counted(program: Start, daemon: StartDaemon, whole_driver: Path) -> None:
+    """Every other name of the driver, in a process whose gate is closed for longer than the test may take."""
+    others = sorted(set(SYMBOLS) - set(LAUNCHES) - {"cuGetProcAddress", "cuGetProcAddress_v2"})
+    fikitd = daemon(closed=True, lease_s=600)
+    out = run(
+        program,
+        whole_driver,
+        fikitd,
+        f"""
+context()
+room = ctypes.byref((ctypes.c_char * 65536)())
+missed = []
+for symbol in {others}:
+    before = calls(symbol)
+    getattr(cu, symbol)(room, 1 if "Enumerate" in symbol else room, *[room] * 6)
+    if symbol in {sorted(TABLE.passed)} and calls(symbol) != before + 1: missed.append(symbol)
+say(missed)
+""",
+    )
+    assert out == "[]\n"
+    assert fikitd.page().launches() == 0
