@@ -1,4 +1,4 @@
-/* What our dlsym answers. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
+/* What our dlsym and dlvsym answer. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
 #include "driver.h"
 #include "loader.h"
 #include "symbols.h"
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returned in rax:rdx to entry_x86_64.S: `decided` 0 means "leave by a jump to glibc's dlsym". */
+/* Returned in rax:rdx to entry_x86_64.S: `decided` 0 means "leave by a jump to the next dlsym or dlvsym". */
 struct answer {
   void *function;
   uint64_t decided;
@@ -18,20 +18,33 @@ static bool is_driver(const char *path) {
   return path && strncmp(slash ? slash + 1 : path, "libcuda.so", 10) == 0;
 }
 
-struct answer fikit_dlsym_filter(void *handle, const char *name) __attribute__((visibility("hidden")));
-struct answer fikit_dlsym_filter(void *handle, const char *name) {
+/* Our exports have no versions, so that a versioned look-up never finds them: whether it would have found the driver's
+ * name is the driver's to say. */
+static void *found_in(void *handle, const char *name, const char *version, const struct fikit_export *export) {
+  if (!version)
+    return fikit_next_dlsym(handle, name);
+  void *found = fikit_next_dlvsym(handle, name, version);
+  if (found || fikit_lookup(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name) != (void *)export->own)
+    return found;
+  void *driver = fikit_driver();
+  return driver && fikit_lookup_version(driver, name, version) ? (void *)export->own : NULL;
+}
+
+struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version)
+    __attribute__((visibility("hidden")));
+struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version) {
   struct answer pass = {NULL, 0};
-  if (!fikit_real_dlsym)
-    fikit_lookup(RTLD_DEFAULT, "dlsym");
+  fikit_loader_ready();
   /* Pseudo handles keep the caller's meaning: the search finds our exports first anyway, or starts after them. */
-  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())
+  bool pseudo = (handle == RTLD_DEFAULT || handle == RTLD_NEXT) && !version;
+  if (pseudo || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())
     return pass;
   int symbol = fikit_symbol_of(name);
   if (symbol < 0)
     return pass;
 
-  void *found = fikit_lookup(handle, name);
   const struct fikit_export *export = &fikit_exports[symbol];
+  void *found = found_in(handle, name, version, export);
   if (!found)
     return (struct answer){NULL, 1};
   if (found == (void *)export->own) {

@@ -57,24 +57,34 @@ fikit_lazy:
     .cfi_endproc
     .size fikit_lazy, . - fikit_lazy
 
-/* dlsym(handle, name). A name that is not ours leaves by a jump, so that RTLD_NEXT still means "after the caller". */
-    .globl dlsym
-    .type dlsym, @function
-dlsym:
+/* dlsym(handle, name) and dlvsym(handle, name, version). A name that is not ours leaves by a jump, so that RTLD_NEXT
+ * still means "after the caller". */
+.macro HOOK name, next
+    .globl \name
+    .type \name, @function
+\name:
     .cfi_startproc
     endbr64
     pushq %rdi
     pushq %rsi
-    subq $8, %rsp
+    pushq %rdx
     .cfi_adjust_cfa_offset 24
+.ifc \name, dlsym
+    xorl %edx, %edx
+.endif
     call fikit_dlsym_filter
-    addq $8, %rsp
+    popq %rcx
     popq %rsi
     popq %rdi
     .cfi_adjust_cfa_offset -24
     testl %edx, %edx
+    movq %rcx, %rdx
     jz 1f
     ret
-1:  jmp *fikit_real_dlsym(%rip)
+1:  jmp *\next(%rip)
     .cfi_endproc
-    .size dlsym, . - dlsym
+    .size \name, . - \name
+.endm
+
+HOOK dlsym, fikit_next_dlsym
+HOOK dlvsym, fikit_next_dlvsym

@@ -1,4 +1,5 @@
 #include "loader.h"
+#include "libc_function.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -6,28 +7,45 @@
 
 /* glibc 2.34 gave these new default versions; a library built here would not load on older systems with them. */
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
-__asm__(".symver dlvsym,dlvsym@GLIBC_2.2.5");
 __asm__(".symver dladdr,dladdr@GLIBC_2.2.5");
 __asm__(".symver dlinfo,dlinfo@GLIBC_2.3.3");
 
-void *(*fikit_real_dlsym)(void *handle, const char *name);
+void *(*fikit_next_dlsym)(void *handle, const char *name);
+void *(*fikit_next_dlvsym)(void *handle, const char *name, const char *version);
+static void *(*libc_dlsym)(void *handle, const char *name);
+static void *(*libc_dlvsym)(void *handle, const char *name, const char *version);
 
-static void find_real_dlsym(void) {
-  if (fikit_real_dlsym)
+/* What comes after us may be another library's hook, which shall go on seeing what it saw without us. */
+static void *next(const char *name, void *otherwise) {
+  void *found = libc_dlsym(RTLD_NEXT, name);
+  return found ? found : otherwise;
+}
+
+static void find_functions(void) {
+  if (__atomic_load_n((void **)&fikit_next_dlsym, __ATOMIC_ACQUIRE))
     return;
-  void *found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-  if (!found)
-    found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  __atomic_store_n((void **)&fikit_real_dlsym, found, __ATOMIC_RELEASE);
+  libc_dlsym = fikit_libc_function("dlsym");
+  libc_dlvsym = fikit_libc_function("dlvsym");
+  fikit_next_dlvsym = next("dlvsym", (void *)libc_dlvsym);
+  __atomic_store_n((void **)&fikit_next_dlsym, next("dlsym", (void *)libc_dlsym), __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor)) static void store_pointers(void) {
-  find_real_dlsym();
+  find_functions();
+}
+
+void fikit_loader_ready(void) {
+  find_functions(); /* another library's constructor may come before ours */
 }
 
 void *fikit_lookup(void *handle, const char *name) {
-  find_real_dlsym(); /* another library's constructor may come before ours */
-  return fikit_real_dlsym(handle, name);
+  find_functions();
+  return libc_dlsym(handle, name);
+}
+
+void *fikit_lookup_version(void *handle, const char *name, const char *version) {
+  find_functions();
+  return libc_dlvsym(handle, name, version);
 }
 
 const char *fikit_object_of(const void *address) {
@@ -35,9 +53,15 @@ const char *fikit_object_of(const void *address) {
   return dladdr(address, &info) ? info.dli_fname : NULL;
 }
 
+/* jemalloc, a sanitizer, the program's own: with DEEPBIND the driver would free by libc what the C library's strdup got
+ * from the other malloc. */
+static bool malloc_is_replaced(void) {
+  return fikit_lookup(RTLD_DEFAULT, "malloc") != fikit_libc_function("malloc");
+}
+
 /* DEEPBIND: the driver's own references bind to itself and are not gated a second time. */
 void *fikit_open(const char *path) {
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND));
 }
 
 bool fikit_search_directories(bool before_cache, bool (*visit)(const char *directory, void *data), void *data) {

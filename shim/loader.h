@@ -1,15 +1,19 @@
-/* The dynamic loader, by symbol versions that every glibc since 2.2.5 has, and never through our own dlsym. */
+/* The dynamic loader, by symbol versions that every glibc since 2.2.5 has, and never through our own hooks. */
 #ifndef FIKIT_SHIM_LOADER_H
 #define FIKIT_SHIM_LOADER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* glibc's dlsym; set before the first use of fikit_dlsym_filter returns. */
-extern void *(*fikit_real_dlsym)(void *handle, const char *name) __attribute__((visibility("hidden")));
+/* The dlsym and dlvsym that a program would have reached without us; set once fikit_loader_ready() returns. */
+extern void *(*fikit_next_dlsym)(void *handle, const char *name) __attribute__((visibility("hidden")));
+extern void *(*fikit_next_dlvsym)(void *handle, const char *name, const char *version)
+    __attribute__((visibility("hidden")));
+void fikit_loader_ready(void);
 
-/* Look `name` up in `handle` with glibc's dlsym. */
+/* Look `name` up in `handle` with glibc's own dlsym or dlvsym. */
 void *fikit_lookup(void *handle, const char *name);
+void *fikit_lookup_version(void *handle, const char *name, const char *version);
 
 /* Path of the object that holds `address`, or NULL. */
 const char *fikit_object_of(const void *address);

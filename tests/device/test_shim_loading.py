@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import Daemon
-from shim_program import Program
+from shim_program import DRIVER_FLAGS, Program
 
 pytest_plugins = ["shim_fixtures"]
 
@@ -56,7 +56,7 @@ def test_program_linked_with_an_rpath(linked_rpath: Path, shim_env: Environment,
     assert launches(daemon, shim_env(LD_LIBRARY_PATH=""), linked_rpath, "linked") == 1
 
 
-@pytest.mark.parametrize("way", ["name", "devel", "proc1", "proc2"])
+@pytest.mark.parametrize("way", ["name", "devel", "global", "proc1", "proc1 per thread", "proc2", "proc2 per thread"])
 def test_program_that_opens_the_driver(way: str, loader: Path, shim_env: Environment, daemon: StartDaemon) -> None:
     assert launches(daemon, shim_env(), loader, way) == 1
 
@@ -67,8 +67,53 @@ def test_program_that_opens_the_driver_by_path(
     assert launches(daemon, shim_env(LD_LIBRARY_PATH=""), loader, "path", fake_cuda) == 1
 
 
-def test_library_opened_with_deepbind(loader: Path, inner: Path, shim_env: Environment, daemon: StartDaemon) -> None:
-    assert launches(daemon, shim_env(), loader, "deepbind", inner) == 1
+@pytest.mark.parametrize("way", ["name", "devel", "proc1", "proc2", "proc2 per thread"])
+def test_library_that_opens_the_driver(
+    way: str, loader: Path, inner: Path, shim_env: Environment, daemon: StartDaemon
+) -> None:
+    """As the shared CUDA runtime does, and a library that holds the static one (cuBLAS)."""
+    assert launches(daemon, shim_env(), loader, "in:local", inner, way) == 1
+
+
+@pytest.mark.parametrize("way", ["name", "proc1", "proc2", "proc2 per thread"])
+def test_library_opened_with_deepbind(
+    way: str, loader: Path, inner: Path, shim_env: Environment, daemon: StartDaemon
+) -> None:
+    assert launches(daemon, shim_env(), loader, "in:deepbind", inner, way) == 1
+
+
+@pytest.fixture(scope="module")
+def versioned_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    script = f"-Wl,--version-script={SOURCES / 'shim_versions.map'}"
+    library = cc(SOURCES / "shim_fake_cuda.c", *DRIVER_FLAGS, script)
+    target = tmp_path_factory.mktemp("versioned") / "libcuda.so.1"
+    target.write_bytes(library.read_bytes())
+    return target
+
+
+@pytest.mark.parametrize("way", ["version", "version path"])
+def test_program_that_asks_for_a_version(
+    way: str, loader: Path, versioned_driver: Path, shim_env: Environment, daemon: StartDaemon
+) -> None:
+    env = shim_env(LD_LIBRARY_PATH=str(versioned_driver.parent))
+    assert launches(daemon, env, loader, way, versioned_driver) == 1
+
+
+@pytest.mark.parametrize("preload", [True, False])
+def test_version_that_the_driver_lacks_is_null(
+    preload: bool, cc: Compile, shim_env: Environment, versioned_driver: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "version.c"
+    source.write_text(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
+        'void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);\n'
+        'printf("%d %d %d %d\\n", !!dlvsym(cuda, "cuLaunchKernel", "STAND_IN_2"), !!dlvsym(cuda, "cuNothing", "STAND_IN_1"),\n'
+        '  !!dlvsym(cuda, "cuMemAlloc_v2", "STAND_IN_1"), !!dlvsym(libc, "memcpy", "GLIBC_2.14"));\nreturn 0; }\n'
+    )
+    env = shim_env(LD_LIBRARY_PATH=str(versioned_driver.parent))
+    if not preload:
+        del env["LD_PRELOAD"]
+    assert subprocess.check_output([cc(source)], env=env, text=True, timeout=20) == "0 0 0 1\n"
 
 
 def test_next_keeps_its_meaning_for_other_names(cc: Compile, shim_env: Environment) -> None:

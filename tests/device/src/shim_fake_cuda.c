@@ -74,7 +74,7 @@ API void fake_fail(const char *name, int result) {
 /* From now on `name` takes so long. */
 API void fake_delay(const char *name, unsigned us) {
   fake_fail(name, 0);
-  for (unsigned i = 0; i < 256; i++)
+  for (unsigned i = 0; i < MOST_CALLS; i++)
     if (strcmp(calls[i].name, name) == 0)
       calls[i].delay_us = us;
 }

@@ -1,6 +1,6 @@
 /*
  * One program, every way to the driver (interception notes, section 2). Launches once and exits with 0 if the driver
- * accepted. Ways: linked (built with -DLINKED and -lcuda), name, devel, path, next, deepbind, proc1, proc2, missing.
+ * accepted. Ways: those of find(); "in:FLAG WAY" goes WAY from inside a library, opened with RTLD_FLAG.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,6 +25,14 @@ static void *must(void *found, const char *what) {
   return found;
 }
 
+/* As a driver with symbol versions would be asked (shim_versions.map). */
+static struct driver by_dlvsym(void *library) {
+  const char *v = "STAND_IN_1";
+  return (struct driver){(int (*)(unsigned))must(dlvsym(library, "cuInit", v), "cuInit"),
+                         (int (*)(void **, unsigned, int))must(dlvsym(library, "cuCtxCreate_v2", v), "cuCtxCreate_v2"),
+                         (launch_fn *)must(dlvsym(library, "cuLaunchKernel", v), "cuLaunchKernel")};
+}
+
 static struct driver by_dlsym(void *library) {
   return (struct driver){(int (*)(unsigned))must(dlsym(library, "cuInit"), "cuInit"),
                          (int (*)(void **, unsigned, int))must(dlsym(library, "cuCtxCreate_v2"), "cuCtxCreate_v2"),
@@ -36,7 +44,7 @@ static void *open_library(const char *name, int flags) {
 }
 
 /* The runtime's way: look cuGetProcAddress up, let it find itself, and then the rest. */
-static struct driver by_proc_address(int version, const char *first) {
+static struct driver by_proc_address(int version, const char *first, uint64_t flags) {
   void *library = open_library("libcuda.so.1", 0);
   struct driver driver = by_dlsym(library);
   void *itself = must(dlsym(library, first), first);
@@ -47,14 +55,14 @@ static struct driver by_proc_address(int version, const char *first) {
     if (get("cuGetProcAddress", &itself, version, 0) != 0)
       exit(3);
     get = itself;
-    if (get("cuLaunchKernel", (void **)&driver.launch, version, 0) != 0)
+    if (get("cuLaunchKernel", (void **)&driver.launch, version, flags) != 0)
       exit(4);
   } else {
     int (*get)(const char *, void **, int, uint64_t, int *) = itself;
     if (get("cuGetProcAddress", &itself, version, 0, &status) != 0)
       exit(3);
     get = itself;
-    if (get("cuLaunchKernel", (void **)&driver.launch, version, 0, &status) != 0 || status != 0)
+    if (get("cuLaunchKernel", (void **)&driver.launch, version, flags, &status) != 0 || status != 0)
       exit(4);
   }
   return driver;
@@ -81,27 +89,48 @@ static struct driver find(const char *way, const char *path) {
     return by_dlsym(open_library("libcuda.so", 0));
   if (strcmp(way, "path") == 0)
     return by_dlsym(open_library(path, 0));
-  if (strcmp(way, "deepbind") == 0) {
-    struct driver (*inner)(void) = (struct driver (*)(void))must(dlsym(open_library(path, RTLD_DEEPBIND), "inner"), "inner");
-    return inner();
+  if (strcmp(way, "global") == 0) {
+    open_library("libcuda.so.1", RTLD_GLOBAL);
+    return by_dlsym(RTLD_DEFAULT);
   }
+  if (strcmp(way, "version") == 0)
+    return by_dlvsym(open_library("libcuda.so.1", 0));
+  if (strcmp(way, "version path") == 0)
+    return by_dlvsym(open_library(path, 0));
   if (strcmp(way, "proc1") == 0)
-    return by_proc_address(11030, "cuGetProcAddress");
+    return by_proc_address(11030, "cuGetProcAddress", 0);
+  if (strcmp(way, "proc1 per thread") == 0)
+    return by_proc_address(11030, "cuGetProcAddress", 2);
   if (strcmp(way, "proc2") == 0)
-    return by_proc_address(12080, "cuGetProcAddress_v2");
+    return by_proc_address(12080, "cuGetProcAddress_v2", 0);
+  if (strcmp(way, "proc2 per thread") == 0)
+    return by_proc_address(12080, "cuGetProcAddress_v2", 2);
   exit(5);
 }
 
 #ifdef INNER
-/* Built as a library too: opened with RTLD_DEEPBIND, its own dlsym is glibc's and only the SONAME is left. */
-struct driver inner(void) {
-  return by_dlsym(open_library("libcuda.so.1", 0));
+/* Built as a library too: with RTLD_DEEPBIND its own dlsym is glibc's and only the SONAME is left. */
+struct driver inner(const char *way, const char *path) {
+  return find(way, path);
 }
 #endif
 
+typedef struct driver inner_fn(const char *way, const char *path);
+
+/* argv: program [WAY [PATH]], or program in:FLAG LIBRARY WAY [PATH]. */
+static struct driver find_by(char **argv) {
+  if (!argv[1])
+    return find("linked", NULL);
+  if (strncmp(argv[1], "in:", 3) != 0)
+    return find(argv[1], argv[2]);
+  int flags = strcmp(argv[1], "in:deepbind") == 0 ? RTLD_DEEPBIND : RTLD_LOCAL;
+  return ((inner_fn *)must(dlsym(open_library(argv[2], flags), "inner"), "inner"))(argv[3], argv[4]);
+}
+
 int main(int argc, char **argv) {
   void *context;
-  struct driver driver = find(argc > 1 ? argv[1] : "linked", argc > 2 ? argv[2] : NULL);
+  (void)argc;
+  struct driver driver = find_by(argv);
   int result = driver.init(0);
   if (result == 0)
     result = driver.create(&context, 0, 0);

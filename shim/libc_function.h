@@ -1,0 +1,9 @@
+/* A function of the C library itself, whoever else in the process defines that name. */
+#ifndef FIKIT_SHIM_LIBC_FUNCTION_H
+#define FIKIT_SHIM_LIBC_FUNCTION_H
+
+/* NULL when the C library has no such function (before glibc 2.34: neither libc nor libdl). Calls nothing, so that it
+ * works before any constructor ran and underneath other people's hooks. */
+void *fikit_libc_function(const char *name);
+
+#endif
