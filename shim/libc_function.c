@@ -1,14 +1,15 @@
 /*
  * dlsym cannot be asked for dlsym and dlvsym, since both are hooked by us (and dlvsym's own name would find our hook:
  * an unversioned definition satisfies every version). So the dynamic symbol table of libc is read directly.
+ * A sanitizer's runtime looks its originals up here before strcmp and the like, which it intercepts, can be called.
  */
 #include "libc_function.h"
 
 #include <elf.h>
 #include <link.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 struct symbols {
   const ElfW(Sym) * table;
@@ -16,10 +17,18 @@ struct symbols {
   const uint32_t *gnu_hash;
 };
 
+static bool equal(const char *a, const char *b) {
+  while (*a && *a == *b)
+    a++, b++;
+  return *a == *b;
+}
+
 static bool is_libc(const char *path) {
-  const char *slash = path ? strrchr(path, '/') : NULL;
-  const char *file = slash ? slash + 1 : path;
-  return file && (strcmp(file, "libc.so.6") == 0 || strcmp(file, "libdl.so.2") == 0);
+  const char *file = path;
+  for (const char *c = path; c && *c; c++)
+    if (*c == '/')
+      file = c + 1;
+  return file && (equal(file, "libc.so.6") || equal(file, "libdl.so.2"));
 }
 
 /* glibc has turned the addresses of this section into absolute ones. */
@@ -56,7 +65,7 @@ static const ElfW(Sym) * search(const struct symbols *symbols, const char *name)
   for (;; i++) {
     const ElfW(Sym) *symbol = &symbols->table[i];
     if ((chains[i - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-        (symbol->st_info & 0xf) == STT_FUNC && strcmp(symbols->names + symbol->st_name, name) == 0)
+        (symbol->st_info & 0xf) == STT_FUNC && equal(symbols->names + symbol->st_name, name))
       return symbol;
     if (chains[i - first] & 1)
       return NULL;

@@ -4,6 +4,7 @@
  */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,6 +108,7 @@ static _Thread_local void *current;
 API CUresult cuInit(unsigned flags) {
   (void)flags;
   COUNTED;
+  free(strdup("what one allocator gives, the same must take back"));
   return 0;
 }
 API CUresult cuDriverGetVersion(int *version) {
