@@ -9,6 +9,9 @@ from typing import Any, TypedDict
 MAX_CLIENTS: int
 """Clients that one dispatcher can take."""
 
+BOUNDARY_NS: int
+"""Idle times from here on are boundaries between requests, no gaps."""
+
 class _Statistics(TypedDict):
     count: int
     mean_ns: float
@@ -27,6 +30,7 @@ class _Kernel(TypedDict):
     context: list[str]
     duration: _Statistics
     gap: _Statistics
+    boundary: _Statistics
 
 class _Stats(TypedDict):
     kernels: int
@@ -112,8 +116,44 @@ class Dispatcher:
     def stop(self) -> None:
         """Opens all gates and ends the thread; a second call does nothing."""
 
+class Prediction:
+    """What a model says of one launch; meanings in fikitd/core/predictor/prediction.hpp. None: unknown.
+
+    `durations` and `gaps` are the runs behind it, `duration_context` and `gap_context` the number of kernels before it that
+    they have in common with this launch (-1: unknown).
+    """
+
+    @property
+    def duration_ns(self) -> int | None: ...
+    @property
+    def duration_mean_ns(self) -> int | None: ...
+    @property
+    def duration_high_ns(self) -> int | None: ...
+    @property
+    def durations(self) -> int: ...
+    @property
+    def duration_context(self) -> int: ...
+    @property
+    def gap_ns(self) -> int | None: ...
+    @property
+    def gap_low_ns(self) -> int | None: ...
+    @property
+    def gap_mean_ns(self) -> int | None: ...
+    @property
+    def boundary_chance(self) -> float: ...
+    @property
+    def boundary_low_ns(self) -> int | None: ...
+    @property
+    def boundary_median_ns(self) -> int | None: ...
+    @property
+    def boundary_high_ns(self) -> int | None: ...
+    @property
+    def gaps(self) -> int: ...
+    @property
+    def gap_context(self) -> int: ...
+
 class Model:
-    """Durations and gaps per kernel, and per kernel after three given ones. Contexts are identities, oldest first."""
+    """Durations and gaps per kernel, and per kernel after one, two or three given ones. Contexts are identities, oldest first."""
 
     def __init__(self) -> None: ...
     @staticmethod
@@ -128,12 +168,21 @@ class Model:
         kind: int = 0,
     ) -> int: ...
     def add_duration(self, identity: int, context: Sequence[int], ns: int) -> None: ...
-    def add_gap(self, identity: int, context: Sequence[int], ns: int) -> None: ...
-    def merge(self, other: Model) -> None: ...
-    def predict(self, identity: int, context: Sequence[int]) -> tuple[int | None, int | None]:
-        """Mean duration, and mean gap or its median if that is shorter; None for what is not known even without context."""
+    def add_gap(self, identity: int, context: Sequence[int], ns: int) -> None:
+        """From BOUNDARY_NS on it counts as a boundary."""
 
-    def predict_quantile(self, identity: int, context: Sequence[int], q: float) -> tuple[int | None, int | None]: ...
+    def learn(self, identity: int, context: Sequence[int], ns: int) -> bool:
+        """add_duration, and predictions follow a kernel that takes other times than it did. True: it changed by 30 %."""
+
+    @property
+    def drift_alarms(self) -> int:
+        """How often learn() said True."""
+
+    def merge(self, other: Model) -> None: ...
+    def predict(self, identity: int, context: Sequence[int]) -> Prediction: ...
+    def predict_quantile(self, identity: int, context: Sequence[int], q: float) -> tuple[int | None, int | None]:
+        """Duration, and gap inside a request."""
+
     def export(self) -> list[_Kernel]: ...
 
 class Policy:

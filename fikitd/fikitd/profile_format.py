@@ -23,6 +23,8 @@ MAX_NS: Final = 10**15  # eleven days: longer than a kernel or a gap can sensibl
 _BUCKETS: Final = frozenset(map(str, range(MAX_BUCKETS)))
 _HEX16 = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 
+NOTHING: Final = {"count": 0, "mean_ns": 0.0, "m2": 0.0, "histogram": {}}
+
 Profile = dict[str, Any]
 Kernel = Mapping[str, Any]
 Statistics = Mapping[str, Any]
@@ -87,6 +89,7 @@ def _kernel(raw: Any) -> Kernel:
         "context": [_hex(identity, "context") for identity in context],
         "duration": _statistics(raw.get("duration"), "duration"),
         "gap": _statistics(raw.get("gap"), "gap"),
+        "boundary": _statistics(raw.get("boundary", NOTHING), "boundary"),
     }
 
 
@@ -132,7 +135,7 @@ def merge_statistics(a: Statistics, b: Statistics) -> Statistics:
     """Statistics of both samples together (Chan, Golub, LeVeque 1979); exactly commutative."""
     count = a["count"] + b["count"]
     if count == 0:
-        return {"count": 0, "mean_ns": 0.0, "m2": 0.0, "histogram": {}}
+        return NOTHING
     delta = b["mean_ns"] - a["mean_ns"]
     buckets = sorted({*a["histogram"], *b["histogram"]}, key=int)
     return {
@@ -165,6 +168,7 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
                     **known,
                     "duration": merge_statistics(known["duration"], kernel["duration"]),
                     "gap": merge_statistics(known["gap"], kernel["gap"]),
+                    "boundary": merge_statistics(known["boundary"], kernel["boundary"]),
                 }
             kernels[_identity(kernel)] = kernel
     return {

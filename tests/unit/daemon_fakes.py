@@ -34,7 +34,8 @@ def statistics(count: int = 1, mean_ns: float = 1000.0) -> dict[str, Any]:
 def kernel(name: str = "k", **overrides: Any) -> dict[str, Any]:
     return {
         "name": name, "module": "00000000000000ab", "grid": [1, 1, 1], "block": [64, 1, 1], "shared_bytes": 0,
-        "kind": 0, "context": [], "duration": statistics(), "gap": statistics(mean_ns=50.0), **overrides,
+        "kind": 0, "context": [], "duration": statistics(), "gap": statistics(mean_ns=50.0),
+        "boundary": statistics(0, 0.0), **overrides,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import time
 import core_fake_client as fake
 import pytest
 from core_fake_client import LEASE, MS, FakeClient, eventually, now, profile_entry
-from fikitd._core import MAX_CLIENTS
+from fikitd._core import MAX_CLIENTS, identify
 
 
 def test_a_lower_client_is_closed_before_add_client_returns_and_opened_when_the_higher_leaves() -> None:
@@ -175,6 +175,31 @@ def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
         assert running.stats(1)["solo_ns"] is None
 
 
+def test_solo_time_is_that_of_the_kernels_in_their_contexts_with_the_gaps_that_were_passed() -> None:
+    slow = {"context": [f"{identify('step', 7, (1, 1, 1), (64, 1, 1), 0):016x}"] * 3}
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "step")
+        client.describe(2, "last")
+        profile = [
+            profile_entry("step", 1_000, 500),
+            profile_entry("last", 20_000, 700),
+            {**profile_entry("last", 80_000, 900), **slow},  # after three steps it takes four times as long
+        ]
+        running.set_profile(1, profile)
+        begin = now()
+        time.sleep(0.02)
+        client.page.first_launch_ns = begin
+        moment = begin
+        for slot, pause_ns in ((2, 0), (1, 0), (1, 0), (1, 0), (2, 5 * MS), (1, 0)):
+            client.launch(slot, t_ns=moment)
+            moment += 100_000 + pause_ns
+        stats = running.remove_client(1)
+    assert stats["gpu_time_ns"] == 20_000 + 3 * 1_000 + 80_000 + 1_000
+    # No gap after the newest launch, and none where the next request began.
+    assert stats["solo_ns"] == stats["gpu_time_ns"] + 700 + 3 * 500
+
+
 def test_waits_and_span_are_those_of_the_page() -> None:
     with fake.dispatcher("fikit") as running:
         client = FakeClient(running, 1, 5)
@@ -187,7 +212,7 @@ def test_waits_and_span_are_those_of_the_page() -> None:
         assert stats["span_ns"] == 50_000
 
 
-def test_pauses_count_neither_as_span_nor_as_gaps() -> None:
+def test_boundaries_count_neither_as_span_nor_as_gaps() -> None:
     with fake.dispatcher("fikit") as running:
         client = FakeClient(running, 1, 5, measure=True)
         client.describe(1, "step")
@@ -196,16 +221,17 @@ def test_pauses_count_neither_as_span_nor_as_gaps() -> None:
         client.page.first_launch_ns = begin
         client.launch(1, t_ns=begin)
         client.put(fake.DRAINED, value=1, t_ns=begin + 1 * MS)
-        client.launch(1, t_ns=begin + 11 * MS)  # a gap of 10 ms
+        client.launch(1, t_ns=begin + 1 * MS + MS // 2)  # a gap of 0.5 ms
         client.put(fake.DRAINED, value=2, t_ns=begin + 12 * MS)
-        client.launch(1, t_ns=begin + 67 * MS)  # a pause of 55 ms
+        client.launch(1, t_ns=begin + 67 * MS)  # the next request, after 55 ms
         client.put(fake.DRAINED, value=3, t_ns=begin + 68 * MS)
         client.page.last_drained_ns = begin + 68 * MS
-        for gap_ns in (10 * MS, 55 * MS):
+        for gap_ns in (MS // 2, 55 * MS):
             client.put(fake.SAMPLE, 1, 1 * MS)
             client.put(fake.GAP, 1, gap_ns)
         (kernel,) = [entry for entry in running.export_profile(1) if not entry["context"]]
-        assert (kernel["gap"]["count"], kernel["gap"]["mean_ns"]) == (1, 10 * MS)
+        assert (kernel["gap"]["count"], kernel["gap"]["mean_ns"]) == (1, MS // 2)
+        assert (kernel["boundary"]["count"], kernel["boundary"]["mean_ns"]) == (1, 55 * MS)
         assert running.stats(1)["span_ns"] == 13 * MS
 
 

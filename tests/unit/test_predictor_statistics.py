@@ -141,6 +141,12 @@ def test_statistics_that_cannot_be_are_left_out_of_a_profile(bad: dict[str, Any]
         "context": [],
     }  # fmt: skip
     kernel = identify("k", 0, [1, 1, 1], [1, 1, 1], 0)
-    assert Model.from_profile([{**entry, "duration": good, "gap": good}]).predict(kernel, []) == (5, 5)
-    assert Model.from_profile([{**entry, "duration": bad, "gap": good}]).predict(kernel, []) == (None, None)
-    assert Model.from_profile([{**entry, "duration": good, "gap": bad}]).predict(kernel, []) == (None, None)
+
+    def predicted(**statistics: Any) -> tuple[int | None, int | None]:
+        said = Model.from_profile([{**entry, **statistics}]).predict(kernel, [])
+        return said.duration_ns, said.gap_ns
+
+    assert predicted(duration=good, gap=good) == predicted(duration=good, gap=good, boundary=good) == (5, 5)
+    assert predicted(duration=bad, gap=good) == (None, None)
+    assert predicted(duration=good, gap=bad) == (None, None)
+    assert predicted(duration=good, gap=good, boundary=bad) == (None, None)

@@ -74,6 +74,7 @@ predictor::Model to_model(const nb::sequence& kernels) {
                                                          .kind = nb::cast<std::uint32_t>(entry["kind"])});
     predictor::Cost cost;
     if (!to_statistics(entry["duration"], cost.duration) || !to_statistics(entry["gap"], cost.gap)) continue;
+    if (entry.contains("boundary") && !to_statistics(entry["boundary"], cost.boundary)) continue;
     const auto before = nb::cast<nb::list>(entry["context"]);
     predictor::Context context;
     for (const nb::handle previous : before) context.push(from_hex(previous));
@@ -98,6 +99,7 @@ nb::list to_profile(const predictor::Model& model) {
     entry["context"] = before;
     entry["duration"] = to_dict(cost.duration);
     entry["gap"] = to_dict(cost.gap);
+    entry["boundary"] = to_dict(cost.boundary);
     kernels.append(entry);
   });
   return kernels;

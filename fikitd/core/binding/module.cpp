@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -97,12 +98,35 @@ predictor::Context context(const std::vector<predictor::Identity>& before) {
   return result;
 }
 
-nb::tuple to_tuple(const predictor::Prediction& prediction) {
-  const auto or_none = [](std::int64_t ns) -> nb::object { return ns < 0 ? nb::none() : nb::object(nb::int_(ns)); };
-  return nb::make_tuple(or_none(prediction.duration_ns), or_none(prediction.gap_ns));
+// A time that may be unknown, as None.
+template <class Class>
+auto or_none(std::int64_t Class::*time) {
+  return [time](const predictor::Prediction& said) -> std::optional<std::int64_t> {
+    return said.*time < 0 ? std::nullopt : std::optional(said.*time);
+  };
+}
+
+void bind_prediction(nb::module_& m) {
+  using predictor::Prediction;
+  nb::class_<Prediction>(m, "Prediction")
+      .def_prop_ro("duration_ns", or_none(&Prediction::duration_ns))
+      .def_prop_ro("duration_mean_ns", or_none(&Prediction::duration_mean_ns))
+      .def_prop_ro("duration_high_ns", or_none(&Prediction::duration_high_ns))
+      .def_prop_ro("durations", [](const Prediction& said) { return said.durations; })
+      .def_prop_ro("duration_context", [](const Prediction& said) { return int{said.duration_context}; })
+      .def_prop_ro("gap_ns", or_none(&Prediction::gap_ns))
+      .def_prop_ro("gap_low_ns", or_none(&Prediction::gap_low_ns))
+      .def_prop_ro("gap_mean_ns", or_none(&Prediction::gap_mean_ns))
+      .def_prop_ro("boundary_chance", [](const Prediction& said) { return said.boundary_chance; })
+      .def_prop_ro("boundary_low_ns", or_none(&Prediction::boundary_low_ns))
+      .def_prop_ro("boundary_median_ns", or_none(&Prediction::boundary_median_ns))
+      .def_prop_ro("boundary_high_ns", or_none(&Prediction::boundary_high_ns))
+      .def_prop_ro("gaps", [](const Prediction& said) { return said.gaps; })
+      .def_prop_ro("gap_context", [](const Prediction& said) { return int{said.gap_context}; });
 }
 
 void bind_predictor(nb::module_& m) {
+  m.attr("BOUNDARY_NS") = predictor::kBoundaryNs;
   m.def("bucket_of", &predictor::bucket_of, "ns"_a);
   m.def("bucket_low", &predictor::bucket_low, "bucket"_a);
   m.def(
@@ -132,13 +156,22 @@ void bind_predictor(nb::module_& m) {
               std::int64_t ns) { self.add_gap(identity, context(before), ns); },
            "identity"_a, "context"_a, "ns"_a)
       .def("merge", [](predictor::Model& self, const predictor::Model& other) { self.merge(other); }, "other"_a)
+      .def("learn",
+           [](predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
+              std::int64_t ns) { return self.learn(identity, context(before), ns); },
+           "identity"_a, "context"_a, "ns"_a)
+      .def_prop_ro("drift_alarms", &predictor::Model::drift_alarms)
       .def("predict",
            [](const predictor::Model& self, predictor::Identity identity,
-              const std::vector<predictor::Identity>& before) { return to_tuple(self.predict(identity, context(before))); },
+              const std::vector<predictor::Identity>& before) { return self.predict(identity, context(before)); },
            "identity"_a, "context"_a)
       .def("predict_quantile",
            [](const predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
-              double q) { return to_tuple(self.predict_quantile(identity, context(before), q)); },
+              double q) {
+             const auto [duration_ns, gap_ns] = self.predict_quantile(identity, context(before), q);
+             const auto known = [](std::int64_t ns) { return ns < 0 ? std::nullopt : std::optional(ns); };
+             return std::pair(known(duration_ns), known(gap_ns));
+           },
            "identity"_a, "context"_a, "q"_a)
       .def("export", &to_profile);
 }
@@ -226,6 +259,7 @@ void bind_policy(nb::module_& m) {
 NB_MODULE(_core, m) {
   m.doc() = "fikitd's native core: policy, predictor, dispatcher.";
   m.attr("MAX_CLIENTS") = fikit::policy::kMaxClients;
+  fikit::binding::bind_prediction(m);
   fikit::binding::bind_predictor(m);
   fikit::binding::bind_policy(m);
   fikit::binding::bind_dispatcher(m);

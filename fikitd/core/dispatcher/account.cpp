@@ -42,4 +42,25 @@ void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::i
   error_.add(std::abs(predicted_ns - actual_ns));
 }
 
+void SoloAccount::launched(std::uint32_t slot, const predictor::Prediction& predicted) {
+  gap_ended(false);
+  if (predicted.duration_mean_ns < 0 || slot >= slots_.size()) return;
+  slot_ = slot;
+  gap_ns_ = static_cast<double>(std::max<std::int64_t>(predicted.gap_mean_ns, 0));
+  slots_[slot].launches += 1;
+  slots_[slot].work.gpu_ns += static_cast<double>(predicted.duration_mean_ns);
+}
+
+void SoloAccount::gap_ended(bool boundary) {
+  if (!boundary) slots_[slot_].work.gap_ns += gap_ns_;
+  gap_ns_ = 0;
+}
+
+SoloAccount::Work SoloAccount::of(std::size_t slot, double launches, const Work& otherwise) const {
+  const Slot& known = slots_[slot];
+  if (known.launches == 0) return {.gpu_ns = launches * otherwise.gpu_ns, .gap_ns = launches * otherwise.gap_ns};
+  const double scale = launches / known.launches;
+  return {.gpu_ns = scale * known.work.gpu_ns, .gap_ns = scale * known.work.gap_ns};
+}
+
 } // namespace fikit::dispatcher

@@ -4,8 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "predictor/statistics.hpp"
+#include "predictor/prediction.hpp"
 
 namespace fikit::dispatcher {
 
@@ -51,6 +52,31 @@ class GapAccount {
   std::int64_t predicted_ns_ = 0;
   std::int64_t actual_ns_ = 0;
   predictor::Statistics error_; // |predicted - actual|
+};
+
+// What a client's launches would take alone, by its profile: every kernel, and the gap after it, in its context. Gaps that
+// turned out to be boundaries count neither here nor in the span that is compared with this.
+class SoloAccount {
+ public:
+  explicit SoloAccount(std::size_t slots) : slots_(slots) {}
+  void launched(std::uint32_t slot, const predictor::Prediction& predicted);
+  void gap_ended(bool boundary); // before the next launch, as far as that is known
+
+  struct Work {
+    double gpu_ns = 0;
+    double gap_ns = 0;
+  };
+  // Of `launches` launches of a slot, by those that were seen; `otherwise`: the cost of one, for a slot that was not.
+  Work of(std::size_t slot, double launches, const Work& otherwise) const;
+
+ private:
+  struct Slot {
+    double launches = 0;
+    Work work;
+  };
+  std::vector<Slot> slots_;
+  std::uint32_t slot_ = 0;
+  double gap_ns_ = 0; // expected after the newest launch, not counted yet
 };
 
 } // namespace fikit::dispatcher

@@ -7,8 +7,7 @@ namespace {
 
 constexpr int kBatch = 512; // reports of one client per poll, so that a busy one does not hold up the others
 
-// Longer idle times are pauses of the program (start-up, compilation, input), not gaps between its kernels: they are
-// kept out of the statistics of gaps and of the span that is compared with them.
+// Longer idle times are pauses of the program (start-up, compilation, input): nobody offered them to others as gaps.
 constexpr std::int64_t kPauseNs = 50'000'000;
 
 using policy::EventKind;
@@ -22,7 +21,8 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, std::int64_t 
       lease_ns_(lease_ns),
       page_(memfd),
       last_report_ns_(now_ns),
-      identities_(FIKIT_SLOTS) {}
+      identities_(FIKIT_SLOTS),
+      solo_(FIKIT_SLOTS) {}
 
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
@@ -84,8 +84,10 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
 void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const predictor::Identity kernel = identity(report.slot);
-  const predictor::Prediction predicted = predict(kernel);
+  predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
+  solo_.launched(report.slot, predicted);
+  complete(predicted, kernel);
   launched_context_.push(kernel);
   ++launches_;
   log_.launched(predicted.duration_ns);
@@ -103,19 +105,24 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64
   if (view == nullptr || launches_ == 0) return;
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
-  const bool pause = idle_ns > kPauseNs;
-  if (pause) paused_ns_ += idle_ns;
-  gaps_.ended(view->gap_ns, pause ? -1 : idle_ns, epsilon_ns);
+  const bool boundary = idle_ns >= predictor::kBoundaryNs;
+  if (boundary) paused_ns_ += idle_ns;
+  solo_.gap_ended(boundary);
+  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns);
+}
+
+predictor::Prediction Client::predict(predictor::Identity kernel) const {
+  predictor::Prediction found = profile_.predict(kernel, launched_context_);
+  complete(found, kernel);
+  return found;
 }
 
 // What the run that is going on has taught stands in for what its profile does not know.
-predictor::Prediction Client::predict(predictor::Identity kernel) const {
-  predictor::Prediction found = profile_.predict(kernel, launched_context_);
-  if (found.duration_ns >= 0 && found.gap_ns >= 0) return found;
+void Client::complete(predictor::Prediction& found, predictor::Identity kernel) const {
+  if (found.durations > 0 && found.gaps > 0) return;
   const predictor::Prediction learnt = measured_.predict(kernel, launched_context_);
-  if (found.duration_ns < 0) found.duration_ns = learnt.duration_ns;
-  if (found.gap_ns < 0) found.gap_ns = learnt.gap_ns;
-  return found;
+  if (found.durations == 0) static_cast<predictor::DurationPrediction&>(found) = learnt;
+  if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
 }
 
 predictor::Context Client::before(const Report& report) const {
@@ -147,7 +154,7 @@ void Client::sample(const Report& report, std::int64_t ns) {
 
 void Client::gap(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
-  if (ns > kPauseNs || !takes(seen(kernel, &predictor::Cost::gap))) return;
+  if (!takes(seen(kernel, ns < predictor::kBoundaryNs ? &predictor::Cost::gap : &predictor::Cost::boundary))) return;
   measured_.add_gap(kernel, before(report), ns);
 }
 
@@ -266,28 +273,36 @@ Stats Client::stats(std::int64_t now_ns) const {
   stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
   stats.expired = counters.expired;
 
-  // Kernels times what one of them costs, provided that (nearly) all of them are known.
+  add_work(stats);
+  return stats;
+}
+
+// Launches times what each costs, provided that (nearly) all of them are known.
+void Client::add_work(Stats& stats) const {
   const predictor::Model& model = measure_ ? measured_ : profile_;
   const std::vector<std::uint64_t> launches = page_.slot_launches();
   double all = 0;
   double known = 0;
-  double gpu_ns = 0;
-  double gap_ns = 0;
+  SoloAccount::Work sum;
   for (std::size_t slot = 0; slot < launches.size(); ++slot) {
     const auto count = static_cast<double>(launches[slot]);
     all += count;
     const predictor::Cost* cost = model.cost(identities_[slot]);
     if (cost == nullptr || cost->duration.count() == 0) continue;
     known += count;
-    gpu_ns += count * cost->duration.mean_ns();
-    gap_ns += count * cost->gap.mean_ns();
+    const double gaps = static_cast<double>(cost->gap.count());
+    const double share = gaps / std::max(gaps + static_cast<double>(cost->boundary.count()), 1.0);
+    const SoloAccount::Work one{.gpu_ns = cost->duration.mean_ns(), .gap_ns = share * cost->gap.mean_ns()};
+    // What was measured is exact already.
+    const SoloAccount::Work work = measure_ ? SoloAccount::Work{count * one.gpu_ns, count * one.gap_ns}
+                                            : solo_.of(slot, count, one);
+    sum.gpu_ns += work.gpu_ns;
+    sum.gap_ns += work.gap_ns;
   }
   constexpr double kEnough = 0.99;
-  if (all > 0 && known >= kEnough * all) {
-    stats.gpu_time_ns = gpu_ns;
-    stats.solo_ns = gpu_ns + gap_ns;
-  }
-  return stats;
+  if (all == 0 || known < kEnough * all) return;
+  stats.gpu_time_ns = sum.gpu_ns;
+  stats.solo_ns = sum.gpu_ns + sum.gap_ns;
 }
 
 } // namespace fikit::dispatcher

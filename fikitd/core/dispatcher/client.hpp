@@ -20,7 +20,7 @@ using policy::ClientId;
 struct Stats {
   std::uint64_t kernels = 0;
   std::optional<double> gpu_time_ns; // nothing: no profile or measurement knows the kernels
-  std::int64_t span_ns = 0;          // first launch to last known drain, without pauses
+  std::int64_t span_ns = 0;          // first launch to last known drain, without boundaries
   std::optional<double> solo_ns;
   std::uint64_t wait_count = 0;
   std::uint64_t wait_total_ns = 0;
@@ -74,11 +74,13 @@ class Client {
   void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy);
   bool look_at_marks(std::int64_t now_ns, policy::Policy& policy);
   predictor::Prediction predict(predictor::Identity kernel) const;
+  void complete(predictor::Prediction& found, predictor::Identity kernel) const;
   predictor::Context before(const Report& report) const;
   // How many times of a kernel are known, from its profile and from this run.
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
   bool takes(std::uint64_t seen) const;
   void say_known(std::uint32_t slot);
+  void add_work(Stats& stats) const;
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
 
@@ -94,7 +96,7 @@ class Client {
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::uint64_t launches_ = 0;
-  std::int64_t paused_ns_ = 0; // sum of the program's pauses
+  std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
@@ -106,6 +108,7 @@ class Client {
   LaunchLog log_;
   GapAccount gaps_;
   Marks marks_;
+  SoloAccount solo_;
 };
 
 } // namespace fikit::dispatcher

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -26,9 +27,19 @@ Identity identify(const Kernel& kernel);
 // The identities launched before the next one, oldest first; 0 where there was none.
 struct Context {
   std::array<Identity, kContext> last{};
-  bool operator==(const Context&) const = default;
+  auto operator<=>(const Context&) const = default;
   void push(Identity identity) { last = {last[1], last[2], identity}; }
-  bool full() const { return last[0] != 0 && last[1] != 0 && last[2] != 0; }
+  bool full() const { return depth() == kContext; }
+  int depth() const { // how many of the newest are known
+    int known = 0;
+    while (known < kContext && last[kContext - 1 - known] != 0) ++known;
+    return known;
+  }
+  Context newest(int n) const { // the same with the older ones forgotten
+    Context shorter;
+    for (int i = kContext - n; i < kContext; ++i) shorter.last[i] = last[i];
+    return shorter;
+  }
 };
 
 } // namespace fikit::predictor

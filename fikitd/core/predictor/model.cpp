@@ -2,13 +2,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
+#include <vector>
 
 namespace fikit::predictor {
+namespace {
+
+// Contexts come from users: without a secret they could choose them to fall into one place of the table, and make every
+// look-up walk through it. Nothing visible depends on it.
+std::uint64_t secret() {
+  static const std::uint64_t value = [] {
+    try {
+      std::random_device device;
+      return (std::uint64_t{device()} << 32) ^ device();
+    } catch (...) { // no source of entropy: where the loader put us is better than nothing
+      return reinterpret_cast<std::uint64_t>(&secret);
+    }
+  }();
+  return value;
+}
+
+// The others are sums of these.
+bool is_kept(const Context& context) { return context == Context{} || context.full(); }
+
+} // namespace
 
 std::size_t Model::Hash::operator()(const Key& key) const noexcept {
-  std::uint64_t hash = key.identity;
-  for (const Identity before : key.context.last) hash = (hash ^ (hash >> 29)) * 0x9e3779b97f4a7c15U + before;
-  return hash ^ (hash >> 32);
+  std::uint64_t hash = key.identity ^ secret();
+  for (const Identity before : key.context.last) {
+    hash = (hash ^ (hash >> 29)) * 0x9e3779b97f4a7c15U;
+    hash ^= before;
+  }
+  hash = (hash ^ (hash >> 32)) * 0xbf58476d1ce4e5b9U;
+  return hash ^ (hash >> 29);
 }
 
 Identity Model::describe(const Kernel& kernel) {
@@ -17,77 +43,130 @@ Identity Model::describe(const Kernel& kernel) {
   return identity;
 }
 
-Cost* Model::at(const Key& key) {
-  const auto it = costs_.find(key);
-  if (it != costs_.end()) return &it->second;
-  const bool has_context = key.context != Context{};
-  if (key.identity == 0 || costs_.size() >= (has_context ? kMaxContexts : kMaxContexts + kMaxKernels)) return nullptr;
-  return &costs_[key];
+Model::Node* Model::at(Identity identity, const Context& context) {
+  const auto it = nodes_.find({identity, context});
+  if (it != nodes_.end()) return &it->second;
+  const bool has_context = context != Context{};
+  if (identity == 0 || (has_context ? contexts_ >= kMaxContexts : nodes_.size() - contexts_ >= kMaxKernels))
+    return nullptr;
+  contexts_ += has_context ? 1 : 0;
+  return &nodes_[{identity, context}];
+}
+
+void Model::say(Node& node, int depth) {
+  static_cast<DurationPrediction&>(node.said) = predict_duration(node.cost, node.drift.level_ns());
+  static_cast<GapPrediction&>(node.said) = predict_gap(node.cost);
+  node.said.duration_context = static_cast<std::int8_t>(node.said.durations > 0 ? depth : -1);
+  node.said.gap_context = static_cast<std::int8_t>(node.said.gaps > 0 ? depth : -1);
+}
+
+template <class Change>
+void Model::change(Identity identity, const Context& context, Change change_cost) {
+  const int deepest = context.full() ? kContext : 0;
+  for (int depth = std::min(1, deepest); depth <= deepest; ++depth) {
+    Node* node = at(identity, context.newest(depth));
+    if (node == nullptr) continue;
+    change_cost(node->cost);
+    say(*node, depth);
+  }
 }
 
 void Model::add_duration(Identity identity, const Context& context, std::int64_t ns) {
-  if (Cost* cost = at({identity, {}})) cost->duration.add(ns);
-  if (!context.full()) return;
-  if (Cost* cost = at({identity, context})) cost->duration.add(ns);
+  const auto add = [&](Cost& cost) { cost.duration.add(ns, room_); };
+  change(identity, Context{}, add);
+  if (context.full()) change(identity, context, add);
 }
 
 void Model::add_gap(Identity identity, const Context& context, std::int64_t ns) {
-  if (Cost* cost = at({identity, {}})) cost->gap.add(ns);
-  if (!context.full()) return;
-  if (Cost* cost = at({identity, context})) cost->gap.add(ns);
+  const auto add = [&](Cost& cost) { (ns < kBoundaryNs ? cost.gap : cost.boundary).add(ns, room_); };
+  change(identity, Context{}, add);
+  if (context.full()) change(identity, context, add);
 }
 
-void Model::merge(Identity identity, const Cost& cost) { merge(identity, Context{}, cost); }
+bool Model::learn(Identity identity, const Context& context, std::int64_t ns) {
+  Node* nearest = nullptr; // what a prediction would have come from
+  for (int depth = context.full() ? kContext : 0; depth >= 0 && nearest == nullptr; --depth) {
+    const auto it = nodes_.find({identity, context.newest(depth)});
+    if (it != nodes_.end() && it->second.said.durations > 0) nearest = &it->second;
+  }
+  const bool alarm = nearest != nullptr && ns >= 0 && nearest->drift.add(ns, nearest->cost.duration);
+  if (alarm) {
+    ++drift_alarms_;
+    room_ += nearest->cost.duration.histogram().size();
+    nearest->cost.duration = {};
+  }
+  add_duration(identity, context, ns);
+  return alarm;
+}
 
 void Model::merge(Identity identity, const Context& context, const Cost& cost) {
-  Cost* mine = at({identity, context});
-  if (mine == nullptr) return;
-  mine->duration.merge(cost.duration);
-  mine->gap.merge(cost.gap);
+  if (!is_kept(context)) return;
+  change(identity, context, [&](Cost& mine) {
+    mine.duration.merge(cost.duration, room_);
+    mine.gap.merge(cost.gap, room_);
+    mine.boundary.merge(cost.boundary, room_);
+  });
 }
 
 void Model::merge(const Model& other) {
   for (const auto& [identity, kernel] : other.kernels_) describe(kernel);
-  for (const auto& [key, cost] : other.costs_) merge(key.identity, key.context, cost);
+  for (const auto& [key, node] : other.nodes_) merge(key.identity, key.context, node.cost);
 }
 
-template <class Duration, class Gap>
-Prediction Model::back_off(Identity identity, const Context& context, Duration of_duration, Gap of_gap) const {
-  Prediction found;
-  for (const Context& used : {context, Context{}}) {
-    const auto it = costs_.find({identity, used});
-    if (it == costs_.end()) continue;
-    const auto& [duration, gap] = it->second;
-    if (found.duration_ns < 0 && duration.count() > 0) found.duration_ns = std::llround(of_duration(duration));
-    if (found.gap_ns < 0 && gap.count() > 0) found.gap_ns = std::llround(of_gap(gap));
+template <class Found>
+void Model::back_off(Identity identity, const Context& context, Found found) const {
+  for (int depth = context.depth(); depth >= 0; --depth) {
+    const auto it = nodes_.find({identity, context.newest(depth)});
+    if (it != nodes_.end() && found(it->second)) return;
   }
-  return found;
 }
 
 Prediction Model::predict(Identity identity, const Context& context) const {
-  return back_off(
-      identity, context, [](const Statistics& s) { return s.mean_ns(); },
-      [](const Statistics& s) { return std::min(s.mean_ns(), s.quantile_ns(0.5)); });
+  Prediction best;
+  back_off(identity, context, [&best](const Node& node) {
+    if (best.durations == 0) static_cast<DurationPrediction&>(best) = node.said;
+    if (best.gaps == 0) static_cast<GapPrediction&>(best) = node.said;
+    return best.durations > 0 && best.gaps > 0;
+  });
+  return best;
 }
 
-Prediction Model::predict_quantile(Identity identity, const Context& context, double q) const {
-  const auto value = [q](const Statistics& s) { return s.quantile_ns(q); };
-  return back_off(identity, context, value, value);
+Model::Quantiles Model::predict_quantile(Identity identity, const Context& context, double q) const {
+  Quantiles best;
+  back_off(identity, context, [&best, q](const Node& node) {
+    const auto& [duration, gap, boundary] = node.cost;
+    if (best.duration_ns < 0 && duration.count() > 0) best.duration_ns = std::llround(duration.quantile_ns(q));
+    if (best.gap_ns < 0 && gap.count() > 0) best.gap_ns = std::llround(gap.quantile_ns(q));
+    return best.duration_ns >= 0 && best.gap_ns >= 0;
+  });
+  return best;
+}
+
+const Cost* Model::gaps(Identity identity, const Context& context) const {
+  const Cost* best = nullptr;
+  back_off(identity, context, [&best](const Node& node) {
+    if (node.said.gaps > 0) best = &node.cost;
+    return best != nullptr;
+  });
+  return best;
 }
 
 const Cost* Model::cost(Identity identity) const {
-  const auto it = costs_.find({identity, {}});
-  return it == costs_.end() ? nullptr : &it->second;
+  const auto it = nodes_.find({identity, {}});
+  return it == nodes_.end() ? nullptr : &it->second.cost;
 }
 
 void Model::for_each(const std::function<void(const Kernel&, const Context*, const Cost&)>& visit) const {
-  for (const bool with_context : {false, true}) {
-    for (const auto& [key, cost] : costs_) {
-      if ((key.context != Context{}) != with_context) continue;
-      const auto kernel = kernels_.find(key.identity);
-      if (kernel == kernels_.end()) continue;
-      visit(kernel->second, with_context ? &key.context : nullptr, cost);
-    }
+  std::vector<std::pair<const Key*, const Cost*>> kept;
+  for (const auto& [key, node] : nodes_)
+    if (is_kept(key.context)) kept.emplace_back(&key, &node.cost);
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+    const bool in_context = a.first->context.full();
+    return in_context != b.first->context.full() ? !in_context : *a.first < *b.first;
+  });
+  for (const auto& [key, cost] : kept) {
+    const auto kernel = kernels_.find(key->identity);
+    if (kernel != kernels_.end()) visit(kernel->second, key->context.full() ? &key->context : nullptr, *cost);
   }
 }
 

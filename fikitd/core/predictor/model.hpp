@@ -1,4 +1,4 @@
-// What one client's kernels cost: duration (SK) and idle time afterwards (SG) per identity, and per identity in context.
+// What one client's kernels cost: per identity, and per identity after the one, two and three kernels before it.
 #pragma once
 
 #include <cstddef>
@@ -6,68 +6,80 @@
 #include <functional>
 #include <unordered_map>
 
+#include "drift.hpp"
 #include "kernel.hpp"
-#include "statistics.hpp"
+#include "prediction.hpp"
 
 namespace fikit::predictor {
 
-inline constexpr std::int64_t kUnknown = -1;
-
-struct Cost {
-  Statistics duration;
-  Statistics gap;
-};
-
-struct Prediction {
-  std::int64_t duration_ns = kUnknown;
-  std::int64_t gap_ns = kUnknown;
-};
-
 class Model {
  public:
-  // Contexts learnt beyond this are not kept (their kernels still are, without context): a program, or a profile,
-  // cannot fill the daemon's memory.
-  static constexpr std::size_t kMaxContexts = 32768;
+  // A program, or a profile, cannot fill the daemon's memory: contexts learnt beyond this are not kept (their kernels still
+  // are, without context), and histograms that may not grow any more become coarse.
+  static constexpr std::size_t kMaxContexts = 32768; // of one, two and three kernels together
   static constexpr std::size_t kMaxKernels = 16384;
+  static constexpr std::size_t kMaxBuckets = std::size_t{1} << 19;
 
   // Makes the kernel known by name, so that it can be exported; returns its identity.
   Identity describe(const Kernel& kernel);
 
+  // Collects. Contexts that are not full count for the identity only. add_gap tells boundaries from gaps.
   void add_duration(Identity identity, const Context& context, std::int64_t ns);
   void add_gap(Identity identity, const Context& context, std::int64_t ns);
-  // From a profile; without context the statistics are those over all contexts.
-  void merge(Identity identity, const Cost& cost);
+  // add_duration for a model that is predicted from meanwhile: predictions follow a kernel that takes other times than it
+  // used to. True: by 30 % (an alarm); what was known of it in this context is then forgotten.
+  bool learn(Identity identity, const Context& context, std::int64_t ns);
+  std::uint64_t drift_alarms() const { return drift_alarms_; }
+
+  // From a profile: statistics over all contexts, or in a full one; others are left out.
   void merge(Identity identity, const Context& context, const Cost& cost);
   void merge(const Model& other);
 
-  // Mean duration and mean gap: as seen after these three kernels, else over all contexts, else unknown.
-  // Duration and gap back off separately. No allocation. A gap is never predicted longer than its median: compilation
-  // at start-up and loader stalls are rare and a thousand times longer than the rest, and would be believed every time.
+  // As seen after these three kernels, else after the last two, the last one, in any context, else unknown: duration and
+  // gap each by the longest context that knows it. No allocation.
   Prediction predict(Identity identity, const Context& context) const;
-  // The same with quantiles in place of means.
-  Prediction predict_quantile(Identity identity, const Context& context, double q) const;
+  struct Quantiles {
+    std::int64_t duration_ns = kUnknown;
+    std::int64_t gap_ns = kUnknown; // inside a request
+  };
+  Quantiles predict_quantile(Identity identity, const Context& context, double q) const;
+
+  // The distributions behind a prediction, by the longest context with a gap or boundary; nullptr when there are none.
+  const Cost* gaps(Identity identity, const Context& context) const;
   // Over all contexts; nullptr when nothing is known.
   const Cost* cost(Identity identity) const;
 
-  // Calls with every described kernel that has statistics: once without context (nullptr), then for each context.
+  // Calls with every described kernel that has statistics, in an order of its own: first all without context (nullptr),
+  // then with each context of three. Shorter contexts are sums of these.
   void for_each(const std::function<void(const Kernel&, const Context*, const Cost&)>& visit) const;
-  bool empty() const { return costs_.empty(); }
+  bool empty() const { return nodes_.empty(); }
 
  private:
   struct Key {
     Identity identity = 0;
-    Context context; // all 0: over all contexts
-    bool operator==(const Key&) const = default;
+    Context context; // newest() of as many as count; all 0: over all contexts
+    auto operator<=>(const Key&) const = default;
   };
   struct Hash {
     std::size_t operator()(const Key& key) const noexcept;
   };
-  Cost* at(const Key& key);
-  template <class Duration, class Gap>
-  Prediction back_off(Identity identity, const Context& context, Duration of_duration, Gap of_gap) const;
+  struct Node {
+    Cost cost;
+    Prediction said; // of `cost`, kept: a prediction is a look-up
+    Drift drift;
+  };
+  Node* at(Identity identity, const Context& context);
+  template <class Change>
+  void change(Identity identity, const Context& context, Change change_cost); // in contexts of 1, 2, 3, or in none
+  template <class Found>
+  void back_off(Identity identity, const Context& context, Found found) const; // until found(node), longest context first
+  static void say(Node& node, int depth);
 
   std::unordered_map<Identity, Kernel> kernels_;
-  std::unordered_map<Key, Cost, Hash> costs_;
+  std::unordered_map<Key, Node, Hash> nodes_;
+  std::size_t contexts_ = 0;
+  std::size_t room_ = kMaxBuckets;
+  std::uint64_t drift_alarms_ = 0;
 };
 
 } // namespace fikit::predictor

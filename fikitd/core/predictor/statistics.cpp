@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 namespace fikit::predictor {
 namespace {
@@ -63,31 +64,58 @@ bool Statistics::from(std::uint64_t count, double mean_ns, double m2_ns2, Histog
 }
 
 void Statistics::add(std::int64_t ns) {
+  std::size_t room = kBuckets;
+  add(ns, room);
+}
+
+void Statistics::add(std::int64_t ns, std::size_t& room) {
   if (ns < 0 || count_ >= kMaxCount) return;
   const auto value = static_cast<double>(std::min(ns, kMaxNs));
   ++count_;
   const double delta = value - mean_;
   mean_ += delta / static_cast<double>(count_);
   m2_ += delta * (value - mean_);
-  count_bucket(bucket_of(ns), 1);
+  count_bucket(bucket_of(ns), 1, room);
 }
 
 // Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-void Statistics::merge(const Statistics& other) {
+void Statistics::merge(const Statistics& other, std::size_t& room) {
   if (other.count_ == 0 || other.count_ > kMaxCount - count_) return;
   const auto mine = static_cast<double>(count_);
   const auto theirs = static_cast<double>(other.count_);
   const double delta = other.mean_ - mean_;
-  mean_ = (mine * mean_ + theirs * other.mean_) / (mine + theirs);
+  mean_ = count_ == 0 ? other.mean_ : (mine * mean_ + theirs * other.mean_) / (mine + theirs); // a copy is exact
   m2_ += other.m2_ + delta * delta * mine * theirs / (mine + theirs);
   count_ += other.count_;
-  for (const auto& [bucket, count] : other.histogram_) count_bucket(bucket, count);
+  for (const auto& [bucket, count] : other.histogram_) count_bucket(bucket, count, room);
 }
 
-void Statistics::count_bucket(int bucket, std::uint64_t by) {
-  const auto it = std::lower_bound(histogram_.begin(), histogram_.end(), std::pair<int, std::uint64_t>{bucket, 0});
-  if (it != histogram_.end() && it->first == bucket) it->second += by;
-  else histogram_.insert(it, {bucket, by});
+void Statistics::count_bucket(int bucket, std::uint64_t by, std::size_t& room) {
+  auto it = std::lower_bound(histogram_.begin(), histogram_.end(), std::pair<int, std::uint64_t>{bucket, 0});
+  const bool there = it != histogram_.end() && it->first == bucket;
+  if (!there && (room > 0 || histogram_.empty())) {
+    histogram_.insert(it, {bucket, by});
+    if (room > 0) --room;
+    return;
+  }
+  const bool after_all = it == histogram_.end();
+  const auto left_is_nearer = [&] { return it != histogram_.begin() && bucket - std::prev(it)->first < it->first - bucket; };
+  if (!there && (after_all || left_is_nearer())) --it;
+  it->second += by;
+}
+
+double Statistics::typical_ns() const {
+  const int middle = bucket_of(std::llround(std::floor(quantile_ns(0.5))));
+  // A quantile at the very end of a bucket is the next one's start.
+  const auto holds = [](int bucket) { return [bucket](const auto& entry) { return entry.first == bucket; }; };
+  const bool inside = std::any_of(histogram_.begin(), histogram_.end(), holds(middle));
+  const int bucket = inside || middle == 0 ? middle : middle - 1;
+  return std::clamp(mean_, static_cast<double>(bucket_low(bucket)), static_cast<double>(bucket_low(bucket + 1)));
+}
+
+double Statistics::variation() const {
+  if (count_ == 0 || mean_ <= 0) return 0;
+  return std::sqrt(m2_ / static_cast<double>(count_)) / mean_;
 }
 
 } // namespace fikit::predictor

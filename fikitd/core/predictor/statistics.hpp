@@ -2,6 +2,7 @@
 // Merging is commutative and associative (exactly for counts and buckets, up to rounding for mean and M2).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -23,17 +24,24 @@ class Statistics {
   // to the count) give nothing, see from().
   static bool from(std::uint64_t count, double mean_ns, double m2_ns2, Histogram histogram, Statistics& out);
 
-  void add(std::int64_t ns); // negative values are not counted, huge ones cut to kMaxNs
-  void merge(const Statistics& other);
+  // `room`: buckets that the histograms of a whole model may still gain. Where none is left, values go to the nearest
+  // bucket that is there: counts stay right, quantiles become coarse. Without it: as many as there are.
+  void add(std::int64_t ns, std::size_t& room); // negative values are not counted, huge ones cut to kMaxNs
+  void add(std::int64_t ns);
+  void merge(const Statistics& other, std::size_t& room);
 
   std::uint64_t count() const { return count_; }
   double mean_ns() const { return mean_; }
   double m2_ns2() const { return m2_; }
   const Histogram& histogram() const { return histogram_; }
   double quantile_ns(double q) const { return quantile(histogram_, q); }
+  // The best guess of the next value: the mean, but not outside the median's bucket. Where the values lie close together
+  // that is the mean; where a few lie far away it is not drawn to them.
+  double typical_ns() const;
+  double variation() const; // standard deviation / mean; 0 when there is no mean
 
  private:
-  void count_bucket(int bucket, std::uint64_t by);
+  void count_bucket(int bucket, std::uint64_t by, std::size_t& room);
 
   std::uint64_t count_ = 0;
   double mean_ = 0;

@@ -1,0 +1,98 @@
+"""Kernels that begin to take another time than they did."""
+
+from __future__ import annotations
+
+import random
+
+from fikitd._core import Model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CONTEXT = [1, 2, 3]
+
+
+def settled(mean_ns: float, spread: float, rng: random.Random, samples: int = 100) -> tuple[Model, int]:
+    model = Model()
+    kernel = model.describe("k", 0, (1, 1, 1), (1, 1, 1), 0)
+    for _ in range(samples):
+        assert not model.learn(kernel, CONTEXT, round(mean_ns * rng.uniform(1 - spread, 1 + spread)))
+    return model, kernel
+
+
+@settings(derandomize=True)  # chance is what it is about: the same dice every time
+@given(st.integers(1_000, 10**8), st.sampled_from([0.7, 1.3]), st.integers(0, 2**32))
+def test_a_change_by_30_percent_gives_one_alarm_soon_and_is_predicted_at_once(
+    mean_ns: int, factor: float, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model, kernel = settled(mean_ns, 0.02, rng)
+    alarms = [model.learn(kernel, CONTEXT, round(factor * mean_ns * rng.uniform(0.99, 1.01))) for _ in range(80)]
+    assert alarms.index(True) < 35
+    assert model.drift_alarms == sum(alarms) == 1
+    predicted = model.predict(kernel, CONTEXT).duration_ns
+    assert predicted is not None
+    assert abs(predicted / (factor * mean_ns) - 1) < 0.02
+
+
+@settings(derandomize=True)  # chance is what it is about: the same dice every time
+@given(st.integers(1_000, 10**8), st.floats(0.0, 0.9), st.integers(0, 2**32))
+def test_noise_however_wide_gives_no_alarm(mean_ns: int, spread: float, seed: int) -> None:
+    rng = random.Random(seed)
+    model, kernel = settled(mean_ns, spread, rng)
+    for _ in range(300):
+        model.learn(kernel, CONTEXT, round(mean_ns * rng.uniform(1 - spread, 1 + spread)))
+    assert model.drift_alarms == 0
+
+
+@settings(derandomize=True)  # chance is what it is about: the same dice every time
+@given(st.integers(1_000, 10**6), st.integers(0, 2**32))
+def test_two_durations_in_turn_or_at_random_give_no_alarm(mean_ns: int, seed: int) -> None:
+    rng = random.Random(seed)
+    model = Model()
+    kernel = model.describe("k", 0, (1, 1, 1), (1, 1, 1), 0)
+    for _ in range(300):
+        model.learn(kernel, CONTEXT, mean_ns * rng.choice([1, 2]))
+    assert model.drift_alarms == 0
+
+
+def test_one_interrupted_kernel_is_no_drift() -> None:
+    model, kernel = settled(10_000, 0.02, random.Random(1))
+    assert not model.learn(kernel, CONTEXT, 10**9)
+    assert model.drift_alarms == 0
+
+
+def test_a_slow_drift_is_followed_before_it_is_an_alarm() -> None:
+    """A card that grows hot: a tenth slower, which the mean over all runs would believe much too late."""
+    model, kernel = settled(10_000, 0.01, random.Random(1), samples=1000)
+    for _ in range(60):
+        model.learn(kernel, CONTEXT, 11_000)
+    said = model.predict(kernel, CONTEXT)
+    assert model.drift_alarms == 0
+    assert said.duration_ns is not None
+    assert abs(said.duration_ns - 11_000) < 150
+    assert said.duration_high_ns is not None
+    assert said.duration_high_ns >= 11_000
+
+
+def test_only_the_context_that_changed_is_forgotten() -> None:
+    model, kernel = settled(10_000, 0.0, random.Random(1))
+    for _ in range(100):
+        model.learn(kernel, [4, 5, 6], 20_000)
+    while not model.learn(kernel, CONTEXT, 15_000):
+        pass
+    assert model.predict(kernel, CONTEXT).duration_ns == 15_000
+    assert model.predict(kernel, CONTEXT).durations == 1
+    assert model.predict(kernel, [4, 5, 6]).duration_ns == 20_000
+
+
+def test_collecting_does_not_follow() -> None:
+    """What is stored in profiles are the statistics, whatever their order was."""
+    predicted = []
+    for values in ([10_000] * 100 + [11_000] * 50, [11_000] * 50 + [10_000] * 100):
+        model = Model()
+        for value in values:
+            model.add_duration(7, CONTEXT, value)
+        predicted.append(model.predict(7, CONTEXT).duration_ns)
+    assert predicted[0] == predicted[1]
+    assert predicted[0] is not None
+    assert predicted[0] < 10_500
