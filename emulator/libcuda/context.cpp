@@ -292,6 +292,7 @@ CU_EXPORT CUresult cuCtxSynchronize() {
     Context& context = current();
     require(!context.recording(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     context.synchronize();
+    settle_pools(context.device);
   });
 }
 
@@ -300,6 +301,7 @@ CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
     Context& context = handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT);
     require_alive(context.health());
     context.synchronize();
+    settle_pools(context.device);
   });
 }
 
@@ -332,15 +334,4 @@ CU_EXPORT CUresult cuCtxGetCacheConfig(int* out) {
     current();
     *out = 0;
   });
-}
-
-CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
-  return api([&] {
-    require(&from_handle<Context>(peer, CUDA_ERROR_INVALID_CONTEXT).device != &current().device,
-            CUDA_ERROR_INVALID_DEVICE);
-  });
-}
-
-CU_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  return api([&] { from_handle<Context>(peer, CUDA_ERROR_INVALID_CONTEXT); });
 }

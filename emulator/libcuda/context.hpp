@@ -1,9 +1,12 @@
 // Contexts and streams: which device a call is about, and which queue of it.
 #pragma once
 
+#include <array>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "driver.hpp"
@@ -13,6 +16,9 @@ namespace emu {
 struct Capture;
 struct GraphNode;
 
+// CUstreamAttrValue by CUstreamAttrID: kept as the program gave them, without effect.
+using StreamAttributes = std::map<int, std::array<char, 64>>;
+
 struct Stream : Object {
   static constexpr ObjectKind kKind = ObjectKind::stream;
   Stream() : Object(kKind) {}
@@ -21,6 +27,7 @@ struct Stream : Object {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
+  std::unique_ptr<StreamAttributes> attributes;  // those that were set
   std::shared_ptr<Capture> capture;      // set while calls on this stream are recorded instead of executed
   std::vector<GraphNode*> capture_tail;  // what the next recorded call depends on
 };
@@ -44,6 +51,8 @@ struct Context : Object {
   const unsigned flags;
   const uint64_t id;
   bool primary = false;
+  std::mutex peers_mutex;
+  std::set<uint64_t> peers;  // ids of the contexts whose memory it may use; guarded by peers_mutex
 
  private:
   friend void destroy_context(Context* context);

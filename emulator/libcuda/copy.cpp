@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "memory.hpp"
+#include "virtual_memory.hpp"
 
 namespace emu {
 namespace {
@@ -49,6 +50,10 @@ void run(const CopyBox& box) {
   }
 }
 
+size_t extent(const CopyBox& box, size_t pitch, size_t slice) {
+  return (box.depth - 1) * slice + (box.height - 1) * pitch + box.width;
+}
+
 int64_t transfer_ns(size_t bytes, double gbps) {
   return std::llround(driver().config().copy_latency_us * 1e3 + static_cast<double>(bytes) / gbps);
 }
@@ -60,14 +65,6 @@ bool must_wait(const CopyBox& box) {
   return box.direction == Direction::host_to_host;
 }
 
-void submit_copy(Stream& stream, const CopyBox& box, bool synchronous) {
-  if (synchronous) forbid_capture(stream);
-  if (box.bytes() == 0) return;
-  require(box.source != nullptr && box.target != nullptr, CUDA_ERROR_INVALID_VALUE);
-  submit(stream, copy_command(box));
-  if (stream.capture == nullptr && (synchronous || must_wait(box))) stream.context->session().wait(*stream.queue);
-}
-
 void submit_fill(Stream& stream, const Command& command, bool synchronous) {
   if (synchronous) forbid_capture(stream);
   submit(stream, command);
@@ -75,6 +72,14 @@ void submit_fill(Stream& stream, const Command& command, bool synchronous) {
 }
 
 }  // namespace
+
+void submit_copy(Stream& stream, const CopyBox& box, bool synchronous) {
+  if (synchronous) forbid_capture(stream);
+  if (box.bytes() == 0) return;
+  require(box.source != nullptr && box.target != nullptr, CUDA_ERROR_INVALID_VALUE);
+  submit(stream, copy_command(box));
+  if (stream.capture == nullptr && (synchronous || must_wait(box))) stream.context->session().wait(*stream.queue);
+}
 
 CopyBox flat_box(Direction direction, void* target, const void* source, size_t bytes) {
   CopyBox box;
@@ -91,7 +96,10 @@ CopyBox box_of(const CUDA_MEMCPY2D& copy) {
   return box;
 }
 
-CopyBox box_of(const CUDA_MEMCPY3D& copy) {
+namespace {
+
+template <typename Descriptor>
+CopyBox box_in_space(const Descriptor& copy) {
   CopyBox box = box_in_plane(copy);
   box.depth = copy.Depth;
   box.source_slice = box.source_pitch * (copy.srcHeight == 0 ? copy.Height : copy.srcHeight);
@@ -102,8 +110,17 @@ CopyBox box_of(const CUDA_MEMCPY3D& copy) {
   return box;
 }
 
+}  // namespace
+
+CopyBox box_of(const CUDA_MEMCPY3D& copy) { return box_in_space(copy); }
+CopyBox box_of(const CUDA_MEMCPY3D_PEER& copy) { return box_in_space(copy); }
+
 Command copy_command(const CopyBox& box) {
   const Config& config = driver().config();
+  if (box.bytes() > 0) {
+    address_space().require_access(box.source, extent(box, box.source_pitch, box.source_slice), false);
+    address_space().require_access(box.target, extent(box, box.target_pitch, box.target_slice), true);
+  }
   Command command;
   switch (box.direction) {
     case Direction::host_to_device:
@@ -129,6 +146,7 @@ Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned 
   require(
       target != 0 && (element_bytes == 1 || element_bytes == 2 || element_bytes == 4) && target % element_bytes == 0,
       CUDA_ERROR_INVALID_VALUE);
+  if (height > 0) address_space().require_access(pointer(target), (height - 1) * pitch + width * element_bytes, true);
   Command command;
   command.kind = OpKind::fill;
   command.duration_ns = transfer_ns(width * height * element_bytes, driver().config().d2d_gbps);
@@ -203,19 +221,6 @@ CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t 
   });
 }
 
-CU_EXPORT CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes) {
-  return api([&] {
-    submit_copy(resolve(nullptr), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), true);
-  });
-}
-
-CU_EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes,
-                                     CUstream stream) {
-  return api([&] {
-    submit_copy(resolve(stream), flat_box(Direction::device_to_device, pointer(target), pointer(source), bytes), false);
-  });
-}
-
 CU_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
   return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
 }
@@ -286,12 +291,4 @@ CU_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned
 CU_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height,
                                       CUstream stream) {
   return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 4, width, height), false); });
-}
-
-CU_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream stream) {
-  return api([&] { submit(resolve(stream), Command{}); });
-}
-
-CU_EXPORT CUresult cuMemAdvise(CUdeviceptr, size_t, int, CUdevice) {
-  return api([&] { current(); });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "context.hpp"
+#include "memory_api.hpp"
 
 namespace emu {
 
@@ -22,9 +23,12 @@ struct CopyBox {
 // From the driver's descriptors; throws INVALID_VALUE for null sides and NOT_SUPPORTED for arrays.
 CopyBox box_of(const CUDA_MEMCPY2D& copy);
 CopyBox box_of(const CUDA_MEMCPY3D& copy);
+CopyBox box_of(const CUDA_MEMCPY3D_PEER& copy);
 CopyBox flat_box(Direction direction, void* target, const void* source, size_t bytes);
 
 Command copy_command(const CopyBox& box);
+// Waits for the copy when it is synchronous, or when its host memory may go away after the call.
+void submit_copy(Stream& stream, const CopyBox& box, bool synchronous);
 // Fills height rows of width elements of element_bytes (1, 2 or 4).
 Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
                      size_t height);

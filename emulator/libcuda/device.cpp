@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "driver.hpp"
+#include "limits.hpp"
 
 using namespace emu;
 
@@ -17,44 +18,52 @@ struct Attribute {
   int value;
 };
 constexpr Attribute kAttributes[] = {
-    {1, 1024},                                      // max threads per block
-    {2, 1024},                                      // max block x, y, z
-    {3, 1024},        {4, 64},    {5, 2147483647},  // max grid x, y, z
-    {6, 65535},       {7, 65535}, {8, 49152},       // shared memory per block
+    {1, limits::kThreadsPerBlock},
+    {2, limits::kBlock[0]},
+    {3, limits::kBlock[1]},
+    {4, limits::kBlock[2]},
+    {5, limits::kGrid[0]},
+    {6, limits::kGrid[1]},
+    {7, limits::kGrid[2]},
+    {8, limits::kSharedPerBlock},
     {9, 65536},                                     // constant memory
-    {10, 32},                                       // warp size
+    {10, limits::kWarp},
     {11, 2147483647},                               // max pitch
-    {12, 65536},                                    // registers per block
+    {12, limits::kRegistersPerMultiprocessor},      // registers per block
     {13, 1500000},                                  // clock rate in kHz
     {14, 512},                                      // texture alignment
     {15, 1},                                        // gpu overlap
-    {16, 132},                                      // multiprocessors
+    {16, limits::kMultiprocessors},
     {19, 1},                                        // can map host memory
     {31, 1},                                        // concurrent kernels
     {36, 1000000},                                  // memory clock rate in kHz
     {37, 4096},                                     // memory bus width
     {38, 32 << 20},                                 // L2 cache bytes
-    {39, 2048},                                     // threads per multiprocessor
+    {39, limits::kThreadsPerMultiprocessor},
     {40, 2},                                        // copy engines
     {41, 1},                                        // unified addressing
     {51, 32},                                       // texture pitch alignment
     {78, 1},                                        // stream priorities
     {79, 1},                                        // global L1 cache
     {80, 1},                                        // local L1 cache
-    {81, 233472},                                   // shared memory per multiprocessor
-    {82, 65536},                                    // registers per multiprocessor
+    {81, limits::kSharedPerMultiprocessor},
+    {82, limits::kRegistersPerMultiprocessor},
     {83, 1},                                        // managed memory
     {89, 1},                                        // concurrent managed access
     {90, 1},                                        // compute preemption
     {91, 1},                                        // host pointer for registered memory
     {92, 1},          {93, 1},    {94, 1},          // stream memory operations: 32 bit, 64 bit, wait for NOR
     {95, 1},                                        // cooperative launch
-    {97, 232448},                                   // shared memory per block, opt-in
+    {97, limits::kSharedPerBlockOptIn},
     {99, 1},                                        // host registration
-    {106, 32},                                      // blocks per multiprocessor
-    {111, 1024},                                    // reserved shared memory per block
+    {102, 1},                                       // virtual memory management
+    {103, 1},                                       // memory handles as file descriptors
+    {106, limits::kBlocksPerMultiprocessor},
+    {111, limits::kReservedSharedPerBlock},
     {115, 1},                                       // memory pools
+    {120, 1},                                       // launches of clusters
     {122, 1},         {123, 1},                     // stream memory operations of the second form: 64 bit, NOR
+    {125, 1},                                       // interprocess events
 };
 
 Device& device_of(CUdevice ordinal) { return driver().device(ordinal); }
@@ -139,8 +148,4 @@ CU_EXPORT CUresult cuDeviceGetPCIBusId(char* out, int bytes, CUdevice ordinal) {
     require(out != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
     snprintf(out, static_cast<size_t>(bytes), "0000:%02X:00.0", device_of(ordinal).index + 1);
   });
-}
-
-CU_EXPORT CUresult cuDeviceCanAccessPeer(int* out, CUdevice ordinal, CUdevice peer) {
-  return api([&] { *out = &device_of(ordinal) != &device_of(peer) ? 1 : 0; });
 }

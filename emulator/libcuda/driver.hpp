@@ -1,6 +1,7 @@
 // The process-wide state behind the driver API, and the frame around every entry point.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -32,6 +33,9 @@ struct Device {
   unsigned primary_flags = 0;
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
+  std::mutex pools_mutex;  // guards `pools`; taken after everything else
+  std::vector<Pool*> pools;
+  std::atomic<bool> pools_hold{false};  // memory that nobody uses
 
   // Attaches to the shared device at first use.
   Session& session();

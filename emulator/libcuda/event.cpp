@@ -1,9 +1,43 @@
 #include "event.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "../device_model/liveness.hpp"
 #include "graph.hpp"
+#include "memory.hpp"
+#include "memory_api.hpp"
 
 namespace emu {
 namespace {
+
+constexpr auto kOtherProcessPoll = std::chrono::microseconds(200);
+
+// Interprocess: whoever recorded it last has gone, and with it the work it stood for.
+bool abandoned(const EventState& state) {
+  const int recorder = state.recorder.load();
+  return recorder != getpid() && !alive(recorder, state.recorder_start.load());
+}
+
+// Another process's work is done when that process says so: only then its effects are there to be seen.
+Command wait_for_other_process(const std::shared_ptr<EventState>& state) {
+  Command command;
+  command.kind = OpKind::host;
+  command.host_function = [](CUresult) {};
+  command.condition = [state, record = state->records.load(), looks = 0u]() mutable {
+    return state->completed.load() >= record || (++looks % 16 == 0 && abandoned(*state));
+  };
+  return command;
+}
+
+bool reached(Event& event) {
+  const EventState& state = *event.state;
+  if (event.session.poll([&state] { return !state.pending(); })) return true;
+  return event.interprocess() && abandoned(state);
+}
 
 void record_event(Event& event, Stream& stream) {
   if (stream.capture != nullptr) {
@@ -15,16 +49,32 @@ void record_event(Event& event, Stream& stream) {
   require(&event.session == &stream.context->session(), CUDA_ERROR_INVALID_HANDLE);
   const std::shared_ptr<EventState> state = event.state;
   const uint64_t record = state->records.fetch_add(1) + 1;
+  if (event.interprocess()) {
+    state->recorder_start.store(process_start(getpid()));
+    state->recorder.store(getpid());
+  }
   // Two words, so that the effect needs no allocation beyond its one: the state and which record it is.
-  const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = [state, record](int64_t end_ns) {
-    state->time_ns.store(end_ns);
-    state->completed.store(record);
-  }});
+  const auto reached = [state, record](int64_t end_ns) { state->complete(record, end_ns); };
+  const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = reached, .prompt = event.interprocess()});
   state->slot = stream.queue->slot;
   state->seq = seq;
 }
 
 }  // namespace
+
+// Of two records in different streams the older one may be reached last.
+void EventState::complete(uint64_t record, int64_t end_ns) {
+  uint64_t before = completed.load();
+  if (record > before) time_ns.store(end_ns);
+  while (before < record && !completed.compare_exchange_weak(before, record)) {
+  }
+}
+
+std::shared_ptr<EventState> shared_state(const SharedBytes& bytes, bool first) {
+  void* memory = bytes.map(sizeof(EventState), PROT_READ | PROT_WRITE);
+  auto* state = first ? new (memory) EventState : static_cast<EventState*>(memory);
+  return {state, [](EventState* mapped) { munmap(mapped, sizeof(EventState)); }};
+}
 
 void wait_for_event(Stream& stream, Event& event) {
   if (event.capture != nullptr) {
@@ -35,7 +85,9 @@ void wait_for_event(Stream& stream, Event& event) {
   EventState& state = *event.state;
   if (!state.pending()) return;
   Session& session = stream.context->session();
-  if (&session == &event.session) {
+  if (event.interprocess()) {
+    session.enqueue(*stream.queue, wait_for_other_process(event.state));
+  } else if (&session == &event.session) {
     session.enqueue(*stream.queue, Command{.wait_stream = state.slot, .wait_seq = state.seq});
   } else {
     // Two devices are two models: this thread waits in the stream's place.
@@ -49,9 +101,15 @@ using namespace emu;
 
 CU_EXPORT CUresult cuEventCreate(CUevent* out, unsigned flags) {
   return api([&] {
-    require(out != nullptr && flags < 8, CUDA_ERROR_INVALID_VALUE);
-    require((flags & 4) == 0, CUDA_ERROR_NOT_SUPPORTED);  // inter-process events
-    *out = to_handle<CUevent>(new Event(current(), flags));
+    const bool interprocess = (flags & CU_EVENT_INTERPROCESS) != 0;
+    require(out != nullptr && flags < 8 && (!interprocess || (flags & CU_EVENT_DISABLE_TIMING) != 0),
+            CUDA_ERROR_INVALID_VALUE);
+    auto event = std::make_unique<Event>(current(), flags);
+    if (interprocess) {
+      event->shared.emplace(SharedBytes::create(sizeof(EventState), event->device.uuid));
+      event->state = shared_state(*event->shared, true);
+    }
+    *out = to_handle<CUevent>(event.release());
   });
 }
 
@@ -77,9 +135,9 @@ CU_EXPORT CUresult cuEventQuery(CUevent handle) {
     require_alive(event.health);
     require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     if (!event.state->pending()) return CUDA_SUCCESS;
-    const bool reached = event.session.poll([&] { return !event.state->pending(); });
+    const bool done = reached(event);
     require_alive(event.health);
-    return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -90,7 +148,16 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent handle) {
     require_alive(event.health);
     require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     const auto state = event.state;
-    if (state->pending()) event.session.wait(state->slot, state->seq, event.health, [&] { return !state->pending(); });
+    if (event.interprocess()) {
+      while (state->pending() && !reached(event)) {
+        require_alive(event.health);
+        std::this_thread::sleep_for(kOtherProcessPoll);
+      }
+      require_alive(event.health);
+    } else if (state->pending()) {
+      event.session.wait(state->slot, state->seq, event.health, [&] { return !state->pending(); });
+    }
+    settle_pools(event.device);
   });
 }
 

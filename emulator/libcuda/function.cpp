@@ -1,50 +1,49 @@
 // What may be asked about a kernel, through either of its handles.
-#include <algorithm>
-
+#include "limits.hpp"
 #include "module.hpp"
 
 using namespace emu;
 
 namespace {
 
-// Numbers of CUfunction_attribute.
-enum FunctionAttribute {
-  kMaxThreadsPerBlock = 0,
-  kNumRegs = 4,
-  kPtxVersion = 5,
-  kBinaryVersion = 6,
-  kMaxDynamicShared = 8,
-  kLastAttribute = 15,
-};
-
 int attribute_of(const Function& function, int attribute) {
   require(attribute >= 0 && attribute <= kLastAttribute, CUDA_ERROR_INVALID_VALUE);
   const Config& config = driver().config();
   switch (attribute) {
     case kMaxThreadsPerBlock:
-      return 1024;
+      return limits::kThreadsPerBlock;
     case kNumRegs:
-      return 32;
+      return limits::kRegistersPerThread;
     case kPtxVersion:
     case kBinaryVersion:
       return config.compute_major * 10 + config.compute_minor;
-    case kMaxDynamicShared:
-      return function.max_dynamic_shared;
     default:
-      return 0;
+      return function.attributes[attribute];
+  }
+}
+
+// What a program may set, and the values that it may have.
+bool allowed(int attribute, int value) {
+  switch (attribute) {
+    case kMaxDynamicShared:
+      return value >= 0 && value <= limits::kSharedPerBlockOptIn;
+    case kSharedCarveout:  // a percentage, or -1 for "as you like"
+      return value >= -1 && value <= 100;
+    case kClusterWidth:
+    case kClusterHeight:
+    case kClusterDepth:
+    case kClusterScheduling:
+      return value >= 0;
+    case kNonPortableClusters:
+      return value == 0 || value == 1;
+    default:
+      return false;
   }
 }
 
 void set_attribute(Function& function, int attribute, int value) {
-  require(attribute >= 0 && attribute <= kLastAttribute && value >= 0, CUDA_ERROR_INVALID_VALUE);
-  if (attribute == kMaxDynamicShared) function.max_dynamic_shared = value;
-}
-
-constexpr int kThreadsPerMultiprocessor = 2048;
-
-int blocks_per_multiprocessor(int block) {
-  require(block > 0, CUDA_ERROR_INVALID_VALUE);
-  return block > 1024 ? 0 : std::min(32, kThreadsPerMultiprocessor / block);
+  require(allowed(attribute, value), CUDA_ERROR_INVALID_VALUE);
+  function.attributes[attribute] = value;
 }
 
 }  // namespace
@@ -124,37 +123,4 @@ CU_EXPORT CUresult cuFuncIsLoaded(int* state, CUfunction function) {
 
 CU_EXPORT CUresult cuFuncLoad(CUfunction function) {
   return api([&] { function_of(function); });
-}
-
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, CUfunction function, int block, size_t) {
-  return api([&] {
-    function_of(function);
-    *out = blocks_per_multiprocessor(block);
-  });
-}
-
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, CUfunction function, int block,
-                                                                        size_t dynamic, unsigned) {
-  return cuOccupancyMaxActiveBlocksPerMultiprocessor(out, function, block, dynamic);
-}
-
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function, void*, size_t,
-                                                    int limit) {
-  return api([&] {
-    function_of(function);
-    *block = limit > 0 ? std::min(limit, 1024) : 1024;
-    *grid = 132 * blocks_per_multiprocessor(*block);
-  });
-}
-
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction function,
-                                                             void* dynamic_of, size_t dynamic, int limit, unsigned) {
-  return cuOccupancyMaxPotentialBlockSize(grid, block, function, dynamic_of, dynamic, limit);
-}
-
-CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* out, CUfunction function, int, int) {
-  return api([&] {
-    function_of(function);
-    *out = 49152;
-  });
 }

@@ -25,6 +25,7 @@ SAME_ABI = {
     "cuDevicePrimaryCtxRelease": "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxReset": "cuDevicePrimaryCtxReset_v2",
     "cuDevicePrimaryCtxSetFlags": "cuDevicePrimaryCtxSetFlags_v2",
+    "cuIpcOpenMemHandle": "cuIpcOpenMemHandle_v2",
     "cuMemHostRegister": "cuMemHostRegister_v2",
     "cuStreamBatchMemOp": "cuStreamBatchMemOp_v2",
     "cuStreamWaitValue32": "cuStreamWaitValue32_v2",
@@ -52,7 +53,7 @@ def forward(name: str, to: str, types: list[str], *, per_thread: bool) -> str:
 
 def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str]) -> str:
     defined = {m[1]: parameters(m[2]) for source in sources for m in DEFINITION.finditer(source)}
-    lines = ['#include "context.hpp"', '#include "entry_points.hpp"', ""]
+    lines = ['#include "context.hpp"', '#include "entry_points.hpp"', '#include "memory_api.hpp"', ""]
     lines += [f"CU_EXPORT CUresult {name}({', '.join(types)});" for name, types in sorted(defined.items())]
     for name in symbols:
         base = name.rpartition("_")[0] if name.endswith(PER_THREAD) else name

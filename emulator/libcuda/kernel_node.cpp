@@ -71,6 +71,7 @@ Grid grid_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) {
 }
 
 Command make_command(const CUDA_KERNEL_NODE_PARAMS_v1& node, const void* function) {
+  require_shared(function, node.sharedMemBytes);
   return kernel_command(function, grid_of(node), node.kernelParams, node.extra);
 }
 

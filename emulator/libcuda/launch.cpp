@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "graph.hpp"
+#include "limits.hpp"
 
 namespace emu {
 namespace {
@@ -17,11 +18,18 @@ const char* packed_parameters(void** extra) {
 
 }  // namespace
 
+void require_shared(const void* handle, unsigned dynamic_bytes) {
+  const int most = function_of(handle).attributes[kMaxDynamicShared];
+  require(dynamic_bytes <= static_cast<unsigned>(most), CUDA_ERROR_INVALID_VALUE);
+}
+
 Command kernel_command(const void* handle, const Grid& g, void** parameters, void** extra) {
   const Function& function = function_of(handle);
   const uint64_t block_threads = uint64_t{g.block[0]} * g.block[1] * g.block[2];
   const uint64_t blocks = uint64_t{g.grid[0]} * g.grid[1] * g.grid[2];
-  require(blocks > 0 && block_threads > 0 && block_threads <= 1024, CUDA_ERROR_INVALID_VALUE);
+  bool fits = blocks > 0 && block_threads > 0 && block_threads <= limits::kThreadsPerBlock;
+  for (int i = 0; i < 3; ++i) fits = fits && g.block[i] <= limits::kBlock[i] && g.grid[i] <= limits::kGrid[i];
+  require(fits, CUDA_ERROR_INVALID_VALUE);
   const Arguments arguments(parameters, packed_parameters(extra));
   require(arguments.given() || (!function.rule.from_param0 && function.effect == nullptr), CUDA_ERROR_INVALID_VALUE);
   Command command;
@@ -45,6 +53,7 @@ namespace {
 
 // A captured launch keeps its description, which later calls on its node ask for; an executed one needs none.
 void launch(Stream& stream, const void* function, const Grid& grid, unsigned shared, void** parameters, void** extra) {
+  require_shared(function, shared);
   Command command = kernel_command(function, grid, parameters, extra);
   if (stream.capture == nullptr) {
     submit(stream, std::move(command));

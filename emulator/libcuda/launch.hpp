@@ -11,4 +11,8 @@ namespace emu {
 // The two forms of parameters are those of cuLaunchKernel.
 Command kernel_command(const void* function_or_kernel, const Grid& grid, void** parameters, void** extra);
 
+// Throws INVALID_VALUE when a block asks for more dynamic shared memory than the function allows (its attribute
+// MAX_DYNAMIC_SHARED_SIZE_BYTES).
+void require_shared(const void* function_or_kernel, unsigned dynamic_bytes);
+
 }  // namespace emu

@@ -5,57 +5,79 @@
 
 #include <algorithm>
 
+#include "managed.hpp"
+
 namespace emu {
 namespace {
 
-constexpr uint64_t kGranularity = 512;  // as device allocations are aligned
+constexpr uint64_t kAlignment = 512;  // of device allocations
+constexpr unsigned kHostMapped = 2;     // with unified addressing all host memory is (CUDA manual, cuMemHostAlloc)
+constexpr unsigned kHostFlags = 7;      // portable, mapped, write-combined
+constexpr unsigned kRegisterFlags = 15; // portable, mapped, I/O memory, read-only
 constexpr uint64_t kGuard = 4096;       // a page that catches a host-side overrun
 
 uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-uint64_t mapping(uint64_t bytes) { return round_up(bytes, static_cast<uint64_t>(sysconf(_SC_PAGESIZE))) + kGuard; }
+uint64_t mapping(uint64_t bytes) { return page_bytes(bytes) + kGuard; }
 
-void* map_pages(uint64_t bytes) {
+}  // namespace
+
+uint64_t page_bytes(uint64_t bytes) { return round_up(bytes, static_cast<uint64_t>(sysconf(_SC_PAGESIZE))); }
+
+uintptr_t map_pages(uint64_t bytes) {
   void* memory = mmap(nullptr, mapping(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   require(memory != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
   if (mprotect(memory, mapping(bytes) - kGuard, PROT_READ | PROT_WRITE) != 0) {
     munmap(memory, mapping(bytes));
     throw Failure{CUDA_ERROR_OUT_OF_MEMORY};
   }
-  return memory;
+  return reinterpret_cast<uintptr_t>(memory);
 }
 
-// Releases an allocation that is already out of the table.
+void unmap_pages(uintptr_t base, uint64_t bytes) { munmap(reinterpret_cast<void*>(base), mapping(bytes)); }
+
 void free_pages(const Allocation& allocation) {
   if (allocation.kind == MemoryKind::registered || allocation.kind == MemoryKind::global) return;
-  munmap(reinterpret_cast<void*>(allocation.base), mapping(allocation.bytes));
-  if (allocation.reserved > 0) allocation.context->session().release(allocation.reserved);
-  if (allocation.pool == nullptr) return;
-  const std::lock_guard lock(allocation.pool->mutex);
-  allocation.pool->used -= allocation.reserved;
+  unmap_pages(allocation.base, allocation.bytes);
+  if (allocation.fd >= 0) close(allocation.fd);
+  delete allocation.managed;
+  if (allocation.pool != nullptr) {
+    allocation.pool->give_back(allocation.reserved);
+  } else if (allocation.reserved > 0) {
+    allocation.context->session().release(allocation.reserved);
+  }
 }
 
-uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool = nullptr) {
+namespace {
+
+bool reserve(Context& context, uint64_t bytes) {
+  if (context.session().reserve(bytes)) return true;
+  empty_pools(context.device);
+  return context.session().reserve(bytes);
+}
+
+uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool = nullptr, unsigned flags = 0) {
   require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
   const bool on_device = kind == MemoryKind::device || kind == MemoryKind::managed;
   require(bytes <= uint64_t{1} << 46, CUDA_ERROR_OUT_OF_MEMORY);
-  const uint64_t reserved = on_device ? round_up(bytes, kGranularity) : 0;
-  require(!on_device || context.session().reserve(reserved), CUDA_ERROR_OUT_OF_MEMORY);
-  void* memory = nullptr;
+  const uint64_t reserved = on_device ? round_up(bytes, kAlignment) : 0;
+  const bool room = !on_device || (pool == nullptr ? reserve(context, reserved) : pool->take(reserved));
+  require(room, CUDA_ERROR_OUT_OF_MEMORY);
+  Allocation made{0, bytes, reserved, kind, &context, pool, 0};
   try {
-    memory = map_pages(bytes);
+    made.base = map_pages(bytes);
   } catch (const Failure&) {
-    context.session().release(reserved);
+    if (pool != nullptr) {
+      pool->give_back(reserved);
+    } else {
+      context.session().release(reserved);
+    }
     throw;
   }
-  const auto base = reinterpret_cast<uintptr_t>(memory);
-  driver().memory().insert({base, bytes, reserved, kind, &context, pool, 0});
-  if (pool != nullptr) {
-    const std::lock_guard lock(pool->mutex);
-    pool->used += reserved;
-    pool->used_high = std::max(pool->used_high, pool->used);
-  }
-  return base;
+  made.flags = flags;
+  if (kind == MemoryKind::managed) made.managed = new ManagedRange;
+  driver().memory().insert(made);
+  return made.base;
 }
 
 // A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory.
@@ -77,6 +99,7 @@ CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
 
 void release_context_memory(Context* context) {
   while (const auto allocation = driver().memory().take_any_of(context)) free_pages(*allocation);
+  settle_pools(context->device);
 }
 
 bool pinned(const void* address, uint64_t bytes) {
@@ -99,14 +122,14 @@ CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
 CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned) {
   return api([&] {
     require(out != nullptr && pitch != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *pitch = round_up(width, kGranularity);
+    *pitch = round_up(width, kAlignment);
     *out = allocate(current(), *pitch * height, MemoryKind::device);
   });
 }
 
-CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) {
+CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
   return api([&] {
-    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    require(out != nullptr && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
     *out = allocate(current(), bytes, MemoryKind::managed);
   });
 }
@@ -146,10 +169,10 @@ CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   });
 }
 
-CU_EXPORT CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+CU_EXPORT CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   return api([&] {
-    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *out = reinterpret_cast<void*>(allocate(current(), bytes, MemoryKind::host));
+    require(out != nullptr && flags <= kHostFlags, CUDA_ERROR_INVALID_VALUE);
+    *out = reinterpret_cast<void*>(allocate(current(), bytes, MemoryKind::host, nullptr, flags | kHostMapped));
   });
 }
 
@@ -162,12 +185,14 @@ CU_EXPORT CUresult cuMemFreeHost(void* pointer) {
   });
 }
 
-CU_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
+CU_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
   return api([&] {
-    require(pointer != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
+    require(pointer != nullptr && bytes > 0 && flags <= kRegisterFlags, CUDA_ERROR_INVALID_VALUE);
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     require(!driver().memory().overlaps(base, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    driver().memory().insert({base, bytes, 0, MemoryKind::registered, &current(), nullptr, 0});
+    Allocation made{base, bytes, 0, MemoryKind::registered, &current(), nullptr, 0};
+    made.flags = flags | kHostMapped;
+    driver().memory().insert(made);
   });
 }
 
@@ -181,17 +206,28 @@ CU_EXPORT CUresult cuMemHostUnregister(void* pointer) {
   });
 }
 
-CU_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned) {
+namespace {
+
+Allocation host_memory(const void* pointer) {
+  const auto found = driver().memory().find(reinterpret_cast<uintptr_t>(pointer));
+  require(found && (found->kind == MemoryKind::host || found->kind == MemoryKind::registered), CUDA_ERROR_INVALID_VALUE);
+  return *found;
+}
+
+}  // namespace
+
+CU_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* pointer, unsigned flags) {
   return api([&] {
-    require(driver().memory().find(reinterpret_cast<uintptr_t>(pointer)).has_value(), CUDA_ERROR_INVALID_VALUE);
+    host_memory(pointer);
+    require(out != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
     *out = reinterpret_cast<uintptr_t>(pointer);
   });
 }
 
 CU_EXPORT CUresult cuMemHostGetFlags(unsigned* out, void* pointer) {
   return api([&] {
-    require(driver().memory().find(reinterpret_cast<uintptr_t>(pointer)).has_value(), CUDA_ERROR_INVALID_VALUE);
-    *out = 0;
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = host_memory(pointer).flags;
   });
 }
 

@@ -45,4 +45,20 @@ bool MemoryTable::overlaps(uintptr_t base, uint64_t bytes) const {
   return last.base + last.bytes > base;
 }
 
+std::optional<Allocation> MemoryTable::find_if(const std::function<bool(const Allocation&)>& fits) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [base, allocation] : ranges_) {
+    if (fits(allocation)) return allocation;
+  }
+  return std::nullopt;
+}
+
+bool MemoryTable::change(uintptr_t base, const std::function<void(Allocation&)>& change) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(base);
+  if (found == ranges_.end()) return false;
+  change(found->second);
+  return true;
+}
+
 }  // namespace emu

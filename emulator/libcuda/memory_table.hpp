@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -9,10 +10,12 @@
 namespace emu {
 
 struct Context;
+struct Device;
 struct Pool;
+struct ManagedRange;
 
-// global: a variable of a module, which owns the bytes.
-enum class MemoryKind { device, managed, host, registered, global };
+// global: a variable of a module, which owns the bytes. mapped: by cuMemMap. imported: by cuIpcOpenMemHandle.
+enum class MemoryKind { device, managed, host, registered, global, mapped, imported };
 
 struct Allocation {
   uintptr_t base = 0;
@@ -22,6 +25,12 @@ struct Allocation {
   Context* context = nullptr;
   Pool* pool = nullptr;  // set for stream-ordered allocations
   uint64_t id = 0;
+  Device* device = nullptr;     // of memory without a context
+  unsigned flags = 0;           // of cuMemHostAlloc, cuMemHostRegister
+  int fd = -1;                  // of the shared bytes behind it, once another process may ask for them
+  uint64_t shared_id = 0;       // imported memory: of the shared bytes
+  int opens = 0;                // imported memory: how often it was opened and not closed
+  ManagedRange* managed = nullptr;  // managed memory: what was advised about it
 };
 
 class MemoryTable {
@@ -34,6 +43,10 @@ class MemoryTable {
   // Any range of a context, taken out; for its destruction.
   std::optional<Allocation> take_any_of(const Context* context);
   bool overlaps(uintptr_t base, uint64_t bytes) const;
+  // The first range that fits.
+  std::optional<Allocation> find_if(const std::function<bool(const Allocation&)>& fits) const;
+  // Changes the range that begins at this address; false when there is none.
+  bool change(uintptr_t base, const std::function<void(Allocation&)>& change);
 
  private:
   mutable std::mutex mutex_;

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <set>
 
+#include "limits.hpp"
+
 namespace emu {
 namespace {
 
@@ -23,7 +25,10 @@ Function::Function(Code& c, std::string n)
       code(c),
       name(keep(std::move(n))),
       rule(driver().config().rule_for(name)),
-      effect(test_kernel_effect(name)) {}
+      effect(test_kernel_effect(name)) {
+  attributes[kMaxDynamicShared] = limits::kSharedPerBlock;
+  attributes[kSharedCarveout] = -1;
+}
 
 const std::vector<Parameter>* Function::parameters() const {
   const auto found = code.image.parameters.find(name);

@@ -16,6 +16,23 @@ namespace emu {
 struct Kernel;
 struct Code;
 
+// Numbers of CUfunction_attribute.
+enum FunctionAttribute {
+  kMaxThreadsPerBlock = 0,
+  kNumRegs = 4,
+  kPtxVersion = 5,
+  kBinaryVersion = 6,
+  kMaxDynamicShared = 8,
+  kSharedCarveout = 9,
+  kClusterWidth = 11,
+  kClusterHeight = 12,
+  kClusterDepth = 13,
+  kNonPortableClusters = 14,
+  kClusterScheduling = 15,
+  kLastAttribute = kClusterScheduling,
+  kFunctionAttributes,
+};
+
 // What the calls of the first CUDA versions set before a launch, one by one.
 struct LegacyLaunch {
   unsigned block[3] = {1, 1, 1};
@@ -30,7 +47,8 @@ struct Function : Object {
   const std::string& name;  // never freed: commands and graphs name their kernel by it
   const KernelRule& rule;  // how long it takes
   const KernelEffect effect;
-  int max_dynamic_shared = 49152;
+  // By number; what programs cannot set is not kept here.
+  int attributes[kFunctionAttributes] = {};
   LegacyLaunch legacy;
   // Null when the image does not say it.
   const std::vector<Parameter>* parameters() const;

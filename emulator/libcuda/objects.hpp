@@ -22,6 +22,7 @@ enum class ObjectKind : uint32_t {
   node,
   graph_exec,
   pool,
+  physical,
   user_object,
   linker,
   texture,

@@ -1,5 +1,6 @@
 // What is known about an address (CUpointer_attribute).
 #include "memory.hpp"
+#include "virtual_memory.hpp"
 
 using namespace emu;
 
@@ -14,15 +15,47 @@ enum PointerAttribute {
   kBufferId = 7,
   kIsManaged = 8,
   kDeviceOrdinal = 9,
+  kIpcCapable = 10,
   kRangeStart = 11,
   kRangeSize = 12,
   kMapped = 13,
+  kHandleTypes = 14,
+  kRdmaCapable = 15,
+  kAccessFlags = 16,
   kMempool = 17,
+  kMappingSize = 18,
+  kMappingBase = 19,
+  kBlockId = 20,
+  kDecompressCapable = 21,
 };
 
 template <typename T>
 void put(void* out, T value) {
   *static_cast<T*>(out) = value;
+}
+
+Device& device_of(const Allocation& memory) {
+  return memory.device != nullptr ? *memory.device : memory.context->device;
+}
+
+// The addresses that were asked for at once: of mapped memory that is the reservation around it.
+std::pair<uintptr_t, uint64_t> range_of(const Allocation& memory) {
+  if (memory.kind == MemoryKind::mapped) return address_space().reservation(memory.base);
+  return {memory.base, memory.bytes};
+}
+
+uint64_t handle_types(const Allocation& memory) {
+  if (memory.kind != MemoryKind::mapped) return CU_MEM_HANDLE_TYPE_NONE;
+  PhysicalMemory& physical = address_space().retain(memory.base);
+  const int types = physical.properties.requestedHandleTypes;
+  drop(physical, &PhysicalMemory::handles);
+  return static_cast<uint64_t>(types);
+}
+
+// From the current context's device.
+unsigned access_flags(const Allocation& memory) {
+  if (memory.kind != MemoryKind::mapped) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return address_space().access(memory.base, current().device);
 }
 
 CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr pointer) {
@@ -38,7 +71,7 @@ CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr 
       put(out, pointer);
       break;
     case kHostPointer:
-      if (memory.kind == MemoryKind::device || memory.kind == MemoryKind::global) return CUDA_ERROR_INVALID_VALUE;
+      if (!host && memory.kind != MemoryKind::managed) return CUDA_ERROR_INVALID_VALUE;
       put(out, pointer);
       break;
     case kSyncMemops:
@@ -51,16 +84,38 @@ CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr 
       put<int>(out, memory.kind == MemoryKind::managed ? 1 : 0);
       break;
     case kDeviceOrdinal:
-      put<int>(out, memory.context->device.ordinal);
+      put<int>(out, device_of(memory).ordinal);
       break;
     case kRangeStart:
-      put<CUdeviceptr>(out, memory.base);
+      put<CUdeviceptr>(out, range_of(memory).first);
       break;
     case kRangeSize:
-      put<size_t>(out, memory.bytes);
+      put<size_t>(out, range_of(memory).second);
       break;
     case kMapped:
       put<int>(out, 1);
+      break;
+    case kIpcCapable:
+      put<int>(out, memory.kind == MemoryKind::device && memory.pool == nullptr ? 1 : 0);
+      break;
+    case kHandleTypes:
+      put<uint64_t>(out, handle_types(memory));
+      break;
+    case kRdmaCapable:
+    case kDecompressCapable:
+      put<int>(out, 0);
+      break;
+    case kAccessFlags:
+      put<unsigned>(out, access_flags(memory));
+      break;
+    case kMappingSize:
+      put<size_t>(out, memory.bytes);
+      break;
+    case kMappingBase:
+      put<CUdeviceptr>(out, memory.base);
+      break;
+    case kBlockId:
+      put<uint64_t>(out, memory.id);
       break;
     case kMempool:
       put(out, memory.pool == nullptr ? nullptr : to_handle<CUmemoryPool>(memory.pool));
@@ -69,6 +124,23 @@ CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr 
       return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
+}
+
+bool has_four_bytes(int attribute) {
+  switch (attribute) {
+    case kMemoryType:
+    case kSyncMemops:
+    case kIsManaged:
+    case kDeviceOrdinal:
+    case kIpcCapable:
+    case kMapped:
+    case kRdmaCapable:
+    case kAccessFlags:
+    case kDecompressCapable:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -88,8 +160,7 @@ CU_EXPORT CUresult cuPointerGetAttributes(unsigned count, int* attributes, void*
     require(attributes != nullptr && out != nullptr, CUDA_ERROR_INVALID_VALUE);
     const auto memory = driver().memory().find(pointer);
     for (unsigned i = 0; i < count; ++i) {
-      const bool small = attributes[i] == kMemoryType || attributes[i] == kSyncMemops || attributes[i] == kIsManaged ||
-                         attributes[i] == kDeviceOrdinal || attributes[i] == kMapped;
+      const bool small = has_four_bytes(attributes[i]);
       if (memory && answer(out[i], attributes[i], *memory, pointer) == CUDA_SUCCESS) continue;
       if (small) {
         put<int>(out[i], attributes[i] == kDeviceOrdinal ? -2 : 0);

@@ -299,6 +299,11 @@ void Session::host_loop() {
   }
 }
 
+void Session::pause(const std::function<void()>& action) {
+  const std::lock_guard lock(mutex_);
+  action();
+}
+
 bool Session::reserve(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);

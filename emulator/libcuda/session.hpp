@@ -92,6 +92,8 @@ class Session {
     return poll([&queue] { return queue.reaped == queue.tail; });
   }
 
+  // Runs `action` while no work of this process on this device changes memory.
+  void pause(const std::function<void()>& action);
   bool reserve(uint64_t bytes);
   void release(uint64_t bytes);
   uint64_t memory_used();

@@ -1,6 +1,7 @@
 // Streams: creation, queries, host functions.
 #include "context.hpp"
 #include "event.hpp"
+#include "memory.hpp"
 
 using namespace emu;
 
@@ -36,6 +37,7 @@ CU_EXPORT CUresult cuStreamSynchronize(CUstream handle) {
     // Work in the legacy stream orders itself after all blocking streams, but an empty one must not hide theirs.
     if (&stream == &stream.context->legacy()) submit(stream, Command{});
     stream.context->session().wait(*stream.queue);
+    settle_pools(stream.context->device);
   });
 }
 
