@@ -55,6 +55,7 @@ uintptr_t AddressSpace::reserve(uint64_t bytes, uint64_t alignment, uintptr_t hi
   if (base < first + aligned) munmap(pointer(base + bytes), first + aligned - base);
   const std::lock_guard lock(mutex_);
   reservations_[base] = bytes;
+  used_.store(true, std::memory_order_relaxed);
   return base;
 }
 
@@ -87,7 +88,6 @@ void AddressSpace::map(uintptr_t base, uint64_t bytes, PhysicalMemory& memory) {
     throw;
   }
   mappings_[base] = {bytes, &memory, {}};
-  used_.store(true, std::memory_order_relaxed);
   driver().memory().insert(entry(base, bytes, memory));
 }
 

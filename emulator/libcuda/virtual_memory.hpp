@@ -41,7 +41,7 @@ class AddressSpace {
   std::mutex mutex_;
   std::map<uintptr_t, uint64_t> reservations_;
   Mappings mappings_;
-  std::atomic<bool> used_{false};  // nothing was ever mapped: copies need not ask
+  std::atomic<bool> used_{false};  // false: nothing was ever reserved, copies need not ask
 };
 
 AddressSpace& address_space();

@@ -40,15 +40,15 @@ static int receive_descriptor(int through) {
   return descriptor;
 }
 
-/* The other process: adds 1 to the first word of what it is sent. */
+/* The other process: adds 1 to the first word of what it is sent. Until then it takes nothing of the device. */
 static int importer(int socket) {
+  const int descriptor = receive_descriptor(socket);
   CUcontext context;
   CUmodule module = open_device(&context);
   size_t unit;
   Handle memory;
   CUdeviceptr address;
   OK(cuMemGetAllocationGranularity(&unit, &kProperties, 0));
-  const int descriptor = receive_descriptor(socket);
   OK(cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)descriptor, POSIX_FD));
   close(descriptor);
   OK(cuMemAddressReserve(&address, unit, 0, 0, 0));
