@@ -14,6 +14,8 @@ from emulator_tools import kernels
 Env = Callable[..., dict[str, str]]
 # A Python that has them: they need not be in fikit's own environment.
 PYTHON = os.environ.get("HEAVY_PYTHON", sys.executable)
+# Where the libraries are that they link to besides the driver's (PyCUDA: libcurand).
+LIBRARIES = os.environ.get("HEAVY_LIBRARIES", "")
 
 NUMBA = """
 import numpy as np
@@ -36,6 +38,49 @@ assert cuda.event_elapsed_time(begin, end) > 0
 assert y.copy_to_host().shape == (1000,)
 """
 
+# Every road PyCUDA has to a launch: compiled source, prepared calls, generated element-wise and reduction kernels.
+PYCUDA = """
+import numpy as np
+import pycuda.autoinit
+import pycuda.driver as cuda
+from pycuda import gpuarray
+from pycuda.compiler import SourceModule
+from pycuda.tools import DeviceMemoryPool, PageLockedMemoryPool
+assert "Emulated" in pycuda.autoinit.device.name()
+twice = SourceModule("__global__ void twice(float *x) { x[threadIdx.x] *= 2; }").get_function("twice")
+assert twice.max_threads_per_block == 1024
+host = np.ones(16, np.float32)
+for _ in range(3):
+    twice(cuda.InOut(host), block=(16, 1, 1), grid=(1, 1))
+array = gpuarray.to_gpu(host)
+twice.prepare("P")
+twice.prepared_call((1, 1), (16, 1, 1), array.gpudata)
+stream, begin, end = cuda.Stream(), cuda.Event(), cuda.Event()
+begin.record(stream)
+twice.prepared_async_call((1, 1), (16, 1, 1), stream, array.gpudata)
+end.record(stream)
+end.synchronize()
+assert begin.time_till(end) > 0
+assert (array + array).get().shape == gpuarray.sum(array).get().shape + (16,)
+pool = DeviceMemoryPool()
+block = pool.allocate(1000)
+block.free()
+pool.stop_holding()
+managed = cuda.managed_empty(100, np.float32, mem_flags=cuda.mem_attach_flags.GLOBAL)
+managed[:] = 3
+pinned = PageLockedMemoryPool().allocate((100,), np.float32)
+pinned[:] = 4
+device = cuda.mem_alloc(pinned.nbytes)
+cuda.memcpy_htod_async(device, pinned, stream)
+back = np.empty_like(pinned)
+stream.synchronize()
+cuda.memcpy_dtoh(back, device)
+assert (back == 4).all()
+assert len(cuda.mem_get_ipc_handle(device)) == 64
+free, total = cuda.mem_get_info()
+assert 0 < free < total
+"""
+
 
 @pytest.mark.heavy
 def test_numba_cuda(native: Path, emulator_env: Env) -> None:
@@ -46,3 +91,17 @@ def test_numba_cuda(native: Path, emulator_env: Env) -> None:
     assert done.returncode == 0, done.stderr
     assert "is not part of the emulated GPU" not in done.stderr
     assert kernels(native, env) == 21
+
+
+@pytest.mark.heavy
+def test_pycuda(native: Path, emulator_env: Env) -> None:
+    env = emulator_env()
+    env["LD_LIBRARY_PATH"] += f":{LIBRARIES}"
+    if subprocess.run([PYTHON, "-c", "import pycuda.driver"], env=env, check=False, capture_output=True).returncode:
+        pytest.skip(
+            "PyCUDA is not installed (HEAVY_PYTHON names a Python that has it, HEAVY_LIBRARIES libcurand's place)"
+        )
+    done = subprocess.run([PYTHON, "-c", PYCUDA], env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "is not part of the emulated GPU" not in done.stderr
+    assert kernels(native, env) >= 7
