@@ -149,3 +149,24 @@ CU_EXPORT CUresult cuDeviceGetPCIBusId(char* out, int bytes, CUdevice ordinal) {
     snprintf(out, static_cast<size_t>(bytes), "0000:%02X:00.0", device_of(ordinal).index + 1);
   });
 }
+
+// Takes a whole address and one without the domain or the function (CUDA manual).
+CU_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
+  return api([&] {
+    require(out != nullptr && text != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const bool address = text[strspn(text, "0123456789abcdefABCDEF:.")] == '\0' && strchr(text, ':') != nullptr;
+    require(address, CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < driver().count(); ++i) {
+      char bus[8];
+      snprintf(bus, sizeof bus, "%02X:00", device_of(i).index + 1);
+      for (const char* domain : {"", "0000:"}) {
+        for (const char* function : {"", ".0"}) {
+          if (strcasecmp(text, (std::string(domain) + bus + function).c_str()) != 0) continue;
+          *out = i;
+          return CUDA_SUCCESS;
+        }
+      }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
+  });
+}

@@ -47,6 +47,9 @@ SharedBytes open_shared(const Handle& handle) {
 
 bool same(const CUuuid& a, const CUuuid& b) { return memcmp(&a, &b, sizeof a) == 0; }
 
+// Held while memory is shared or opened: two threads that ask for the same memory get one answer.
+std::mutex g_sharing;
+
 // Puts an allocation's bytes where another process can map them, at the same address. Only what is asked for pays.
 void share_pages(const Allocation& memory) {
   SharedBytes shared = SharedBytes::create(memory.bytes, memory.context->device.uuid);
@@ -102,6 +105,7 @@ CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     const auto find = [&] { return driver().memory().find(pointer); };
+    const std::lock_guard lock(g_sharing);
     auto found = find();
     // Pools' memory is shared with its pool, mapped memory by its handle (CUDA manual).
     require(found && found->kind == MemoryKind::device && found->pool == nullptr, CUDA_ERROR_INVALID_VALUE);
@@ -118,13 +122,16 @@ CU_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle
   return api([&] {
     Context& context = current();
     require(out != nullptr && flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CUDA_ERROR_INVALID_VALUE);
-    *out = open_memory(unpack(handle, Shared::memory), context);
+    const Handle wanted = unpack(handle, Shared::memory);
+    const std::lock_guard lock(g_sharing);
+    *out = open_memory(wanted, context);
   });
 }
 
 CU_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
   return api([&] {
     MemoryTable& table = driver().memory();
+    const std::lock_guard lock(g_sharing);
     const auto found = table.find(pointer);
     require(found && found->base == pointer && found->kind == MemoryKind::imported, CUDA_ERROR_INVALID_VALUE);
     bool last = false;

@@ -103,16 +103,51 @@ CU_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice ordinal
   return api([&] { *out = to_handle<CUmemoryPool>(&default_pool(driver().device(ordinal))); });
 }
 
+namespace {
+
+Pool& current_pool(Device& device) {
+  Pool& fallback = default_pool(device);
+  return device.current_pool == nullptr ? fallback : *device.current_pool;
+}
+
+void set_current_pool(Device& device, CUmemoryPool handle) {
+  auto& pool = from_handle<Pool>(handle);
+  require(&pool.device == &device, CUDA_ERROR_INVALID_VALUE);
+  device.current_pool = &pool;
+}
+
+}  // namespace
+
 CU_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool* out, CUdevice ordinal) {
-  return api([&] {
-    Device& device = driver().device(ordinal);
-    Pool& fallback = default_pool(device);
-    *out = to_handle<CUmemoryPool>(device.current_pool == nullptr ? &fallback : device.current_pool);
-  });
+  return api([&] { *out = to_handle<CUmemoryPool>(&current_pool(driver().device(ordinal))); });
 }
 
 CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
-  return api([&] { driver().device(ordinal).current_pool = &from_handle<Pool>(pool); });
+  return api([&] { set_current_pool(driver().device(ordinal), pool); });
+}
+
+// The same by location. Pools of host or managed memory: attributes 142 and 144 say that there are none.
+namespace {
+
+Device& pool_device(const CUmemLocation* location, int type) {
+  driver();
+  require(location != nullptr, CUDA_ERROR_INVALID_VALUE);
+  require(type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_NOT_SUPPORTED);
+  return device_at(*location);
+}
+
+}  // namespace
+
+CU_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool* out, const CUmemLocation* location, int type) {
+  return api([&] { *out = to_handle<CUmemoryPool>(&default_pool(pool_device(location, type))); });
+}
+
+CU_EXPORT CUresult cuMemGetMemPool(CUmemoryPool* out, const CUmemLocation* location, int type) {
+  return api([&] { *out = to_handle<CUmemoryPool>(&current_pool(pool_device(location, type))); });
+}
+
+CU_EXPORT CUresult cuMemSetMemPool(const CUmemLocation* location, int type, CUmemoryPool handle) {
+  return api([&] { set_current_pool(pool_device(location, type), handle); });
 }
 
 CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {

@@ -11,6 +11,7 @@ typedef struct {
 } PoolProps;
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice), cuDeviceGetMemPool(CUmemoryPool *, CUdevice), cuDeviceSetMemPool(CUdevice, CUmemoryPool);
+CUresult cuMemGetMemPool(CUmemoryPool *, Location *, int), cuMemGetDefaultMemPool(CUmemoryPool *, Location *, int);
 CUresult cuMemPoolCreate(CUmemoryPool *, const PoolProps *), cuMemPoolDestroy(CUmemoryPool), cuMemPoolTrimTo(CUmemoryPool, size_t);
 CUresult cuMemPoolGetAttribute(CUmemoryPool, int, void *), cuMemPoolSetAttribute(CUmemoryPool, int, void *);
 CUresult cuMemPoolSetAccess(CUmemoryPool, const AccessDesc *, size_t), cuMemPoolGetAccess(int *, CUmemoryPool, Location *);
@@ -81,6 +82,10 @@ int main(void) {
   see("own_access_cannot_go", cuMemPoolSetAccess(pool, &none, 1));
 
   see("make_current", cuDeviceSetMemPool(0, pool));
+  OK(cuMemGetMemPool(&current, &here, PINNED));
+  see("current_by_location", current == pool);
+  OK(cuMemGetDefaultMemPool(&current, &here, PINNED));
+  see("default_by_location", current == standard);
   OK(cuMemAllocAsync(&second, BYTES, stream));
   see("current_pool_serves", (long long)holds(pool, USED));
   see("free_at_once", cuMemFree_v2(second));
