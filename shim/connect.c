@@ -12,6 +12,7 @@
 
 /* A loaded node answers late; a hanging fikitd may delay a program by this at most, once for hello, once for the answer. */
 enum { TIMEOUT_S = 1, LOWEST_FD = 64 };
+enum { PAGE, DOORBELL, MEMORY, DESCRIPTORS }; /* of a WELCOME */
 
 /* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
 static int moved_up(int fd) {
@@ -61,49 +62,69 @@ static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
   return fd;
 }
 
-/* One packet with up to two descriptors; fds[] = -1 where none came. Descriptors beyond two are closed by the kernel. */
-static ssize_t receive(int fd, void *packet, size_t bytes, int fds[2]) {
+/* One packet with its descriptors; fds[] = -1 where none came. The kernel closes what would be more. */
+static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS]) {
   union {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(2 * sizeof(int))];
+    char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
   } control;
   struct iovec part = {packet, bytes};
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = &control,
+                           .msg_controllen = CMSG_LEN(DESCRIPTORS * sizeof(int))};
   ssize_t got;
-  fds[0] = fds[1] = -1;
+  for (int i = 0; i < DESCRIPTORS; i++)
+    fds[i] = -1;
   do
     got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
   while (got < 0 && errno == EINTR);
   struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
   if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
     memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < DESCRIPTORS; i++)
     fds[i] = moved_up(fds[i]);
   return got;
 }
 
-/* Only a page that cannot shrink under us is mapped: touching a shrunk one would kill the program with SIGBUS. */
-static struct fikit_page *map_page(int memfd, char reason[FIKIT_REASON_BYTES]) {
+/* Only a file that cannot shrink under us is mapped: touching a shrunk one would kill the program with SIGBUS. */
+static void *map_sealed(int memfd, size_t bytes, char reason[FIKIT_REASON_BYTES]) {
   int seals = fcntl(memfd, F_GET_SEALS);
-  if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
-      lseek(memfd, 0, SEEK_END) < (off_t)sizeof(struct fikit_page)) {
+  if (seals < 0 || !(seals & F_SEAL_SHRINK) || lseek(memfd, 0, SEEK_END) < (off_t)bytes) {
     failed(reason, "its page is not a sealed memory file of the expected size");
     return NULL;
   }
-  struct fikit_page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-  if (page == MAP_FAILED) {
+  void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+  if (address == MAP_FAILED) {
     failed_errno(reason);
     return NULL;
   }
-  if (page->magic != FIKIT_PAGE_MAGIC || page->version != FIKIT_PROTOCOL_VERSION || page->page_bytes != sizeof *page) {
-    munmap(page, sizeof *page);
-    failed(reason, "its page has another layout: it is another version of fikit");
-    return NULL;
-  }
-  return page;
+  return address;
 }
 
-static bool understand(const void *packet, ssize_t got, const int fds[2], struct fikit_connection *connection,
+static bool map_pages(const int fds[DESCRIPTORS], uint32_t share, struct fikit_connection *connection,
+                      char reason[FIKIT_REASON_BYTES]) {
+  struct fikit_page *page = map_sealed(fds[PAGE], sizeof *page, reason);
+  struct fikit_memory *memory = page ? map_sealed(fds[MEMORY], sizeof *memory, reason) : NULL;
+  bool fits = memory && page->magic == FIKIT_PAGE_MAGIC && page->version == FIKIT_PROTOCOL_VERSION &&
+              page->page_bytes == sizeof *page && memory->magic == FIKIT_MEMORY_MAGIC &&
+              memory->version == FIKIT_PROTOCOL_VERSION && memory->memory_bytes == sizeof *memory;
+  if (fits) {
+    connection->page = page;
+    connection->memory = memory;
+    connection->share = &memory->share[share];
+    return true;
+  }
+  if (memory)
+    failed(reason, "its page has another layout: it is another version of fikit");
+  if (page)
+    munmap(page, sizeof *page);
+  if (memory)
+    munmap(memory, sizeof *memory);
+  return false;
+}
+
+static bool understand(const void *packet, ssize_t got, const int fds[DESCRIPTORS], struct fikit_connection *connection,
                        char reason[FIKIT_REASON_BYTES]) {
   const struct fikit_welcome *welcome = packet;
   const struct fikit_refused *refused = packet;
@@ -117,16 +138,16 @@ static bool understand(const void *packet, ssize_t got, const int fds[2], struct
   }
   if (got != (ssize_t)sizeof *welcome || welcome->head.type != FIKIT_MSG_WELCOME ||
       welcome->head.bytes != sizeof *welcome || welcome->version != FIKIT_PROTOCOL_VERSION ||
-      welcome->page_bytes != sizeof(struct fikit_page) || fds[0] < 0 || fds[1] < 0)
+      welcome->page_bytes != sizeof(struct fikit_page) || welcome->memory_bytes != sizeof(struct fikit_memory) ||
+      welcome->memory_share >= FIKIT_MEMORY_SHARES || fds[PAGE] < 0 || fds[DOORBELL] < 0 || fds[MEMORY] < 0)
     return failed(reason, "its answer is not understood: it is another version of fikit");
-  connection->page = map_page(fds[0], reason);
-  return connection->page != NULL;
+  return map_pages(fds, welcome->memory_share, connection, reason);
 }
 
 bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fikit_connection *connection,
                    char reason[FIKIT_REASON_BYTES]) {
   _Alignas(8) char packet[FIKIT_MESSAGE_BYTES];
-  int fds[2] = {-1, -1};
+  int fds[DESCRIPTORS] = {-1, -1, -1};
   bool done = false;
   int fd = open_socket(path, reason);
   if (fd < 0)
@@ -135,15 +156,21 @@ bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fik
     done = understand(packet, receive(fd, packet, sizeof packet, fds), fds, connection, reason);
   else
     failed_errno(reason);
-  if (fds[0] >= 0)
-    close(fds[0]);
+  for (int i = 0; i < DESCRIPTORS; i++)
+    if (fds[i] >= 0 && !(done && i == DOORBELL))
+      close(fds[i]);
   if (!done) {
-    if (fds[1] >= 0)
-      close(fds[1]);
     close(fd);
     return false;
   }
   connection->socket = fd;
-  connection->doorbell = fds[1];
+  connection->doorbell = fds[DOORBELL];
   return true;
+}
+
+void fikit_disconnect(const struct fikit_connection *connection) {
+  munmap(connection->page, sizeof *connection->page);
+  munmap(connection->memory, sizeof *connection->memory);
+  close(connection->socket);
+  close(connection->doorbell);
 }

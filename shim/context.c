@@ -1,4 +1,5 @@
 /* Contexts: attach to fikitd when one is made, know when the calling thread's current one changes. */
+#include "allocation.h"
 #include "device.h"
 #include "marker.h"
 #include "measure.h"
@@ -69,6 +70,7 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
     dead = ctx;
     fikit_device_each(drop_events);
     fikit_stream_context_gone(ctx);
+    fikit_allocation_context_gone(ctx);
   }
   return result;
 }

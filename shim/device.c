@@ -47,7 +47,7 @@ bool fikit_descriptors_ours(const struct fikit_device *device) {
   return inode_of(device->socket) == device->socket_inode;
 }
 
-static struct fikit_device *new_device(const struct fikit_connection *connection) {
+static struct fikit_device *new_device(const struct fikit_connection *connection, const uint8_t uuid[16]) {
   struct fikit_device *device = calloc(1, sizeof *device);
   if (!device)
     return NULL;
@@ -55,9 +55,13 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   device->socket = connection->socket;
   device->socket_inode = inode_of(connection->socket);
   device->doorbell = connection->doorbell;
+  device->memory = connection->memory;
+  device->share = connection->share;
+  memcpy(device->uuid, uuid, sizeof device->uuid);
   device->slots = device->described = 1; /* slot 0 means "not described" */
   device->descriptions = calloc(FIKIT_SLOTS, sizeof *device->descriptions);
   pthread_mutex_init(&device->describing, NULL);
+  pthread_mutex_init(&device->reserving, NULL);
   device->markers = fikit_markers_new();
   device->page_marks = fikit_page_marks_new();
   bool timing = fikit_measure_start(device);
@@ -84,12 +88,10 @@ static struct fikit_device *attach(CUdevice ordinal) {
     fikit_say("fikitd at %s does not manage this program (%s): it runs without priorities.", path, reason);
     return &unmanaged;
   }
-  struct fikit_device *device = new_device(&connection);
+  struct fikit_device *device = new_device(&connection, hello.gpu_uuid);
   if (!device) {
     fikit_say("no memory to manage this program: it runs without priorities.");
-    munmap(connection.page, sizeof *connection.page);
-    close(connection.socket);
-    close(connection.doorbell);
+    fikit_disconnect(&connection);
     return &unmanaged;
   }
   fikit_fork_watch();
@@ -123,6 +125,15 @@ struct fikit_device *fikit_device_current(CUcontext *context) {
   return current ? fikit_device_of(ordinal) : NULL;
 }
 
+struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]) {
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
+    struct fikit_device *device = atomic_load_explicit(&devices[i], memory_order_acquire);
+    if (device && device != &unmanaged && memcmp(device->uuid, uuid, sizeof device->uuid) == 0)
+      return device;
+  }
+  return NULL;
+}
+
 void fikit_device_each(void (*visit)(struct fikit_device *device)) {
   for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
     struct fikit_device *device = atomic_load_explicit(&devices[i], memory_order_acquire);
@@ -134,6 +145,7 @@ void fikit_device_each(void (*visit)(struct fikit_device *device)) {
 /* The structures stay allocated: a thread of the parent may have held their locks at the fork. */
 static void forget(struct fikit_device *device) {
   munmap(device->page, sizeof *device->page);
+  munmap(device->memory, sizeof *device->memory);
   if (fikit_descriptors_ours(device)) {
     close(device->socket);
     close(device->doorbell);

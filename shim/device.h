@@ -38,6 +38,11 @@ struct fikit_device {
   struct fikit_kernel *descriptions;                        /* by slot, kept until sent */
   struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
 
+  struct fikit_memory *memory;      /* of the job: memory.c */
+  struct fikit_memory_share *share; /* ours, in it */
+  pthread_mutex_t reserving;        /* one request at a time, where there is a limit */
+  uint8_t uuid[16];
+
   struct fikit_markers *markers;       /* marker.c */
   struct fikit_page_marks *page_marks; /* page_mark.c */
   struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
@@ -49,6 +54,9 @@ struct fikit_device *fikit_device_of(CUdevice ordinal);
 
 /* The device of the calling thread's current context. `context` (may be NULL) receives that context. */
 struct fikit_device *fikit_device_current(CUcontext *context);
+
+/* The attached device with this UUID, or NULL. Attaches nothing. */
+struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]);
 
 /* Call `visit` for each attached device. */
 void fikit_device_each(void (*visit)(struct fikit_device *device));

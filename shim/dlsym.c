@@ -1,6 +1,7 @@
 /* What our dlsym and dlvsym answer. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
 #include "driver.h"
 #include "loader.h"
+#include "nvml.h"
 #include "symbols.h"
 
 #include <dlfcn.h>
@@ -35,6 +36,8 @@ struct answer fikit_dlsym_filter(void *handle, const char *name, const char *ver
 struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version) {
   struct answer pass = {NULL, 0};
   fikit_loader_ready();
+  if (name && !version && handle != RTLD_DEFAULT && handle != RTLD_NEXT && fikit_nvml_handles(name))
+    return (struct answer){fikit_nvml_lookup(handle, name), 1};
   /* Pseudo handles keep the caller's meaning: the search finds our exports first anyway, or starts after them. */
   bool pseudo = (handle == RTLD_DEFAULT || handle == RTLD_NEXT) && !version;
   if (pseudo || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())

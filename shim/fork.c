@@ -1,6 +1,8 @@
 #include "fork.h"
+#include "allocation.h"
 #include "device.h"
 #include "event.h"
+#include "physical.h"
 #include "stream.h"
 
 #include <pthread.h>
@@ -10,6 +12,8 @@ static void in_child(void) {
   fikit_device_forget_all();
   fikit_stream_forget_all();
   fikit_event_forget_all();
+  fikit_allocation_forget_all();
+  fikit_physical_forget_all();
 }
 
 void fikit_fork_watch(void) {

@@ -1,6 +1,5 @@
 #include "handle_map.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 enum { ERASED = 1, FIRST_SIZE = 1024 };
@@ -51,9 +50,10 @@ static struct handle_entry *find(struct handle_map *map, uintptr_t key) {
   return NULL;
 }
 
-void handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner) {
+bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner) {
+  bool done = true;
   if (key <= ERASED)
-    return;
+    return false;
   pthread_mutex_lock(&map->writing);
   struct handle_entry *entry = find(map, key);
   if (entry) {
@@ -63,8 +63,10 @@ void handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uint
     struct handle_table *table = with_room(map);
     if (table)
       map->used += insert(table, key, value, owner);
+    done = table != NULL;
   }
   pthread_mutex_unlock(&map->writing);
+  return done;
 }
 
 /* An erased entry keeps longer searches going. Where the next one is free, no search passes: it is free again, and so
@@ -79,20 +81,47 @@ static void erase(struct handle_map *map, struct handle_table *table, size_t i) 
   }
 }
 
-void handle_map_erase(struct handle_map *map, uintptr_t key) {
+uintptr_t handle_map_take(struct handle_map *map, uintptr_t key) {
+  uintptr_t value = 0;
+  if (!atomic_load_explicit(&map->table, memory_order_acquire))
+    return 0;
   pthread_mutex_lock(&map->writing);
   struct handle_entry *entry = key > ERASED ? find(map, key) : NULL;
   struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
-  if (entry)
+  if (entry) {
+    value = atomic_load_explicit(&entry->value, memory_order_relaxed);
     erase(map, table, (size_t)(entry - table->entries));
+  }
   pthread_mutex_unlock(&map->writing);
+  return value;
 }
 
-void handle_map_erase_owner(struct handle_map *map, uintptr_t owner) {
+void handle_map_erase(struct handle_map *map, uintptr_t key) {
+  handle_map_take(map, key);
+}
+
+void handle_map_take_owner(struct handle_map *map, uintptr_t owner, void (*visit)(uintptr_t value)) {
   pthread_mutex_lock(&map->writing);
   struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
   for (size_t i = 0; table && owner && i <= table->mask; i++)
-    if (table->entries[i].key > ERASED && table->entries[i].owner == owner)
+    if (table->entries[i].key > ERASED && table->entries[i].owner == owner) {
+      visit(atomic_load_explicit(&table->entries[i].value, memory_order_relaxed));
       erase(map, table, i);
+    }
   pthread_mutex_unlock(&map->writing);
+}
+
+static void ignore(uintptr_t value) {
+  (void)value;
+}
+
+void handle_map_erase_owner(struct handle_map *map, uintptr_t owner) {
+  handle_map_take_owner(map, owner, ignore);
+}
+
+/* The table is left to itself: a reader's thread does not exist here, but a writer may have been in the middle. */
+void handle_map_forget_all(struct handle_map *map) {
+  atomic_store_explicit(&map->table, NULL, memory_order_relaxed);
+  map->used = 0;
+  pthread_mutex_init(&map->writing, NULL);
 }

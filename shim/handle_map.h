@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,11 +47,20 @@ static inline uintptr_t handle_map_get(struct handle_map *map, uintptr_t key) {
   }
 }
 
-/* Set key -> value; a known key gets the new value. Silently keeps the old state when memory is short. */
-void handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner);
+/* Set key -> value; a known key gets the new value. False: memory is short, and all is as before. */
+bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner);
 
 /* Forget `key` / everything that belongs to `owner`. */
 void handle_map_erase(struct handle_map *map, uintptr_t key);
 void handle_map_erase_owner(struct handle_map *map, uintptr_t owner);
+
+/* Forget `key` and return its value, 0 when unknown: of two threads that take it, one gets it. */
+uintptr_t handle_map_take(struct handle_map *map, uintptr_t key);
+
+/* Forget what belongs to `owner`, and `visit` each value, which may not come back to this map. */
+void handle_map_take_owner(struct handle_map *map, uintptr_t owner, void (*visit)(uintptr_t value));
+
+/* In the child of a fork: forget everything, whoever was writing at that moment. */
+void handle_map_forget_all(struct handle_map *map);
 
 #endif

@@ -22,6 +22,7 @@ from typing import Final
 from fikitd import identify, profiles, protocol
 from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
 from fikitd.jobs import Job, Jobs, iso
+from fikitd.memory import MemoryPage, NoShare
 from fikitd.peer import Peer, still_there
 from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_key import key_of_process
@@ -58,6 +59,7 @@ class Client:
         self.started_ns = time.time_ns()
         self.key = record.profile
         self.command: list[str] = []
+        self.peak_memory_bytes = 0
 
 
 class Clients:
@@ -143,6 +145,20 @@ class Clients:
         job = self._jobs.of(record, device)
         client = Client(self._next_number, peer, record, device, job)
         self._next_number += 1
+        try:
+            memory = job.memory(device.uuid)
+            share = memory.take()
+        except (OSError, NoShare) as error:
+            raise Refused(f"its job's GPU memory cannot be accounted: {reason(error)}") from None
+        try:
+            await self._serve_client(connection, client, dispatcher, memory, share)
+        finally:
+            memory.give_back(share)
+
+    async def _serve_client(
+        self, connection: socket.socket, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int
+    ) -> None:
+        peer, record, device, job = client.peer, client.record, client.device, client.job
         # Shielded: a profile that comes later than a process wants to wait is still used.
         profile = asyncio.ensure_future(self._find_profile(client))
         with suppress(TimeoutError):
@@ -161,7 +177,8 @@ class Clients:
             try:
                 if profile.done():
                     await adopt
-                _send(connection, protocol.welcome(os.fstat(page).st_size), (page, doorbell))
+                welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, share)
+                _send(connection, welcome, (page, doorbell, memory.fd))
                 _log.info(
                     "job %s: process %d is managed on %s, priority %d, profile %s %s",
                     record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",
@@ -171,6 +188,7 @@ class Clients:
             finally:
                 adopt.cancel()
                 profile.cancel()
+                client.peak_memory_bytes = memory.peak_of(share)
                 self._depart(client, dispatcher)
         finally:
             os.close(page)
@@ -258,6 +276,7 @@ class Clients:
                 },
                 span_ns=stats["span_ns"],
                 launches=stats["kernels"],
+                peak_bytes=client.peak_memory_bytes,
                 kernels=kernels,
             )
             self._store.prepare(record.uid, record.gid)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fikitd import priorities
+from fikitd.memory import MemoryPage
 from fikitd.protocol import Device
 from fikitd.records import JobRecord, JobRecords
 from fikitd.reports import FORMAT, VERSION, Report, ReportStore
@@ -47,6 +48,7 @@ class Job:
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
         self._clients: dict[int, StatsNow] = {}
+        self._memory: dict[str, MemoryPage] = {}
         self._pids: set[int] = set()
         self._saving = 0
         self._most_kernels = -1
@@ -68,6 +70,17 @@ class Job:
         self._settled_totals = self._settled_totals.plus(stats)
         self.last_seen_ns = time.time_ns()
         self._changed()
+
+    def memory(self, uuid: str) -> MemoryPage:
+        """The page that the job's processes on this GPU share; OSError when none can be made."""
+        if uuid not in self._memory:
+            self._memory[uuid] = MemoryPage(self.record.mem_bytes)
+        return self._memory[uuid]
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Most that the job's processes held at a time on one GPU."""
+        return max((page.peak_bytes for page in self._memory.values()), default=0)
 
     def uses_profile(self, key: str, kernels: int = 0) -> None:
         """`key` is the profile of one client; the report names the one of the client with the most kernels."""
@@ -108,6 +121,11 @@ class Job:
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
             **totals.fields(),
+            "memory": {
+                "limit_bytes": self.record.mem_bytes or None,
+                "peak_bytes": self.peak_memory_bytes,
+                "refused": sum(page.refused for page in self._memory.values()),
+            },
             "profile": {"key": self.profile_key, "found": self.profile_found, "stored": self.profile_stored},
             "warnings": list(self.warnings),
         }

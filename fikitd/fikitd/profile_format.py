@@ -69,6 +69,7 @@ def checked(document: Any) -> Profile:
         },
         "span_ns": integer(document.get("span_ns", 0), "span_ns", 0, 2**63),
         "launches": integer(document.get("launches", 0), "launches", 0, MAX_COUNT),
+        "peak_bytes": integer(document.get("peak_bytes", 0), "peak_bytes", 0, 2**63),
         "kernels": [_kernel(kernel) for kernel in _list(document.get("kernels"), "kernels", MAX_KERNELS)],
     }
 
@@ -175,6 +176,7 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
         **every[-1],
         "span_ns": sum(profile["span_ns"] for profile in every),
         "launches": sum(profile["launches"] for profile in every),
+        "peak_bytes": max(profile["peak_bytes"] for profile in every),
         "runs": sum(profile.get("runs", 1) for profile in every),
         "kernels": [kernels[identity] for identity in sorted(kernels)],
     }

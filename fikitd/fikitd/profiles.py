@@ -138,6 +138,7 @@ def document(
     device: dict[str, object],
     span_ns: int,
     launches: int,
+    peak_bytes: int,
     kernels: Sequence[Kernel],
 ) -> Profile:
     """The profile of one run, from what the native core measured."""
@@ -150,5 +151,6 @@ def document(
         "device": {"name": device["name"], "memory_bytes": device["memory_bytes"], "emulated": device["emulated"]},
         "span_ns": span_ns,
         "launches": launches,
+        "peak_bytes": peak_bytes,
         "kernels": list(kernels),
     }

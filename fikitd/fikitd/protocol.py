@@ -1,6 +1,6 @@
 """Mirror of core/protocol/fikit_protocol.h for the messages Python handles; a test compiles the header and compares.
 
-The shared page is not here: only the native core touches it.
+The shared page is not here: only the native core touches it. The memory page of a job is: `memory.py` looks after it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ NAME_BYTES: Final = 1024
 REASON_BYTES: Final = 256
 MESSAGE_BYTES: Final = 2048
 HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
+MEMORY_MAGIC: Final = 0x464B4D4D
+MEMORY_SHARES: Final = 256
 KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
 
 
@@ -43,7 +45,13 @@ class HelloLayout(ctypes.Structure):
 
 
 class WelcomeLayout(ctypes.Structure):
-    _fields_ = (("head", HeadLayout), ("version", ctypes.c_uint32), ("page_bytes", ctypes.c_uint32))
+    _fields_ = (
+        ("head", HeadLayout),
+        ("version", ctypes.c_uint32),
+        ("page_bytes", ctypes.c_uint32),
+        ("memory_bytes", ctypes.c_uint32),
+        ("memory_share", ctypes.c_uint32),
+    )
 
 
 class RefusedLayout(ctypes.Structure):
@@ -61,6 +69,32 @@ class KernelLayout(ctypes.Structure):
         ("shared_bytes", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
         ("name", ctypes.c_uint8 * NAME_BYTES),
+    )
+
+
+class MemoryShareLayout(ctypes.Structure):
+    _fields_ = (
+        ("held_bytes", ctypes.c_uint64),
+        ("wanted_bytes", ctypes.c_uint64),
+        ("peak_bytes", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 5),
+    )
+
+
+class MemoryLayout(ctypes.Structure):
+    _fields_ = (
+        ("magic", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("memory_bytes", ctypes.c_uint32),
+        ("reserved0", ctypes.c_uint32),
+        ("limit_bytes", ctypes.c_uint64),
+        ("pad0", ctypes.c_uint8 * 40),
+        ("shares", ctypes.c_uint32),
+        ("reserved1", ctypes.c_uint32),
+        ("peak_bytes", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("pad1", ctypes.c_uint8 * 40),
+        ("share", MemoryShareLayout * MEMORY_SHARES),
     )
 
 
@@ -140,9 +174,9 @@ def parse_kernel(packet: bytes) -> Kernel:
     )
 
 
-def welcome(page_bytes: int) -> bytes:
+def welcome(page_bytes: int, memory_bytes: int, memory_share: int) -> bytes:
     size = ctypes.sizeof(WelcomeLayout)
-    return bytes(WelcomeLayout(HeadLayout(WELCOME, size), VERSION, page_bytes))
+    return bytes(WelcomeLayout(HeadLayout(WELCOME, size), VERSION, page_bytes, memory_bytes, memory_share))
 
 
 def refused(reason: str) -> bytes:

@@ -114,6 +114,39 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -
     raise AssertionError(f"after {timeout_s} s: no {what}")
 
 
+class Memory:
+    """The memory page of the one job that the fake daemon knows."""
+
+    def __init__(self, at: Layout, limit_bytes: int) -> None:
+        self.at = at
+        self.memfd = os.memfd_create("fikit-test-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.memfd, at["memory_bytes"])
+        fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        self.bytes = mmap.mmap(self.memfd, at["memory_bytes"])
+        struct.pack_into("<IIIIQ", self.bytes, 0, 0x464B4D4D, VERSION, at["memory_bytes"], 0, limit_bytes)
+        self.taken = 0
+
+    def take(self) -> int:
+        self.taken += 1
+        struct.pack_into("<I", self.bytes, self.at["memory_shares"], self.taken)
+        return self.taken - 1
+
+    def word(self, share: int, number: int) -> int:
+        return int(struct.unpack_from("<Q", self.bytes, self.at["memory_share"] + 64 * share + 8 * number)[0])
+
+    def set_word(self, share: int, number: int, value: int) -> None:
+        struct.pack_into("<Q", self.bytes, self.at["memory_share"] + 64 * share + 8 * number, value)
+
+    def held(self, share: int = 0) -> int:
+        return self.word(share, 0)
+
+    def wanted(self, share: int = 0) -> int:
+        return self.word(share, 1)
+
+    def peak(self, share: int = 0) -> int:
+        return self.word(share, 2)
+
+
 class Daemon:
     """Accepts shims on a socket. `answer` replaces WELCOME by other bytes, or by closing when b""."""
 
@@ -128,8 +161,10 @@ class Daemon:
         spin_ns: int = 20_000,
         sample_every: int = 0,
         answer: bytes | None = None,
+        limit_bytes: int = 0,
     ) -> None:
         self.path, self.at, self.answer = path, at, answer
+        self.memory = Memory(at, limit_bytes)
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
         self.sample_every = sample_every
         self.pages: list[Page] = []
@@ -182,11 +217,10 @@ class Daemon:
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        fds = array.array("i", [page.memfd, page.doorbell])
-        client.sendmsg(
-            [struct.pack("<IIII", WELCOME, 16, VERSION, self.at["bytes"])],
-            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)],
-        )
+        fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
+        sizes = (self.at["welcome_bytes"], VERSION, self.at["bytes"], self.at["memory_bytes"])
+        welcome = struct.pack("<IIIIII", WELCOME, *sizes, self.memory.take())
+        client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         self.pids.append(pid)
         self.pages.append(page)
         return True

@@ -11,9 +11,9 @@ DRIVER_FLAGS = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"
 class Program:
     """A Python program under the shim (shim_child.py is imported), which we talk to line by line."""
 
-    def __init__(self, code: str, env: dict[str, str]) -> None:
+    def __init__(self, code: str, env: dict[str, str], imports: str = "from shim_child import *\n") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from shim_child import *\n" + code],
+            [sys.executable, "-c", imports + code],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -14,11 +14,13 @@ REPORT: dict[str, Any] = {
     "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
     "gaps": {"offered": 1200, "filled": 900, "others_kernels": 2100, "predicted_us": 410.0, "actual_us": 395.5,
              "error_p50_us": 21.0, "error_p90_us": 88.0},
+    "memory": {"limit_bytes": 10 * 2**30, "peak_bytes": 9_400_000_000, "refused": 3},
     "expired": 0, "profile": {"key": "classify-0a1b2c3d", "found": True, "stored": None}, "warnings": [],
 }  # fmt: skip
 MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
     "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
+    "memory": {"limit_bytes": None, "peak_bytes": 123 * 2**20, "refused": 0},
     "expired": 2, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
     "profile": {"key": "train-99", "found": False, "stored": None},
 }  # fmt: skip

@@ -199,7 +199,7 @@ class FakeClient:
         self.send(hello(**facts))
         kind, packet, descriptors = self.answer()
         assert kind == protocol.WELCOME, packet
-        assert len(descriptors) == 2
+        assert len(descriptors) == 3
         for descriptor in descriptors:
             os.close(descriptor)
         return self

@@ -19,6 +19,8 @@ LAYOUTS = {
     "fikit_welcome": protocol.WelcomeLayout,
     "fikit_refused": protocol.RefusedLayout,
     "fikit_kernel": protocol.KernelLayout,
+    "fikit_memory_share": protocol.MemoryShareLayout,
+    "fikit_memory": protocol.MemoryLayout,
 }
 CONSTANTS = {
     "FIKIT_PROTOCOL_VERSION": protocol.VERSION,
@@ -26,6 +28,8 @@ CONSTANTS = {
     "FIKIT_NAME_BYTES": protocol.NAME_BYTES,
     "FIKIT_REASON_BYTES": protocol.REASON_BYTES,
     "FIKIT_MESSAGE_BYTES": protocol.MESSAGE_BYTES,
+    "FIKIT_MEMORY_MAGIC": protocol.MEMORY_MAGIC,
+    "FIKIT_MEMORY_SHARES": protocol.MEMORY_SHARES,
     "FIKIT_MSG_HELLO": protocol.HELLO,
     "FIKIT_MSG_WELCOME": protocol.WELCOME,
     "FIKIT_MSG_REFUSED": protocol.REFUSED,

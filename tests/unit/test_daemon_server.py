@@ -70,9 +70,11 @@ def test_a_client_of_a_job_is_welcomed_with_page_and_doorbell(daemon: Daemon) ->
     daemon.job(priority=8)
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello())
-    kind, packet, (page, doorbell) = client.answer()
+    kind, packet, (page, doorbell, memory) = client.answer()
     assert kind == protocol.WELCOME
-    assert protocol.WelcomeLayout.from_buffer_copy(packet).page_bytes == os.fstat(page).st_size == 4096
+    welcome = protocol.WelcomeLayout.from_buffer_copy(packet)
+    assert welcome.page_bytes == os.fstat(page).st_size == 4096
+    assert welcome.memory_bytes == os.fstat(memory).st_size == ctypes.sizeof(protocol.MemoryLayout)
     os.eventfd_write(doorbell, 1)
     assert daemon.core.seen[1]["priority"] == 8
 

@@ -26,7 +26,14 @@ ME = os.getuid()
 def document(key: str = "net", name: str = "GPU A", created: str = "2026-11-21T12:00:00Z", **facts: Any) -> Any:
     device = {"name": name, "memory_bytes": 2**34, "emulated": True}
     made = profiles.document(
-        key=key, command=["python3", "x.py"], created=created, device=device, span_ns=10, launches=1, kernels=[kernel()]
+        key=key,
+        command=["python3", "x.py"],
+        created=created,
+        device=device,
+        span_ns=10,
+        peak_bytes=2**20,
+        launches=1,
+        kernels=[kernel()],
     )
     return {**made, **facts}
 

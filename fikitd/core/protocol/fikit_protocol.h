@@ -3,7 +3,8 @@
  *
  * Two roads:
  *  - a SOCK_SEQPACKET Unix socket for rare messages (one struct per packet, host byte order, one machine);
- *  - one shared page per client and GPU: a sealed memfd made by the daemon, sent with WELCOME.
+ *  - one shared page per client and GPU: a sealed memfd made by the daemon, sent with WELCOME; and beside it one memory
+ *    page per job and GPU, which all processes of the job share (struct fikit_memory, at the end).
  *
  * The client is untrusted. It can damage only its own page; the daemon reads every field once, checks it, and never
  * uses a client's value as an index, size or time without a bound. All times are CLOCK_MONOTONIC nanoseconds.
@@ -33,6 +34,8 @@ extern "C" {
 #define FIKIT_SLOTS 4096u                    /* kernel identities per client; slot 0 = "not described" */
 #define FIKIT_MARKS 64u                      /* completion marks of one client that can be out at a time; power of two */
 #define FIKIT_MARKS_BYTES 4096u              /* what of the page the GPU may write: one page of memory */
+#define FIKIT_MEMORY_MAGIC 0x464b4d4du       /* "FKMM" */
+#define FIKIT_MEMORY_SHARES 256u             /* processes of a job that use one GPU at a time */
 #define FIKIT_WAIT_BUCKETS 40u               /* wait histogram: bucket b counts waits in [2^b, 2^(b+1)) ns */
 #define FIKIT_NAME_BYTES 1024u
 #define FIKIT_REASON_BYTES 256u
@@ -42,7 +45,8 @@ extern "C" {
 
 enum fikit_message_type {
   FIKIT_MSG_HELLO = 1,   /* client: one per process and GPU, first packet of a connection */
-  FIKIT_MSG_WELCOME = 2, /* daemon: you are managed. SCM_RIGHTS: [0] page memfd, [1] doorbell eventfd */
+  FIKIT_MSG_WELCOME = 2, /* daemon: you are managed. SCM_RIGHTS: [0] page memfd, [1] doorbell eventfd,
+                            [2] memory page memfd */
   FIKIT_MSG_REFUSED = 3, /* daemon: run as if fikit were not there; reason is one sentence */
   FIKIT_MSG_KERNEL = 4,  /* client: describes a slot, once, before or shortly after its first launch */
 };
@@ -65,6 +69,8 @@ struct fikit_welcome {
   struct fikit_message_head head;
   uint32_t version; /* the daemon's */
   uint32_t page_bytes;
+  uint32_t memory_bytes; /* size of the memory page */
+  uint32_t memory_share; /* which of its shares is this client's, below FIKIT_MEMORY_SHARES */
 };
 
 struct fikit_refused {
@@ -179,6 +185,38 @@ struct fikit_page {
   uint8_t pad6[FIKIT_MARKS_BYTES - 4 * FIKIT_MARKS];
 };
 
+/* ---------------------------------------------------------------- the memory page */
+
+/* What one process of the job holds on this GPU. Written by that process; set to zero by the daemon once it is gone. */
+struct fikit_memory_share {
+  FIKIT_ATOMIC(uint64_t) held_bytes;   /* allocated and not freed */
+  FIKIT_ATOMIC(uint64_t) wanted_bytes; /* a request that is being decided; shown before it is added to held_bytes */
+  FIKIT_ATOMIC(uint64_t) peak_bytes;   /* most that was held at a time */
+  uint64_t reserved[5];
+};
+
+/* One page for a job and a GPU: a limit and what its processes hold. Whatever they write into it is their own affair: no
+ * other job reads it. There is no common sum, so that nothing is lost when a process dies between two stores. With a limit,
+ * a request is shown in wanted_bytes first, then everybody's wanted and held bytes are added up (wanted first); of two
+ * requests that see each other and do not fit together, the one in the lower share goes on. */
+struct fikit_memory {
+  /* Constant; written by the daemon. */
+  uint32_t magic;
+  uint32_t version;
+  uint32_t memory_bytes;
+  uint32_t reserved0;
+  uint64_t limit_bytes; /* 0 = none */
+  uint8_t pad0[40];
+
+  FIKIT_ATOMIC(uint32_t) shares; /* written by the daemon: shares in use are below this */
+  uint32_t reserved1;
+  FIKIT_ATOMIC(uint64_t) peak_bytes; /* most that all processes held at a time, as far as they saw it */
+  FIKIT_ATOMIC(uint64_t) refused;    /* requests beyond the limit */
+  uint8_t pad1[40];
+
+  struct fikit_memory_share share[FIKIT_MEMORY_SHARES];
+};
+
 #ifdef __cplusplus
 }
 #define FIKIT_STATIC_ASSERT static_assert
@@ -188,6 +226,8 @@ struct fikit_page {
 
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_entry) == 32, "a ring entry is half a cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % FIKIT_MARKS_BYTES == 0, "the marks begin and end a page of memory");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory_share) == 64, "a process's share is a cache line");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory) % 64 == 0, "the memory page is whole cache lines");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_kernel) <= FIKIT_MESSAGE_BYTES, "a message fits a packet");
 
 #endif

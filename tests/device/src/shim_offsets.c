@@ -38,6 +38,9 @@ int main(void) {
   FIELD(mark_every);
   FIELD(known_slots);
   FIELD(marks);
+  printf("\"welcome_bytes\": %zu, \"memory_bytes\": %zu, \"memory_limit\": %zu, \"memory_shares\": %zu, \"memory_share\": %zu, ",
+         sizeof(struct fikit_welcome), sizeof(struct fikit_memory), offsetof(struct fikit_memory, limit_bytes),
+         offsetof(struct fikit_memory, shares), offsetof(struct fikit_memory, share));
   printf("\"bytes\": %zu, \"hello_bytes\": %zu, \"kernel_bytes\": %zu, \"kernel_name\": %zu}\n",
          sizeof(struct fikit_page), sizeof(struct fikit_hello), sizeof(struct fikit_kernel),
          offsetof(struct fikit_kernel, name));

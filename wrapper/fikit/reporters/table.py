@@ -56,6 +56,7 @@ def report(record: dict[str, Any]) -> Table:
                  f"{units.count(gaps['others_kernels'])} kernels of others inside"),
         ("gap length", f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
                        f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"),
+        ("GPU memory", _memory(record)),
         ("profile", _profile(record)),
         ("policy", str(record["policy"])),
     ]  # fmt: skip
@@ -196,6 +197,15 @@ def _against_profile(record: dict[str, Any]) -> str:
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
+
+
+def _memory(record: dict[str, Any]) -> str:
+    memory = record.get("memory")  # reports of the first days have none
+    if not memory:
+        return "-"
+    limit = f" of {units.gibibytes(memory['limit_bytes'])} (--fikit-mem)" if memory["limit_bytes"] else ""
+    refused = f"; {units.count(memory['refused'])} requests were beyond it" if memory["refused"] else ""
+    return f"{units.gibibytes(memory['peak_bytes'])} at most{limit}{refused}"
 
 
 def _waited(wait: dict[str, Any]) -> str:

@@ -28,6 +28,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def gibibytes(value: int) -> str:
+    """`9.31 GiB`, `512 MiB`, as --fikit-mem counts."""
+    return f"{_three(value / 2**30)} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+
+
 def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 
