@@ -4,6 +4,7 @@
 
 #include "graph.hpp"
 #include "limits.hpp"
+#include "occupancy.hpp"
 
 namespace emu {
 namespace {
@@ -84,9 +85,18 @@ CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction fun
   });
 }
 
+// All blocks wait for each other: they must fit onto the device at once.
 CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                              CUstream stream, void** parameters) {
-  return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters,
-                        nullptr);
+  return api([&] {
+    const Grid grid{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}};
+    const uint64_t threads = uint64_t{block_x} * block_y * block_z;
+    if (threads > 0 && threads <= limits::kThreadsPerBlock) {
+      const int fit = limits::kMultiprocessors * active_blocks(function_of(function), static_cast<int>(threads), shared);
+      const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
+      require(fit == 0 || blocks <= static_cast<uint64_t>(fit), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    }
+    launch(resolve(stream), function, grid, shared, parameters, nullptr);
+  });
 }

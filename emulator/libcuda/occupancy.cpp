@@ -1,8 +1,28 @@
-// How many blocks of a kernel fit onto the device at once.
+#include "occupancy.hpp"
+
 #include <algorithm>
 
 #include "limits.hpp"
-#include "module.hpp"
+
+namespace emu {
+namespace {
+
+int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+int active_blocks(const Function& function, int block_threads, size_t dynamic_shared) {
+  require(block_threads > 0, CUDA_ERROR_INVALID_VALUE);
+  if (block_threads > limits::kThreadsPerBlock) return 0;
+  if (dynamic_shared > static_cast<size_t>(function.attributes[kMaxDynamicShared])) return 0;
+  const int threads = round_up(block_threads, limits::kWarp);
+  const int shared = limits::kReservedSharedPerBlock + round_up(static_cast<int>(dynamic_shared), limits::kSharedUnit);
+  return std::min({limits::kBlocksPerMultiprocessor, limits::kThreadsPerMultiprocessor / threads,
+                   limits::kRegistersPerMultiprocessor / (threads * limits::kRegistersPerThread),
+                   limits::kSharedPerMultiprocessor / shared});
+}
+
+}  // namespace emu
 
 using namespace emu;
 
@@ -19,22 +39,6 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
-
-int most_dynamic_shared(const Function& function) { return function.attributes[kMaxDynamicShared]; }
-
-// Per multiprocessor; 0 when not even one fits.
-int active_blocks(const Function& function, int block_threads, size_t dynamic_shared) {
-  require(block_threads > 0, CUDA_ERROR_INVALID_VALUE);
-  if (block_threads > limits::kThreadsPerBlock) return 0;
-  if (dynamic_shared > static_cast<size_t>(most_dynamic_shared(function))) return 0;
-  const int threads = round_up(block_threads, limits::kWarp);
-  const int shared = limits::kReservedSharedPerBlock + round_up(static_cast<int>(dynamic_shared), limits::kSharedUnit);
-  return std::min({limits::kBlocksPerMultiprocessor, limits::kThreadsPerMultiprocessor / threads,
-                   limits::kRegistersPerMultiprocessor / (threads * limits::kRegistersPerThread),
-                   limits::kSharedPerMultiprocessor / shared});
-}
-
 struct Suggestion {
   int block_threads = 0;
   int blocks = 0;  // per multiprocessor
@@ -44,7 +48,7 @@ struct Suggestion {
 Suggestion best_block(const Function& function, DynamicSharedOf dynamic_of, size_t dynamic, int limit) {
   Suggestion best;
   const int most = limit > 0 ? std::min(limit, limits::kThreadsPerBlock) : limits::kThreadsPerBlock;
-  for (int threads = most; threads > 0; threads = round_up(threads, limits::kWarp) - limits::kWarp) {
+  for (int threads = most; threads > 0; threads = (threads - 1) / limits::kWarp * limits::kWarp) {
     const int blocks = active_blocks(function, threads, dynamic_of == nullptr ? dynamic : dynamic_of(threads));
     if (blocks * threads > best.blocks * best.block_threads) best = {threads, blocks};
   }

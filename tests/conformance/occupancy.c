@@ -6,6 +6,7 @@ CUresult cuKernelGetAttribute(int *, int, CUkernel, CUdevice), cuKernelSetAttrib
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *, CUfunction, int, size_t);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *, CUfunction, int, size_t, unsigned);
 CUresult cuOccupancyMaxPotentialBlockSize(int *, int *, CUfunction, size_t (*)(int), size_t, int);
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **);
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *, CUfunction, int, int);
 
 enum { MAX_THREADS = 0, SHARED_BYTES = 1, REGISTERS = 4, MAX_DYNAMIC_SHARED = 8 };                  /* of a function */
@@ -70,6 +71,10 @@ int main(void) {
   OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, f, NULL, 0, 0));
   OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, block, 0));
   see("suggested_grid_fills_the_device", grid == blocks * device_says(PROCESSORS));
+  uint64_t ns = 0;
+  void *parameters[] = {&ns};
+  see("cooperative", cuLaunchCooperativeKernel(f, (unsigned)grid, 1, 1, (unsigned)block, 1, 1, 0, NULL, parameters));
+  see("cooperative_beyond_the_device", cuLaunchCooperativeKernel(f, (unsigned)grid + 1, 1, 1, (unsigned)block, 1, 1, 0, NULL, parameters));
   see("suggested_block_is_whole_warps", block % device_says(WARP));
   OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, f, NULL, 0, 100));
   see("suggested_block_within_limit", block > 0 && block <= 100);

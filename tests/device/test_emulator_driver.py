@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ CASES = [
     "devices",
     "modules",
     "launches",
+    "clusters",
     "effects_at_completion",
     "pageable_copies_are_synchronous",
     "events",
@@ -68,6 +70,25 @@ def test_every_driver_name_is_exported_and_nothing_else(native: Path) -> None:
     out = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     exported = {line.split()[-1] for line in out.splitlines()}
     assert exported == set((ROOT / "driver_api/symbols.txt").read_text().split())
+
+
+def test_every_result_has_a_name(native: Path, emulator_env: Env) -> None:
+    header = (ROOT / "emulator/libcuda/driver_api.hpp").read_text()
+    results = re.findall(r"^  (CUDA_\w+) = (\d+),$", header, re.M)
+    assert len(results) > 30
+    script = (
+        "import ctypes, sys; cu = ctypes.CDLL('libcuda.so.1')\n"
+        "for code in sys.argv[1:]:\n"
+        "    name, text = ctypes.c_char_p(), ctypes.c_char_p()\n"
+        "    assert cu.cuGetErrorName(int(code), ctypes.byref(name)) == 0, code\n"
+        "    assert cu.cuGetErrorString(int(code), ctypes.byref(text)) == 0, code\n"
+        "    print(name.value.decode())\n"
+    )
+    codes = [code for _, code in results]
+    done = subprocess.run(
+        ["python3", "-c", script, *codes], env=emulator_env(), check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [name for name, _ in results]
 
 
 def test_needs_no_cxx_runtime_of_the_program(native: Path) -> None:

@@ -116,6 +116,41 @@ static void launches(void) {
 }
 
 /* Nothing that was enqueued has an effect before the device comes to it. */
+typedef struct {
+  int id, padding;
+  unsigned x, y, z, rest[13];
+} LaunchAttribute;
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *, CUfunction, const CUlaunchConfig *), cuFuncSetAttribute(CUfunction, int, int);
+CUresult cuOccupancyMaxActiveClusters(int *, CUfunction, const CUlaunchConfig *);
+
+static void clusters(void) {
+  CUcontext context;
+  CUfunction f = kernel(open_device(&context), "fikit_spin");
+  LaunchAttribute cluster = {4, 0, 2, 2, 1, {0}};
+  CUlaunchConfig config = {64, 1, 1, 1024, 1, 1, 0, NULL, NULL, 0};
+  int most = 0, active = 0, processors;
+  OK(cuDeviceGetAttribute(&processors, 16, 0));
+  OK(cuOccupancyMaxPotentialClusterSize(&most, f, &config));
+  CHECK(most == 8);
+  CHECK(cuOccupancyMaxActiveClusters(&active, f, &config) == 1); /* neither the launch nor the function says a size */
+  config.attributes = &cluster;
+  config.attribute_count = 1;
+  OK(cuOccupancyMaxActiveClusters(&active, f, &config));
+  CHECK(active == processors * 2 / 4);
+  cluster.x = 8; /* 16 blocks: more than portable */
+  CHECK(cuOccupancyMaxActiveClusters(&active, f, &config) == 1);
+  OK(cuFuncSetAttribute(f, 14, 1));
+  OK(cuOccupancyMaxPotentialClusterSize(&most, f, &config));
+  CHECK(most == 16);
+  OK(cuOccupancyMaxActiveClusters(&active, f, &config));
+  OK(cuFuncSetAttribute(f, 11, 2)); /* the function requires 2 x 1 x 1 */
+  CHECK(cuOccupancyMaxActiveClusters(&active, f, &config) == 1);
+  config.attribute_count = 0;
+  OK(cuOccupancyMaxActiveClusters(&active, f, &config));
+  CHECK(active == processors);
+}
+
 static void effects_at_completion(void) {
   CUcontext context;
   CUmodule module = open_device(&context);
@@ -431,7 +466,7 @@ static void forked_child(void) {
 static const struct {
   const char *name;
   void (*run)(void);
-} kCases[] = {CASE(contexts), CASE(devices), CASE(modules), CASE(launches), CASE(effects_at_completion),
+} kCases[] = {CASE(contexts), CASE(devices), CASE(modules), CASE(launches), CASE(clusters), CASE(effects_at_completion),
               CASE(pageable_copies_are_synchronous), CASE(events), CASE(default_stream), CASE(host_functions), CASE(memory),
               CASE(graphs), CASE(capture), CASE(proc_address), CASE(unsupported), CASE(full_stream), CASE(threads), CASE(forked_child)};
 
