@@ -14,6 +14,7 @@ from fikitd._core import Dispatcher, bucket_of, make_page
 
 MS = 1_000_000
 LEASE = 100 * MS
+LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
 OPEN, CLOSED = 0, 1

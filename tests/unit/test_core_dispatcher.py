@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any
 
 import core_fake_client as fake
 import pytest
-from core_fake_client import LEASE, MS, FakeClient, eventually, now, profile_entry
+from core_fake_client import LEASE, LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from fikitd._core import MAX_CLIENTS, identify
 
 
@@ -54,14 +55,14 @@ def test_the_lease_of_a_closed_gate_is_renewed_well_before_it_ends() -> None:
 
 
 def test_no_request_is_lost_between_a_doorbell_and_a_dispatcher_that_falls_asleep() -> None:
-    with fake.dispatcher("fikit", spin_ns=0) as running:
+    with fake.dispatcher("fikit", LONG_LEASE, spin_ns=0) as running:
         low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for i in range(300):
             time.sleep((i % 7) * 0.0003)  # meets the dispatcher polling, falling asleep and asleep
             started = now()
             request = low.ask()
             assert eventually(lambda request=request: low.granted(request))
-            assert now() - started < LEASE, "only the renewal of the lease woke it"
+            assert now() - started < LONG_LEASE / 5, "only the renewal of the lease woke it"
             low.take(request)
             low.put(fake.DONE, 0, request)
 
@@ -100,7 +101,8 @@ def test_a_higher_client_that_falls_silent_with_unknown_work_holds_others_for_ab
         assert LEASE * 0.9 < now() - launched < 5 * LEASE
 
 
-def test_a_predicted_gap_is_filled_with_what_fits_and_the_books_say_so() -> None:
+def fill_a_gap_of_80_ms() -> tuple[dict[str, Any], int]:
+    """One gap with a request that is too long for it and two that fit; the high client's figures, and how long it was."""
     with fake.dispatcher("fikit") as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for client in (low, high):
@@ -108,21 +110,31 @@ def test_a_predicted_gap_is_filled_with_what_fits_and_the_books_say_so() -> None
             client.describe(2, "short")
         running.set_profile(2, [profile_entry("step", 100_000, 80 * MS)])
         running.set_profile(1, [profile_entry("long", 90 * MS, 0), profile_entry("short", MS, 0)])
+        began = now()
         high.launch(slot=1)
         request = low.ask(slot=1)
         time.sleep(0.01)
-        assert not low.granted(request), "longer than the gap"
+        granted = low.granted(request)
         low.page.waiting = 0
         low.pass_gate(slot=2)
         low.pass_gate(slot=2)
+        took = now() - began
         high.launch(slot=1)
-        assert eventually(lambda: running.stats(2)["gaps_offered"] == 1)
-        stats = running.stats(2)
-        assert (stats["gaps_filled"], stats["others_kernels"]) == (1, 2)
-        assert stats["predicted_gap_ns"] == pytest.approx(80 * MS, rel=0.13)  # a bucket's width
-        assert 0 < stats["actual_gap_ns"] < 80 * MS
-        error = abs(stats["predicted_gap_ns"] - stats["actual_gap_ns"])
-        assert error * 0.85 < stats["gap_error_p50_ns"] < error * 1.15
+        assert not granted or took > 40 * MS, "longer than the gap"
+        assert eventually(lambda: running.stats(2)["gaps_offered"] == 1 or took > 40 * MS)
+        return running.stats(2), took
+
+
+def test_a_predicted_gap_is_filled_with_what_fits_and_the_books_say_so() -> None:
+    for _ in range(10):  # a busy machine may take longer than the gap for it
+        stats, took = fill_a_gap_of_80_ms()
+        if took < 40 * MS:
+            break
+    assert (stats["gaps_filled"], stats["others_kernels"]) == (1, 2)
+    assert stats["predicted_gap_ns"] == pytest.approx(80 * MS, rel=0.13)  # a bucket's width
+    assert 0 < stats["actual_gap_ns"] < 80 * MS
+    error = abs(stats["predicted_gap_ns"] - stats["actual_gap_ns"])
+    assert error * 0.85 < stats["gap_error_p50_ns"] < error * 1.15
 
 
 def test_a_request_that_the_gate_opened_for_counts_anew_if_it_closes_again() -> None:

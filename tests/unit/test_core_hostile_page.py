@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import core_fake_client as fake
 import pytest
-from core_fake_client import LEASE, MS, FakeClient, eventually, now
+from core_fake_client import LEASE, LONG_LEASE, MS, FakeClient, eventually, now
 
 LONGEST = 2**64 - 1
 
@@ -118,13 +118,13 @@ def test_counters_of_a_liar_are_cut_not_wrapped() -> None:
 
 
 def test_an_entry_whose_writer_was_killed_is_skipped() -> None:
-    with fake.dispatcher("prio") as running:
+    with fake.dispatcher("prio", lease_ns=LONG_LEASE) as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         high.launch()
         high.page.ring_head += 1  # claimed, never filled
         high.drained()
         request = low.ask()
-        assert eventually(lambda: low.granted(request), seconds=LEASE / 1e9 / 2)
+        assert eventually(lambda: low.granted(request), seconds=LONG_LEASE / 1e9 / 2)
 
 
 def test_a_flooded_ring_is_read_from_where_it_is_still_whole() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import core_fake_client as fake
 import pytest
-from core_fake_client import LEASE, MS, FakeClient, eventually, profile_entry
+from core_fake_client import LEASE, LONG_LEASE, MS, FakeClient, eventually, profile_entry
 
 SOON = LEASE / 1e9 / 2
 
 
 @pytest.mark.parametrize("policy", ["prio", "fikit"])
 def test_an_unknown_kernel_holds_others_until_its_mark_is_reached(policy: str) -> None:
-    with fake.dispatcher(policy, lease_ns=5000 * MS) as running:
+    with fake.dispatcher(policy, lease_ns=LONG_LEASE) as running:
         high, low, other = (FakeClient(running, number, priority) for number, priority in ((1, 1), (2, 8), (3, 8)))
         high.drained()
         request = low.ask()
@@ -25,7 +25,7 @@ def test_an_unknown_kernel_holds_others_until_its_mark_is_reached(policy: str) -
 
 
 def test_an_unknown_kernel_of_the_holder_is_over_when_its_mark_is_reached() -> None:
-    with fake.dispatcher("prio", lease_ns=5000 * MS) as running:
+    with fake.dispatcher("prio", lease_ns=LONG_LEASE) as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         high.launch()
         high.mark(1, 1)
@@ -36,7 +36,7 @@ def test_an_unknown_kernel_of_the_holder_is_over_when_its_mark_is_reached() -> N
 
 
 def test_a_kernel_that_overruns_its_prediction_still_holds_others_until_its_mark() -> None:
-    with fake.dispatcher("prio", lease_ns=5000 * MS) as running:
+    with fake.dispatcher("prio", lease_ns=LONG_LEASE) as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         high.describe(1, "k")
         running.set_profile(1, [profile_entry("k", 1 * MS, 0)])
