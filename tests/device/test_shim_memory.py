@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from shim_daemon import Daemon, wait_for
 from shim_program import Program
 
-pytest_plugins = ["shim_fixtures"]
+pytest_plugins = ["memory_fixtures"]
 
 MIB = 2**20
 StartDaemon = Callable[..., Daemon]
 Start = Callable[..., Program]
-HERE = Path(__file__).resolve().parent
 WAYS = {
     "linear": ("alloc(3 * MIB)", "free", 3 * MIB),
     "pitched": ("pitched(1000, 1024)", "free", MIB),
@@ -24,24 +22,6 @@ WAYS = {
     "stream-ordered, freed at once": ("stream_ordered(3 * MIB)", "free", 3 * MIB),
     "pool": ("from_pool(3 * MIB)", "free_async", 3 * MIB),
 }
-
-
-@pytest.fixture
-def on_gpu(emulator_env: Callable[..., dict[str, str]], shim: Path) -> Iterator[Start]:
-    """A function that starts `code` under the shim on the emulated GPU, managed by the given fake daemon."""
-    started: list[Program] = []
-    base = emulator_env(LD_PRELOAD=str(shim), PYTHONPATH=str(HERE))
-
-    def start(code: str, daemon: Daemon, **env: str) -> Program:
-        program = Program(code, {**base, "FIKIT_SOCKET": str(daemon.path), **env}, "from memory_child import *\n")
-        started.append(program)
-        return program
-
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait()
 
 
 @pytest.mark.parametrize("way", WAYS)
