@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from fikitd import priorities
 from fikitd.memory import MemoryPage
+from fikitd.peaks import Peaks
 from fikitd.protocol import Device
 from fikitd.records import JobRecord, JobRecords
 from fikitd.reports import FORMAT, VERSION, Report, ReportStore
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats, Totals
+from fikitd.untrusted import is_name
 
 _log = logging.getLogger("fikitd")
 
@@ -149,9 +151,10 @@ def _device(device: Device) -> dict[str, Any]:
 class Jobs:
     """Every job with a client now or lately, by id."""
 
-    def __init__(self, records: JobRecords, store: ReportStore, storage: Storage, policy: str) -> None:
+    def __init__(self, records: JobRecords, store: ReportStore, peaks: Peaks, storage: Storage, policy: str) -> None:
         self._records = records
         self._store = store
+        self._peaks = peaks
         self._storage = storage
         self._policy = policy
         self._jobs: dict[str, Job] = {}
@@ -208,6 +211,24 @@ class Jobs:
             await self._storage.run(job.record.uid, save)
         except (OSError, ValueError) as error:
             job.warn(f"its report could not be stored in {self._store.directory}: {reason(error)}")
+        await self._remember_peak(job)
+
+    async def _remember_peak(self, job: Job) -> None:
+        """For the next job of that name; a failure is one warning."""
+        record, peak = job.record, job.peak_memory_bytes
+        name = record.profile or record.name
+        if not peak or not is_name(name):
+            return
+
+        def remember() -> None:
+            self._peaks.prepare(record.uid, record.gid)
+            become(record.uid, record.gid)
+            self._peaks.remember(record.uid, name, record.job, peak)
+
+        try:
+            await self._storage.run(record.uid, remember)
+        except OSError as error:
+            job.warn(f"how much GPU memory it needed could not be stored: {reason(error)}")
 
     def went_quiet(self, job: Job) -> None:
         """The job's last client is gone: store what is known, soon, in case nobody says `end`."""

@@ -63,7 +63,7 @@ class ProfileStore:
             raise ValueError("run is not a name")
         directory = self._of(uid, document["key"])
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._check_owner(uid)
+        self.check_owner(uid)
         path = directory / (run + (_SAMPLED if sampled else ".json"))
         data = json.dumps(document, separators=(",", ":")).encode()
         if len(data) > MAX_FILE_BYTES:
@@ -90,7 +90,7 @@ class ProfileStore:
         directory = self._of(uid, key)
         if not directory.is_dir():
             return []
-        self._check_owner(uid)
+        self.check_owner(uid)
         names = sorted(path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != ".")
         runs: list[Profile] = []
         room = MAX_TOTAL_BYTES
@@ -114,7 +114,8 @@ class ProfileStore:
             raise ValueError("key is not a profile name")
         return self.directory / str(uid) / key
 
-    def _check_owner(self, uid: int) -> None:
+    def check_owner(self, uid: int) -> None:
+        """PermissionError when a user's directory is not the user's."""
         # In a directory that everybody may write, somebody else may have come first.
         owner = (self.directory / str(uid)).lstat().st_uid
         if owner not in (0, uid):

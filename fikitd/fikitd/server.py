@@ -22,6 +22,7 @@ from fikitd.config import Config
 from fikitd.control import Control
 from fikitd.gpus import Core, Gpus
 from fikitd.jobs import Jobs
+from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
 from fikitd.records import JobRecords
@@ -53,12 +54,14 @@ class Server:
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
         self._gpus = Gpus(core, config.scheduler)
-        self._jobs = Jobs(self._records, ReportStore(config.daemon.report_dir), self._storage, config.scheduler.policy)
+        store = ProfileStore(config.daemon.profile_dir)
+        reports = ReportStore(config.daemon.report_dir)
+        self._jobs = Jobs(self._records, reports, Peaks(store), self._storage, config.scheduler.policy)
         self._clients = Clients(
             gpus=self._gpus,
             jobs=self._jobs,
             records=self._records,
-            store=ProfileStore(config.daemon.profile_dir),
+            store=store,
             storage=self._storage,
             proc=proc,
         )

@@ -15,14 +15,15 @@ fikit.priorities = { high = 1, normal = 5, low = 8 }
 
 local UNITS = { [""] = 2 ^ 20, K = 2 ^ 10, M = 2 ^ 20, G = 2 ^ 30, T = 2 ^ 40 }
 
--- [slurm] of fikit.toml, with its defaults (docs/design/contracts.md).
-local SITE = { gpu_memory_gib = 16, default_share_gib = 4 }
+-- What is read of fikit.toml, with its defaults (docs/design/contracts.md).
+local SITE = { gpu_memory_gib = 16, default_share_gib = 4, profile_dir = "/var/lib/fikit/profiles" }
+local SECTION = { gpu_memory_gib = "slurm", default_share_gib = "slurm", profile_dir = "daemon" }
 
 function fikit.config_path()
   return FIKIT_CONFIG or os.getenv("FIKIT_CONFIG") or "/etc/fikit/fikit.toml"
 end
 
--- The numbers of [slurm] in the file; its defaults for what is not there. fikitd --check-config finds the mistakes.
+-- These keys of the file; their defaults for what is not there. fikitd --check-config finds the mistakes.
 function fikit.site(path)
   local site = {}
   for key, value in pairs(SITE) do site[key] = value end
@@ -30,11 +31,12 @@ function fikit.site(path)
   if not file then return site end
   local section = ""
   for line in file:lines() do
-    line = line:gsub("#.*$", "")
-    section = line:match("^%s*%[%s*([%w_.]+)%s*%]%s*$") or section
-    local key, value = line:match("^%s*([%w_]+)%s*=%s*([%d_.]+)%s*$")
-    if section == "slurm" and key and site[key] then
-      site[key] = tonumber((value:gsub("_", ""))) or site[key]
+    section = line:match("^%s*%[%s*([%w_.]+)%s*%]") or section
+    local key, text = line:match('^%s*([%w_]+)%s*=%s*"([^"\\]*)"%s*#?.*$')
+    if not key then key, text = line:match("^%s*([%w_]+)%s*=%s*([%d_.]+)%s*#?.*$") end
+    if key and SECTION[key] == section then
+      local number = tonumber((text:gsub("_", "")))
+      if type(SITE[key]) == "string" then site[key] = text else site[key] = number or site[key] end
     end
   end
   file:close()
@@ -50,6 +52,28 @@ end
 
 local function valid_priority(text)
   return fikit.priorities[text] ~= nil or text:match("^%d$") ~= nil
+end
+
+local function own_uid()
+  local status = io.open("/proc/self/status", "r")
+  local uid = status and status:read("*a"):match("\nUid:%s*(%d+)")
+  if status then status:close() end
+  return uid
+end
+
+-- Most GPU memory, in bytes, that the user's last jobs of this name held; nil when nothing is known. fikitd writes the file
+-- (fikitd/fikitd/peaks.py) as the user, into the user's directory: it is read with the user's rights, never by slurmctld.
+function fikit.peak(site, name)
+  local uid = own_uid()
+  if not uid or not name or #name > 64 or not name:match("^[%w_-][%w._-]*$") then return nil end
+  local file = io.open(site.profile_dir .. "/" .. uid .. "/.memory/" .. name, "r")
+  if not file then return nil end
+  local most
+  for bytes in (file:read(4096) or ""):gmatch("[^\n]* (%d+)\n") do
+    most = math.max(most or 0, tonumber(bytes))
+  end
+  file:close()
+  return most
 end
 
 -- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
@@ -93,9 +117,11 @@ local function gpus_of(request)
   return found
 end
 
+-- What the job says; else a tenth more than its like needed; else the site's default.
 local function shards_for(request, site)
-  if not request.mem then return site.default_share_gib end
-  return math.ceil(fikit.bytes(request.mem) / GIB)
+  if request.mem then return math.ceil(fikit.bytes(request.mem) / GIB) end
+  if not request.peak then return site.default_share_gib end
+  return math.min(math.max(math.ceil(1.1 * request.peak / GIB), 1), site.gpu_memory_gib)
 end
 
 local function invalid_option(request)
@@ -128,7 +154,7 @@ local function refusal(request, found, site)
   return nil
 end
 
--- The one rule. request: priority, mem, profile (text or nil), measure (boolean), per_node, per_job, per_task (GRES
+-- The one rule. request: priority, mem, profile (text or nil), measure (boolean), peak (bytes or nil), per_node, per_job, per_task (GRES
 -- text or nil), nodes, tasks (number or nil). Returns the job's new per-node GRES, or nil to leave the request alone;
 -- and a sentence when the job must be refused.
 function fikit.rewrite(request, site)
@@ -225,7 +251,15 @@ local function shards_of_job(options)
   return inside and shards and "shard:" .. shards or nil
 end
 
+-- As Slurm will name the job: after its script or program, if nothing else is said.
+local function job_name(options)
+  local argv = type(options["argv"]) == "table" and options["argv"] or {}
+  local program = argv[0] or argv[1]
+  return given(options["job-name"]) or program and program:match("[^/]*$")
+end
+
 -- srun sends its GPU request once with the job and once with the step: slurmctld's rewriting reaches only the first.
+-- And only here can be read what the user's earlier jobs needed.
 -- Never refuses: job_submit does, with the same rule, for every client.
 function fikit.cli_filter(options)
   local spank = (options["spank"] or {})["fikit"] or {}
@@ -240,7 +274,9 @@ function fikit.cli_filter(options)
     nodes = number((options["nodes"] or ""):match("^%d+")),
     tasks = number(options["ntasks"]),
   }
-  local gres = fikit.rewrite(request, fikit.site())
+  local site = fikit.site()
+  request.peak = fikit.peak(site, request.profile or job_name(options))
+  local gres = fikit.rewrite(request, site)
   local inside = shards_of_job(options)
   if inside and gpus_of(request).gpus == 1 then gres = inside end
   if gres then

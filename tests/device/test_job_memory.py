@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from daemon_process import Fikitd, Runner, eventually
+from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 
 from fikitd import paths
@@ -113,6 +114,22 @@ print("done")
     store = ProfileStore(daemon.profiles)
     profile = eventually(lambda: store.load(os.getuid(), "mine"))
     assert profile["peak_bytes"] == 5 * MIB
+
+
+@pytest.mark.parametrize(("facts", "name"), [({"name": "train"}, "train"), ({"name": "x", "profile": "mine"}, "mine")])
+def test_what_a_job_needed_is_remembered_under_its_name(
+    facts: dict[str, str], name: str, runner: Runner, daemon: Fikitd
+) -> None:
+    code = IMPORTS + "context()\np = made(alloc(5 * MIB))\ncheck(free(p))\nmade(alloc(MIB))\nprint('done')"
+    job, *_ = runner.run("-c", code, **facts)
+    peaks = Peaks(ProfileStore(daemon.profiles))
+    assert eventually(lambda: peaks.of(os.getuid(), name)) == {job: 5 * MIB}
+
+
+def test_a_peak_that_cannot_be_stored_costs_a_warning(runner: Runner, daemon: Fikitd) -> None:
+    daemon.profiles.write_text("in the way")
+    runner.run("-c", IMPORTS + "context()\nmade(alloc(MIB))\nprint('done')", name="train")
+    eventually(lambda: "how much GPU memory it needed could not be stored: Not a directory" in daemon.log.read_text())
 
 
 def test_memory_pages_end_with_their_jobs(runner: Runner, daemon: Fikitd) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from fikitd.peaks import Peaks
+from fikitd.profiles import ProfileStore
 
 from fikitd import priorities
 
@@ -203,3 +206,57 @@ def test_example_scripts_define_what_slurm_calls(script: str) -> None:
     }[script]
     printed = lua(f"dofile('{LUA / script}') " + " ".join(f"print(type({name}))" for name in wanted))
     assert printed == ["function"] * len(wanted)
+
+
+@pytest.fixture
+def remembering(tmp_path: Path) -> Path:
+    """A site whose profile directory is a test's own; returns the user's directory of peaks."""
+    (tmp_path / "fikit.toml").write_text(
+        f'[slurm]\nprofile_dir = "/elsewhere"\n[daemon] # ours\nprofile_dir = "{tmp_path}/profiles"  # shared\n'
+        "[slurm]\ndefault_share_gib = 4 # GiB\ngpu_memory_gib = 16\n"
+    )
+    peaks = tmp_path / "profiles" / str(os.getuid()) / ".memory"
+    peaks.mkdir(parents=True)
+    return peaks
+
+
+def shards(site: Path, **options: object) -> object:
+    config = str(site.parents[2] / "fikit.toml")
+    return filtered({"gres": "gres:gpu:1", "spank": spank(fikit_priority="low"), **options}, TEST_CONFIG=config)["gres"]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("7 9663676416\n", "shard:10"),  # 9 GiB and a tenth
+        ("7 9663676416\n8 1\n", "shard:10"),
+        ("1 1\n", "shard:1"),
+        ("1 99999999999999\n", "shard:16"),
+        ("", "shard:4"),
+        ("nonsense\n-3\n", "shard:4"),
+    ],
+)
+def test_a_job_that_does_not_say_gets_what_its_like_needed(remembering: Path, text: str, share: str) -> None:
+    (remembering / "train").write_text(text)
+    assert shards(remembering, **{"job-name": "train"}) == share
+    assert shards(remembering, **{"job-name": "other"}) == "shard:4"
+    assert shards(remembering, **{"job-name": None, "argv": {0: "/home/me/train", 1: "--fast"}}) == share
+    assert shards(remembering, **{"job-name": "unset", "argv": {1: "train"}}) == share
+
+
+def test_profile_name_and_fikit_mem_go_before_the_jobs_name(remembering: Path) -> None:
+    (remembering / "train").write_text("7 9663676416\n")
+    (remembering / "resnet").write_text("7 1073741824\n")
+    assert shards(remembering, **{"job-name": "train", "spank": spank(fikit_profile="resnet")}) == "shard:2"
+    assert shards(remembering, **{"job-name": "train", "spank": spank(fikit_mem="3G")}) == "shard:3"
+
+
+@pytest.mark.parametrize("name", ["../train", "..", ".", "", "a/b", "x" * 65, "a b"])
+def test_a_jobs_name_is_no_path(remembering: Path, name: str) -> None:
+    (remembering.parent / "train").write_text("7 9663676416\n")
+    assert shards(remembering, **{"job-name": name}) == "shard:4"
+
+
+def test_the_file_that_fikitd_writes_is_the_one_that_is_read(remembering: Path) -> None:
+    Peaks(ProfileStore(remembering.parents[1])).remember(os.getuid(), "train", "12", 5 * 2**30)
+    assert shards(remembering, **{"job-name": "train"}) == "shard:6"

@@ -1,0 +1,61 @@
+"""What jobs of a name needed: kept for the next one, bounded, and read as hostile input."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fikitd.peaks import KEPT, Peaks
+from fikitd.profiles import ProfileStore
+
+ME = os.getuid()
+
+
+@pytest.fixture
+def peaks(tmp_path: Path) -> Peaks:
+    return Peaks(ProfileStore(tmp_path))
+
+
+def test_the_last_jobs_of_a_name_are_known(peaks: Peaks) -> None:
+    for number in range(KEPT + 3):
+        peaks.remember(ME, "train", str(number), 100 + number)
+    assert peaks.of(ME, "train") == {str(n): 100 + n for n in range(3, KEPT + 3)}
+    assert peaks.of(ME, "other") == {}
+
+
+def test_a_job_that_is_stored_twice_has_one_line(peaks: Peaks) -> None:
+    peaks.remember(ME, "train", "1", 5)
+    peaks.remember(ME, "train", "2", 6)
+    peaks.remember(ME, "train", "1", 7)
+    assert peaks.of(ME, "train") == {"2": 6, "1": 7}
+
+
+@pytest.mark.parametrize("text", [b"", b"1\n", b"1 x\n", b"\xff\n", b"1 2 3\n", b"a/b 3\n", b"1 5" + b"0" * 5000])
+def test_nonsense_is_no_peak(peaks: Peaks, tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / str(ME) / ".memory" / "train"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(text)
+    assert peaks.of(ME, "train") == {}
+    peaks.remember(ME, "train", "1", 5)
+    assert peaks.of(ME, "train") == {"1": 5}
+
+
+def test_the_folder_of_peaks_is_no_profile(peaks: Peaks, tmp_path: Path) -> None:
+    peaks.remember(ME, "train", "1", 5)
+    assert ProfileStore(tmp_path).keys(ME) == []
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".x", "x" * 65])
+def test_names_are_no_paths(peaks: Peaks, name: str) -> None:
+    assert peaks.of(ME, name) == {}
+    with pytest.raises(ValueError, match="not a job's"):
+        peaks.remember(ME, name, "1", 5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user's directory")
+def test_nothing_is_written_into_another_users_directory(peaks: Peaks, tmp_path: Path) -> None:
+    (tmp_path / "4242").mkdir()
+    os.chown(tmp_path / "4242", 1234, 1234)
+    with pytest.raises(PermissionError):
+        peaks.remember(4242, "train", "1", 5)
