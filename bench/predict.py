@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from bench.timeline import Launch, launches
 from fikitd import _core, paths
 
 ABOUT = "errors of predicted durations and gaps on recorded timelines, ns per prediction"
+CROWD = 16_000  # launches of a made-up program that fills a model: half as many kernels, in no order at all
 LONG_GAP_NS = 50_000  # worth filling, whatever the launch of a filler costs
 RESOLUTION_NS = 1_000  # what many profilers round to: an error is relative to the duration, but to no less than this
 
@@ -178,6 +180,16 @@ def _cost(every: list[Launch]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+def _crowd() -> list[Launch]:
+    """The worst there is for a model: nothing comes twice in the same context, nothing of it is in a cache."""
+    chance = random.Random(1)
+    kernels = [chance.getrandbits(64) | 1 for _ in range(CROWD // 2)]
+    return [
+        Launch(chance.choice(kernels), (), 0, chance.randrange(1_000, 100_000), chance.randrange(100_000))
+        for _ in range(CROWD)
+    ]
+
+
 def _share(value: float | None) -> str:
     return "   -" if value is None else f"{value:4.2f}"
 
@@ -217,9 +229,10 @@ def run(*, emulated: bool, traces: Path | None = None) -> Result:
         raise BenchError("it predicts what was recorded and needs no GPU, leave --real away")
     rows, timelines = zip(*(_recording(*item) for item in recordings(traces).items()), strict=True)
     longest = max(timelines, key=len)
-    cost = _cost(longest)
+    cost, crowded = _cost(longest), _cost(_crowd())
     samples = {name: list(map(float, cost[name])) for name in ("predict_ns", "learn_ns")}
-    values: dict[str, float] = {"predict_allocations": cost["predict_allocations"]}
+    samples |= {f"crowded_{name}": list(map(float, crowded[name])) for name in ("predict_ns", "learn_ns")}
+    values: dict[str, float] = {"predict_allocations": cost["predict_allocations"] + crowded["predict_allocations"]}
     for name, measured in samples.items():
         tenths = statistics.quantiles(measured, n=10)
         values |= {name: statistics.median(measured), name.replace("_ns", "_p90_ns"): tenths[8]}
@@ -227,10 +240,12 @@ def run(*, emulated: bool, traces: Path | None = None) -> Result:
         f"{_table(list(rows))}\n\n"
         f"predict {values['predict_ns']:.0f} ns (p90 {values['predict_p90_ns']:.0f}), "
         f"{1e3 / values['predict_ns']:.1f} million a second, {values['predict_allocations']:.0f} allocations; "
-        f"learn {values['learn_ns']:.0f} ns (p90 {values['learn_p90_ns']:.0f}): on {len(longest)} recorded launches"
+        f"learn {values['learn_ns']:.0f} ns (p90 {values['learn_p90_ns']:.0f}): on {len(longest)} recorded launches\n"
+        f"in a model filled by {CROWD} launches in no order: predict {values['crowded_predict_ns']:.0f} ns "
+        f"(p90 {values['crowded_predict_p90_ns']:.0f}), learn {values['crowded_learn_ns']:.0f} ns"
     )
     settings = {
         "long_gap_ns": LONG_GAP_NS, "resolution_ns": RESOLUTION_NS, "boundary_ns": _core.BOUNDARY_NS,
-        "calls_per_round": cost["calls_per_round"],
+        "calls_per_round": cost["calls_per_round"], "crowd": CROWD,
     }  # fmt: skip
     return Result(summary, emulated, values, samples, settings, details={"traces": list(rows)})

@@ -48,6 +48,7 @@ class _Stats(TypedDict):
     gap_error_p50_ns: float
     gap_error_p90_ns: float
     expired: int
+    drifted: int
 
 def bucket_of(ns: int) -> int:
     """Histogram bucket of a time; 0..15 ns exactly, then eight buckets per doubling, times above 73 minutes in the last."""

@@ -28,6 +28,7 @@ class Totals:
     gap_error_p50_ns: float = 0.0  # means over clients, weighted by gaps offered
     gap_error_p90_ns: float = 0.0
     expired: int = 0
+    drifted: int = 0
 
     def plus(self, stats: Stats) -> Totals:
         """These totals and one more client's counters."""
@@ -43,6 +44,7 @@ class Totals:
             "predicted_gap_ns",
             "actual_gap_ns",
             "expired",
+            "drifted",
         )
         offered = self.gaps_offered + stats["gaps_offered"]
 
@@ -92,6 +94,7 @@ class Totals:
                 "error_p90_us": self.gap_error_p90_ns / 1e3,
             },
             "expired": self.expired,
+            "drifted": self.drifted,
         }
 
 

@@ -21,7 +21,7 @@ MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
     "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
     "memory": {"limit_bytes": None, "peak_bytes": 123 * 2**20, "refused": 0},
-    "expired": 2, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
+    "expired": 2, "drifted": 3, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
     "profile": {"key": "train-99", "found": False, "stored": None},
 }  # fmt: skip
 PROFILE: dict[str, Any] = {

@@ -23,6 +23,7 @@ NOTHING: dict[str, Any] = {
     "kernels": 0, "gpu_time_ns": None, "span_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
+    "drifted": 0,
 }  # fmt: skip
 UUID = bytes(range(16))
 

@@ -73,3 +73,27 @@ def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
         client.sample(1, 1000)
         counts = {name: duration["count"] for (name, _), duration in durations(running, 1).items()}
         assert counts == {"known": 1, "new": 8}
+
+
+def test_a_kernel_that_comes_to_take_other_times_is_reported_and_predicted_anew() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "hot")
+        running.set_profile(1, [profile_entry("hot", 1000, 500)])
+        for ns in [1000] * 30 + [1400] * 60:
+            client.sample(1, ns)
+        client.launch(1)
+        stats = running.remove_client(1)
+        assert stats["drifted"] == 1
+        assert 1350 < stats["gpu_time_ns"] <= 1400
+
+
+def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        FakeClient(running, 2, 5)
+        client.describe(1, "crowded")
+        running.set_profile(1, [profile_entry("crowded", 1000, 500)])
+        for ns in [1000] * 30 + [1400] * 60:
+            client.sample(1, ns)
+        assert running.remove_client(1)["drifted"] == 0

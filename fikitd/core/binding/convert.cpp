@@ -125,6 +125,7 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   dict["gap_error_p50_ns"] = stats.gap_error_p50_ns;
   dict["gap_error_p90_ns"] = stats.gap_error_p90_ns;
   dict["expired"] = stats.expired;
+  dict["drifted"] = stats.drifted;
   return dict;
 }
 

@@ -33,6 +33,7 @@ struct Stats {
   double gap_error_p50_ns = 0;
   double gap_error_p90_ns = 0;
   std::uint64_t expired = 0;
+  std::uint64_t drifted = 0; // kernels that came to take 30 % more or less than their profile says
 };
 
 class Client {
@@ -78,6 +79,7 @@ class Client {
   predictor::Context before(const Report& report) const;
   // How many times of a kernel are known, from its profile and from this run.
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
+  bool undisturbed() const { return alone_ && disturbed_drains_ == 0; }
   bool takes(std::uint64_t seen) const;
   void say_known(std::uint32_t slot);
   void add_work(Stats& stats) const;

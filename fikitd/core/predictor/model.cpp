@@ -27,7 +27,7 @@ bool is_kept(const Context& context) { return context == Context{} || context.fu
 
 } // namespace
 
-std::size_t Model::Hash::operator()(const Key& key) const noexcept {
+std::uint64_t Model::Hash::operator()(const Key& key) const noexcept {
   std::uint64_t hash = key.identity ^ secret();
   for (const Identity before : key.context.last) {
     hash = (hash ^ (hash >> 29)) * 0x9e3779b97f4a7c15U;
@@ -44,13 +44,12 @@ Identity Model::describe(const Kernel& kernel) {
 }
 
 Model::Node* Model::at(Identity identity, const Context& context) {
-  const auto it = nodes_.find({identity, context});
-  if (it != nodes_.end()) return &it->second;
+  if (Node* there = nodes_.find({identity, context})) return there;
   const bool has_context = context != Context{};
   if (identity == 0 || (has_context ? contexts_ >= kMaxContexts : nodes_.size() - contexts_ >= kMaxKernels))
     return nullptr;
   contexts_ += has_context ? 1 : 0;
-  return &nodes_[{identity, context}];
+  return &nodes_.add({identity, context});
 }
 
 void Model::say(Node& node, int depth) {
@@ -86,8 +85,8 @@ void Model::add_gap(Identity identity, const Context& context, std::int64_t ns) 
 bool Model::learn(Identity identity, const Context& context, std::int64_t ns) {
   Node* nearest = nullptr; // what a prediction would have come from
   for (int depth = context.full() ? kContext : 0; depth >= 0 && nearest == nullptr; --depth) {
-    const auto it = nodes_.find({identity, context.newest(depth)});
-    if (it != nodes_.end() && it->second.said.durations > 0) nearest = &it->second;
+    Node* node = nodes_.find({identity, context.newest(depth)});
+    if (node != nullptr && node->said.durations > 0) nearest = node;
   }
   const bool alarm = nearest != nullptr && ns >= 0 && nearest->drift.add(ns, nearest->cost.duration);
   if (alarm) {
@@ -110,14 +109,14 @@ void Model::merge(Identity identity, const Context& context, const Cost& cost) {
 
 void Model::merge(const Model& other) {
   for (const auto& [identity, kernel] : other.kernels_) describe(kernel);
-  for (const auto& [key, node] : other.nodes_) merge(key.identity, key.context, node.cost);
+  for (const auto& [key, node] : other.nodes_.entries()) merge(key.identity, key.context, node.cost);
 }
 
 template <class Found>
 void Model::back_off(Identity identity, const Context& context, Found found) const {
   for (int depth = context.depth(); depth >= 0; --depth) {
-    const auto it = nodes_.find({identity, context.newest(depth)});
-    if (it != nodes_.end() && found(it->second)) return;
+    const Node* node = nodes_.find({identity, context.newest(depth)});
+    if (node != nullptr && found(*node)) return;
   }
 }
 
@@ -152,13 +151,13 @@ const Cost* Model::gaps(Identity identity, const Context& context) const {
 }
 
 const Cost* Model::cost(Identity identity) const {
-  const auto it = nodes_.find({identity, {}});
-  return it == nodes_.end() ? nullptr : &it->second.cost;
+  const Node* node = nodes_.find({identity, {}});
+  return node == nullptr ? nullptr : &node->cost;
 }
 
 void Model::for_each(const std::function<void(const Kernel&, const Context*, const Cost&)>& visit) const {
   std::vector<std::pair<const Key*, const Cost*>> kept;
-  for (const auto& [key, node] : nodes_)
+  for (const auto& [key, node] : nodes_.entries())
     if (is_kept(key.context)) kept.emplace_back(&key, &node.cost);
   std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
     const bool in_context = a.first->context.full();

@@ -9,6 +9,7 @@
 #include "drift.hpp"
 #include "kernel.hpp"
 #include "prediction.hpp"
+#include "table.hpp"
 
 namespace fikit::predictor {
 
@@ -52,7 +53,7 @@ class Model {
   // Calls with every described kernel that has statistics, in an order of its own: first all without context (nullptr),
   // then with each context of three. Shorter contexts are sums of these.
   void for_each(const std::function<void(const Kernel&, const Context*, const Cost&)>& visit) const;
-  bool empty() const { return nodes_.empty(); }
+  bool empty() const { return nodes_.size() == 0; }
 
  private:
   struct Key {
@@ -61,11 +62,11 @@ class Model {
     auto operator<=>(const Key&) const = default;
   };
   struct Hash {
-    std::size_t operator()(const Key& key) const noexcept;
+    std::uint64_t operator()(const Key& key) const noexcept;
   };
   struct Node {
+    Prediction said; // of `cost`, kept beside the key: a prediction is a look-up
     Cost cost;
-    Prediction said; // of `cost`, kept: a prediction is a look-up
     Drift drift;
   };
   Node* at(Identity identity, const Context& context);
@@ -76,7 +77,7 @@ class Model {
   static void say(Node& node, int depth);
 
   std::unordered_map<Identity, Kernel> kernels_;
-  std::unordered_map<Key, Node, Hash> nodes_;
+  Table<Key, Node, Hash> nodes_;
   std::size_t contexts_ = 0;
   std::size_t room_ = kMaxBuckets;
   std::uint64_t drift_alarms_ = 0;

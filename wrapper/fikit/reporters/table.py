@@ -60,6 +60,9 @@ def report(record: dict[str, Any]) -> Table:
         ("profile", _profile(record)),
         ("policy", str(record["policy"])),
     ]  # fmt: skip
+    if record.get("drifted"):  # not in reports of before
+        drifted = f"{units.count(record['drifted'])} came to take 30 % more or less time"
+        rows.append(("kernels drifted", Text(drifted, style="yellow")))
     if record["expired"]:
         rows.append(("leases run out", Text(units.count(record["expired"]), style="yellow")))
     rows += [("warning", Text(str(text), style="yellow")) for text in record["warnings"]]
