@@ -142,14 +142,14 @@ std::uint64_t Client::seen(predictor::Identity kernel, predictor::Statistics pre
 // Others on the GPU make times longer than they are alone: such ones are taken only for want of better ones.
 bool Client::takes(std::uint64_t seen) const {
   constexpr std::uint64_t kEnough = 8;
-  return measure_ || undisturbed() || seen < kEnough;
+  return measure_ || (alone_ && disturbed_drains_ == 0) || seen < kEnough;
 }
 
 void Client::sample(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
   if (!takes(seen(kernel, &predictor::Cost::duration))) return;
   measured_.add_duration(kernel, before(report), ns);
-  if (undisturbed() && profile_.cost(kernel) != nullptr) profile_.learn(kernel, before(report), ns);
+  if (profile_.cost(kernel) != nullptr) profile_.learn(kernel, before(report), ns);
   say_known(report.slot);
 }
 

@@ -79,7 +79,6 @@ class Client {
   predictor::Context before(const Report& report) const;
   // How many times of a kernel are known, from its profile and from this run.
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
-  bool undisturbed() const { return alone_ && disturbed_drains_ == 0; }
   bool takes(std::uint64_t seen) const;
   void say_known(std::uint32_t slot);
   void add_work(Stats& stats) const;
