@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import emulator, launch, predict, record, replay
+from bench import emulator, launch, measure, predict, record, replay
 
-BENCHES = {"emulator": emulator, "launch": launch, "predict": predict, "replay": replay}
+BENCHES = {"emulator": emulator, "launch": launch, "measure": measure, "predict": predict, "replay": replay}
 
 
 def main() -> int:

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
-from fikitd.client import Control, DaemonUnreachable
-
+from bench.managed import run_managed
 from bench.record import BenchError, Result
-from fikitd import paths
 
 ABOUT = "cost of the shim on the launch path"
 ROUNDS = 300
 LAUNCHES = 100  # per round; waited for outside the measured time
 
 
-@contextmanager
-def _environment() -> Iterator[dict[str, str]]:
-    """Directories and an emulated device of this bench's own; nothing is left of them."""
-    with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
-        config = Path(directory) / "fikit.toml"
-        keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
-        lines = [f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items()]
-        config.write_text("\n".join(["[daemon]", *lines, ""]))
-        environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
-        try:
-            yield environment
-        finally:
-            with suppress(DaemonUnreachable):
-                Control(Path(directory) / "run").shutdown()
-            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
-
-
 def _measure(emulated: bool) -> dict[str, object]:
     """Run the bench program under `fikit run`, which starts a fikitd for it."""
-    program = paths.native_dir() / "bin" / "fikit-launch-bench"
-    command = [str(Path(sys.executable).parent / "fikit"), "run", "--priority", "high"]
-    command += ["--emulated"] if emulated else []
-    command += ["--", str(program), str(ROUNDS), str(LAUNCHES)]
-    with _environment() as environment:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
-    if f"{(ROUNDS + ROUNDS // 10 + 1) * LAUNCHES} kernels" not in done.stderr:
-        raise BenchError(f"fikitd did not count every launch; it said: {done.stderr.strip()}")
-    return dict(json.loads(done.stdout))
+    measured, said = run_managed(
+        "fikit-launch-bench", ROUNDS, LAUNCHES, emulated=emulated, options=("--priority", "high")
+    )
+    if f"{(ROUNDS + ROUNDS // 10 + 1) * LAUNCHES} kernels" not in said:
+        raise BenchError(f"fikitd did not count every launch; it said: {said.strip()}")
+    return measured
 
 
 def _quantiles(samples: list[float]) -> tuple[float, float, float]:

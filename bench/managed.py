@@ -1,0 +1,56 @@
+"""A bench program as a managed job: under `fikit run`, with directories, a fikitd and an emulated device of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fikitd.client import Control, DaemonUnreachable
+
+from bench.record import BenchError
+from fikitd import paths
+
+
+@contextmanager
+def _environment(scheduler: Mapping[str, int]) -> Iterator[dict[str, str]]:
+    """Directories and an emulated device of this run's own; nothing is left of them."""
+    with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
+        config = Path(directory) / "fikit.toml"
+        keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
+        lines = ["[daemon]", *(f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items())]
+        lines += ["[scheduler]", *(f"{key} = {value}" for key, value in scheduler.items())]
+        config.write_text("\n".join([*lines, ""]))
+        environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
+        try:
+            yield environment
+        finally:
+            with suppress(DaemonUnreachable):
+                Control(Path(directory) / "run").shutdown()
+            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+
+def run_managed(
+    program: str,
+    *arguments: int,
+    emulated: bool,
+    options: Sequence[str] = (),
+    scheduler: Mapping[str, int] | None = None,
+) -> tuple[dict[str, Any], str]:
+    """What `native/bin/<program>` printed, as JSON, and what fikit said; `options` are `fikit run`'s.
+
+    BenchError when it failed.
+    """
+    command = [str(Path(sys.executable).parent / "fikit"), "run", *options, *(["--emulated"] if emulated else [])]
+    command += ["--", str(paths.native_dir() / "bin" / program), *map(str, arguments)]
+    with _environment(scheduler or {}) as environment:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
+    return dict(json.loads(done.stdout)), done.stderr
