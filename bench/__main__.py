@@ -6,9 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import emulator, launch, measure, predict, record, replay
+from bench import emulator, launch, measure, predict, progress, record, replay
 
-BENCHES = {"emulator": emulator, "launch": launch, "measure": measure, "predict": predict, "replay": replay}
+BENCHES = {
+    "emulator": emulator,
+    "launch": launch,
+    "measure": measure,
+    "predict": predict,
+    "progress": progress,
+    "replay": replay,
+}
 
 
 def main() -> int:

@@ -31,6 +31,7 @@ struct fikit_device {
   _Atomic uint32_t requester; /* 1: a thread holds this process's one request (gate.c) */
   _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */
   _Atomic uint64_t claimed;   /* value of the newest DRAINED */
+  _Atomic uint64_t marked;    /* launch_seq of the newest mark or DRAINED */
 
   pthread_mutex_t describing;                               /* guards the three below (identity.c) */
   uint32_t slots;                                           /* slots in use, counting slot 0 */

@@ -57,7 +57,7 @@ static inline CUresult end(const struct launch *launch, CUresult result) {
       fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
     else
       fikit_marker_skip(device, launch->slot, launch->pass.request_seq);
-  } else if (__builtin_expect(fikit_page_mark_wanted(device->page, launch->slot, seq), 0)) {
+  } else if (__builtin_expect(fikit_page_mark_wanted(device, launch->slot, seq), 0)) {
     fikit_page_mark_progress(device, launch->entry, launch->stream);
   }
   return result;

@@ -105,8 +105,8 @@ void fikit_page_mark_progress(struct fikit_device *device, struct fikit_stream *
   if (fikit_capture_anywhere() || device->page_marks->refused)
     return;
   uint64_t covers = fikit_stream_covers(entry); /* before the mark is put, so that it stands behind all of them */
-  if (covers)
-    put(device, entry, stream, FIKIT_ENTRY_MARK, covers);
+  if (covers && put(device, entry, stream, FIKIT_ENTRY_MARK, covers))
+    atomic_store_explicit(&device->marked, covers, memory_order_relaxed);
 }
 
 bool fikit_page_mark_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,

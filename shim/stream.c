@@ -164,6 +164,7 @@ static void claim(struct fikit_device *device) {
     return;
   if (!atomic_compare_exchange_strong(&device->claimed, &claimed, seq))
     return; /* another thread reports at this moment */
+  atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
   int64_t now_ns = fikit_now_ns();
   atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
   fikit_page_put(page, FIKIT_ENTRY_DRAINED, 0, seq, now_ns);

@@ -114,6 +114,9 @@ class Dispatcher:
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a client measured or sampled, as entries of a profile."""
 
+    def idle_moments(self, client_id: int) -> list[tuple[int, int]]:
+        """(launches before it, when the client's queue was believed to run dry, ns): the newest 4096, noted at each launch."""
+
     def stop(self) -> None:
         """Opens all gates and ends the thread; a second call does nothing."""
 

@@ -16,14 +16,18 @@ StartDaemon = Callable[..., Daemon]
 READY = "fake.fake_memory_operations(1)\ncontext()\nf = function('k')\nsay('ready'); pause()\n"
 
 
-def asked(program: Start, daemon: StartDaemon, code: str, every: int = 4, known: int = 0xFFFFFFFF) -> Page:
-    """Run `code` with marks asked for behind one launch in `every` and behind the slots not in `known`."""
+def asked(
+    program: Start, daemon: StartDaemon, code: str, every: int = 4, known: int = 0xFFFFFFFF, *, gaps: int = 0
+) -> Page:
+    """Run `code` with marks asked for behind one launch in `every` and behind the slots not in `known`,
+    and behind those in `gaps` a few launches after the last mark."""
     fikitd = daemon()
     run = program(READY + code, fikitd)
     run.line()
     page = fikitd.page()
     page.set_u32("mark_every", every)
     page.set_u32("known_slots", known)
+    page.set_u32("gap_slots", gaps)
     run.go()
     run.finish()
     return page
@@ -38,6 +42,15 @@ def test_one_launch_in_so_many_is_marked(program: Start, daemon: StartDaemon) ->
     assert [(entry.slot, entry.value) for entry in page.of_kind(MARK)] == [(1, 4), (2, 8), (3, 12)]
     assert reached(page) == [1, 2, 3]
     assert page.u64("marker_count") == 3
+
+
+def test_a_launch_that_a_gap_follows_is_marked_unless_the_last_mark_is_near(
+    program: Start, daemon: StartDaemon
+) -> None:
+    code = "for grid in (1, 1, 1, 2, 2, 2, 1, 1, 2): check(launch(f, grid=grid))\n"
+    code += "check(cu.cuCtxSynchronize())\nfor grid in (2, 1, 1, 1, 2): check(launch(f, grid=grid))"
+    page = asked(program, daemon, code, every=1000, gaps=0b100)
+    assert [entry.value for entry in page.of_kind(MARK)] == [4, 9, 14]
 
 
 def test_each_unknown_launch_is_marked(program: Start, daemon: StartDaemon) -> None:

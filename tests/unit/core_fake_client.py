@@ -43,7 +43,7 @@ class Page(c.Structure):
         ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
         ("pad4", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
-        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("pad5", c.c_uint8 * 3072),
+        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)), ("pad5", c.c_uint8 * 2560),
         ("marks", c.c_uint32 * MARKS), ("pad6", c.c_uint8 * 3840),
     ]  # fmt: skip
 
@@ -105,6 +105,9 @@ class FakeClient:
 
     def knows(self, slot: int) -> bool:
         return bool(self.page.known_slots[slot // 32] >> slot % 32 & 1)
+
+    def expects_gap(self, slot: int) -> bool:
+        return bool(self.page.gap_slots[slot // 32] >> slot % 32 & 1)
 
     def drained(self) -> None:
         self.page.last_drained_ns = now()

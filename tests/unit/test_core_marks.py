@@ -87,10 +87,23 @@ def test_known_slots_are_told_to_the_client() -> None:
         running.set_profile(1, [profile_entry("profiled", 1000, 0)])
         assert (client.knows(1), client.knows(40), client.knows(2)) == (True, False, False)
         client.sample(40, 1000)
-        client.drained()
         running.export_profile(1)
         assert client.knows(40)
         assert not client.knows(2)
+
+
+def test_slots_that_a_gap_follows_are_told_to_the_client() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 1)
+        for slot, name in ((1, "last"), (2, "inner"), (3, "sampled")):
+            client.describe(slot, name)
+        running.set_profile(1, [profile_entry("last", 1000, MS), profile_entry("inner", 1000, 1000)])
+        client.sample(3, 1000)
+        running.export_profile(1)
+        assert [client.expects_gap(slot) for slot in (1, 2, 3)] == [True, False, False]
+        client.sample(3, MS, kind=fake.GAP)
+        running.export_profile(1)
+        assert client.expects_gap(3)
 
 
 def test_more_marks_than_the_page_has_words_and_numbers_from_the_past_are_ignored() -> None:

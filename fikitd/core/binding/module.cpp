@@ -235,6 +235,18 @@ void bind_dispatcher(nb::module_& m) {
              return to_profile(model);
            },
            "client_id"_a)
+      .def("idle_moments",
+           [](Dispatcher& self, policy::ClientId id) {
+             std::vector<dispatcher::Idle> idle;
+             {
+               const nb::gil_scoped_release release;
+               idle = self.idle_moments(id);
+             }
+             nb::list list;
+             for (const dispatcher::Idle& moment : idle) list.append(nb::make_tuple(moment.launches, moment.since_ns));
+             return list;
+           },
+           "client_id"_a)
       .def("stop", &Dispatcher::stop, released);
 }
 

@@ -30,6 +30,13 @@ std::int64_t LaunchLog::remaining_ns(std::uint64_t sequence) const {
   return total_.unknown != then.unknown ? -1 : total_.known_ns - then.known_ns;
 }
 
+std::vector<Idle> IdleLog::items() const {
+  std::vector<Idle> items;
+  for (std::uint64_t i = count_ > idle_.size() ? count_ - idle_.size() : 0; i < count_; ++i)
+    items.push_back(idle_[i % idle_.size()]);
+  return items;
+}
+
 void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns) {
   others_kernels_ += inside_;
   const bool was_filled = inside_ > 0;

@@ -30,6 +30,23 @@ class LaunchLog {
   std::array<Total, kKept> totals_{}; // totals_[n % kKept] = total up to and including launch n
 };
 
+// When a client's queue was believed to run dry, as it stood when the next launch ended the doubt.
+struct Idle {
+  std::uint64_t launches = 0; // before it
+  std::int64_t since_ns = 0;
+};
+
+// The newest of them, for whoever compares them with the device's own record.
+class IdleLog {
+ public:
+  void add(const Idle& idle) { idle_[count_++ % idle_.size()] = idle; }
+  std::vector<Idle> items() const; // oldest first
+
+ private:
+  std::array<Idle, 4096> idle_{};
+  std::uint64_t count_ = 0;
+};
+
 // Gaps of a client: predicted after a launch, ended by its next one.
 class GapAccount {
  public:

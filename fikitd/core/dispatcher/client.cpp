@@ -14,11 +14,12 @@ using policy::EventKind;
 
 } // namespace
 
-Client::Client(ClientId id, int memfd, int priority, bool measure, std::int64_t lease_ns, std::int64_t now_ns)
+Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns)
     : id_(id),
       priority_(priority),
       measure_(measure),
-      lease_ns_(lease_ns),
+      lease_ns_(options.lease_ns),
+      epsilon_ns_(options.epsilon_ns),
       page_(memfd),
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
@@ -30,7 +31,7 @@ bool Client::cannot_wait() const {
   return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
 }
 
-bool Client::poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
   bool any = false;
   Report report;
   for (int i = 0; i < kBatch && ring_.next(page_.raw(), now_ns, report); ++i) {
@@ -38,15 +39,15 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsi
       launches_ = page_.counters(now_ns).launches;
       log_.resume_at(launches_);
     }
-    take(report, now_ns, policy, epsilon_ns);
+    take(report, now_ns, policy);
     any = true;
   }
   if (any) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
-  return look_at_request(now_ns, policy, epsilon_ns) || any; // the request after the launches that came before it
+  return look_at_request(now_ns, policy) || any; // the request after the launches that came before it
 }
 
-void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy) {
   const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
   if (report.kind == FIKIT_ENTRY_SAMPLE) return sample(report, value_ns);
   if (report.kind == FIKIT_ENTRY_GAP) return gap(report, value_ns);
@@ -55,7 +56,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
   switch (report.kind) {
     case FIKIT_ENTRY_LAUNCH:
     case FIKIT_ENTRY_GRANTED:
-    case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy, epsilon_ns); break;
+    case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy); break;
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       drained(report.value, t_ns, policy::kLongAgo, policy);
@@ -81,11 +82,11 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
   }
 }
 
-void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const predictor::Identity kernel = identity(report.slot);
   predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
-  if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy, epsilon_ns);
+  if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy);
   solo_.launched(report.slot, predicted);
   complete(predicted, kernel);
   launched_context_.push(kernel);
@@ -100,15 +101,16 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                 .gap_ns = predicted.gap_ns});
 }
 
-void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns) {
+void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
   const policy::Client* view = policy.client(id_);
   if (view == nullptr || launches_ == 0) return;
+  if (!view->progress.uncertain()) idle_.add({.launches = launches_, .since_ns = view->progress.dry_ns()});
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
   const bool boundary = idle_ns >= predictor::kBoundaryNs;
   if (boundary) paused_ns_ += idle_ns;
   solo_.gap_ended(boundary);
-  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns);
+  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
 }
 
 predictor::Prediction Client::predict(predictor::Identity kernel) const {
@@ -157,6 +159,7 @@ void Client::gap(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
   if (!takes(seen(kernel, ns < predictor::kBoundaryNs ? &predictor::Cost::gap : &predictor::Cost::boundary))) return;
   measured_.add_gap(kernel, before(report), ns);
+  say_known(report.slot);
 }
 
 void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy) {
@@ -193,7 +196,7 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
   return any;
 }
 
-bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns) {
+bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   const Page::Request request = page_.request();
   bool changed = false;
   if (posted_ != 0 && (!request.waiting || request.sequence != posted_)) {
@@ -203,7 +206,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy, std::i
   }
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  end_gap(t_ns, policy, epsilon_ns);
+  end_gap(t_ns, policy);
   posted_ = request.sequence;
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,
@@ -253,7 +256,13 @@ void Client::set_profile(predictor::Model profile) {
 }
 
 void Client::say_known(std::uint32_t slot) {
-  if (slot < FIKIT_SLOTS && seen(identity(slot), &predictor::Cost::duration) > 0) page_.set_known(slot);
+  if (slot >= FIKIT_SLOTS || seen(identity(slot), &predictor::Cost::duration) == 0) return;
+  const predictor::Model& knows = profile_.cost(identity(slot)) != nullptr ? profile_ : measured_;
+  const predictor::Cost* cost = knows.cost(identity(slot));
+  constexpr std::uint64_t kOften = 32;
+  const bool gap = cost != nullptr && (cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
+                                       cost->boundary.count() * kOften > cost->duration.count());
+  page_.set_known(slot, gap);
 }
 
 Stats Client::stats(std::int64_t now_ns) const {

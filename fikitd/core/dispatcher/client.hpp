@@ -38,17 +38,18 @@ struct Stats {
 
 class Client {
  public:
-  Client(ClientId id, int memfd, int priority, bool measure, std::int64_t lease_ns, std::int64_t now_ns);
+  Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
   bool measuring() const { return measure_; }
   bool closed() const { return closed_; }
+  bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
   bool cannot_wait() const; // a new request, or a ring about to overflow
 
   // Reads what is new on the page, applies it to the policy; true if there was anything. At most a batch at a time.
-  bool poll(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+  bool poll(std::int64_t now_ns, policy::Policy& policy);
 
   // Carries out what the policy decided.
   void open_gate();
@@ -64,12 +65,13 @@ class Client {
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(predictor::Model profile);
   const predictor::Model& measured() const { return measured_; }
+  std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
 
  private:
-  void take(const Report& report, std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
-  void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy, std::int64_t epsilon_ns);
-  void end_gap(std::int64_t t_ns, const policy::Policy& policy, std::int64_t epsilon_ns);
+  void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
+  void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
+  void end_gap(std::int64_t t_ns, const policy::Policy& policy);
   void sample(const Report& report, std::int64_t ns);
   void gap(const Report& report, std::int64_t ns);
   void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy);
@@ -82,13 +84,14 @@ class Client {
   bool takes(std::uint64_t seen) const;
   void say_known(std::uint32_t slot);
   void add_work(Stats& stats) const;
-  bool look_at_request(std::int64_t now_ns, policy::Policy& policy, std::int64_t epsilon_ns);
+  bool look_at_request(std::int64_t now_ns, policy::Policy& policy);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
 
   ClientId id_;
   int priority_;
   bool measure_;
   std::int64_t lease_ns_;
+  std::int64_t epsilon_ns_;
   bool closed_ = false;
   bool alone_ = true;
   int disturbed_drains_ = 0; // reports of drains until what is sampled has run alone
@@ -108,6 +111,7 @@ class Client {
   predictor::Context launched_context_;
   LaunchLog log_;
   GapAccount gaps_;
+  IdleLog idle_;
   Marks marks_;
   SoloAccount solo_;
 };

@@ -58,7 +58,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_.lease_ns, now_ns);
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns);
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
                        .time_ns = now_ns,
@@ -82,7 +82,7 @@ Stats Dispatcher::remove_client(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& leaving = client(id);
   const std::int64_t now_ns = now();
-  while (leaving.poll(now_ns, *policy_, options_.epsilon_ns) && now() - now_ns < kQuietNs) { // its last words
+  while (leaving.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // its last words
   }
   const Stats stats = leaving.stats(now());
   leaving.open_gate();
@@ -115,9 +115,14 @@ predictor::Model Dispatcher::measured(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& measuring = client(id);
   const std::int64_t now_ns = now();
-  while (measuring.poll(now_ns, *policy_, options_.epsilon_ns) && now() - now_ns < kQuietNs) { // what it just wrote
+  while (measuring.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // what it just wrote
   }
   return measuring.measured();
+}
+
+std::vector<Idle> Dispatcher::idle_moments(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).idle_moments();
 }
 
 void Dispatcher::stop() {
@@ -166,7 +171,7 @@ bool Dispatcher::round() {
   const std::int64_t now_ns = now();
   bool moved = false;
   for (const auto& client : clients_) {
-    if (!client->poll(now_ns, *policy_, options_.epsilon_ns)) continue;
+    if (!client->poll(now_ns, *policy_)) continue;
     moved = true;
     if (client->closed()) gate_moved_ns_ = now_ns;
   }
@@ -227,7 +232,8 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   const bool closed = any([](const auto& c) { return c->closed(); });
   if (any([](const auto& c) { return c->waiting(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
     if (now_ns - moved_ns_ < spin_ns_) return {.until_ns = 0};
-    const std::int64_t slice_ns = now_ns - moved_ns_ < kQuietNs ? kSliceNs : kQuietSliceNs;
+    const bool quiet = now_ns - moved_ns_ >= kQuietNs && !any([](const auto& c) { return c->marks_out(); });
+    const std::int64_t slice_ns = quiet ? kQuietSliceNs : kSliceNs;
     return {.until_ns = std::min(now_ns + slice_ns, std::max(wake_at_ns_, now_ns))};
   }
   // The longer nothing has happened, the less often is there anything to keep.

@@ -35,6 +35,7 @@ class Dispatcher {
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
   predictor::Model measured(ClientId id);
+  std::vector<Idle> idle_moments(ClientId id); // the newest; see account.hpp
   void stop(); // opens all gates, ends the thread; may be called more than once
 
  private:

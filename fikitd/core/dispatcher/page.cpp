@@ -99,8 +99,11 @@ void Page::set_ring_tail(std::uint64_t tail) { page_->ring_tail.store(tail, std:
 
 void Page::set_mark_every(std::uint32_t launches) { page_->mark_every.store(launches, std::memory_order_relaxed); }
 
-void Page::set_known(std::uint32_t slot) {
-  page_->known_slots[slot / 32].fetch_or(1U << slot % 32, std::memory_order_relaxed);
+void Page::set_known(std::uint32_t slot, bool gap) {
+  const std::uint32_t bit = 1U << slot % 32;
+  if (gap) page_->gap_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);
+  else page_->gap_slots[slot / 32].fetch_and(~bit, std::memory_order_relaxed);
+  page_->known_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);
 }
 
 bool Page::reached(std::uint32_t mark) const {

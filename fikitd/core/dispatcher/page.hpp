@@ -28,7 +28,8 @@ class Page {
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
   void set_mark_every(std::uint32_t launches); // 0: no marks
-  void set_known(std::uint32_t slot);          // below FIKIT_SLOTS: how long it runs is known
+  // Of a slot below FIKIT_SLOTS: how long it runs is known, and whether the device is often idle after it.
+  void set_known(std::uint32_t slot, bool gap);
 
   // The client's words, as they stand.
   struct Request {

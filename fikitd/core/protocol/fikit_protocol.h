@@ -148,7 +148,7 @@ struct fikit_page {
   FIKIT_ATOMIC(uint32_t) awake;     /* 1: the dispatcher is polling; no doorbell needed */
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
-  FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and behind each of an unknown slot; 0: none */
+  FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
   uint8_t pad1[28];
 
   /* Written by the client's launch path. */
@@ -176,8 +176,11 @@ struct fikit_page {
   FIKIT_ATOMIC(uint64_t) slot_launches[FIKIT_SLOTS]; /* exact launch counts by identity */
   struct fikit_entry ring[FIKIT_RING_ENTRIES];
 
-  FIKIT_ATOMIC(uint32_t) known_slots[FIKIT_SLOTS / 32]; /* written by the daemon: bit = it knows how long the slot runs */
-  uint8_t pad5[3072];
+  /* Written by the daemon, a bit for each slot: it knows how long the slot runs (a launch of one that it does not know gets
+   * a mark each time); the device is often idle after it (gets a mark unless one was put, or a drain seen, just before). */
+  FIKIT_ATOMIC(uint32_t) known_slots[FIKIT_SLOTS / 32];
+  FIKIT_ATOMIC(uint32_t) gap_slots[FIKIT_SLOTS / 32];
+  uint8_t pad5[2560];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */

@@ -37,6 +37,7 @@ int main(void) {
   FIELD(ring);
   FIELD(mark_every);
   FIELD(known_slots);
+  FIELD(gap_slots);
   FIELD(marks);
   printf("\"welcome_bytes\": %zu, \"memory_bytes\": %zu, \"memory_limit\": %zu, \"memory_shares\": %zu, \"memory_share\": %zu, ",
          sizeof(struct fikit_welcome), sizeof(struct fikit_memory), offsetof(struct fikit_memory, limit_bytes),
