@@ -178,9 +178,12 @@ class Model:
     def learn(self, identity: int, context: Sequence[int], ns: int) -> bool:
         """add_duration, and predictions follow a kernel that takes other times than it did. True: it changed by 30 %."""
 
+    def follow(self, identity: int, context: Sequence[int], ns: int) -> bool:
+        """The same without adding to what is known, unless that has changed by 30 %."""
+
     @property
     def drift_alarms(self) -> int:
-        """How often learn() said True."""
+        """How often learn() or follow() said True."""
 
     def merge(self, other: Model) -> None: ...
     def predict(self, identity: int, context: Sequence[int]) -> Prediction: ...

@@ -143,11 +143,11 @@ class FakeClient:
         return bool(self.page.gate == CLOSED)
 
 
-def profile_entry(name: str, duration_ns: int, gap_ns: int) -> dict[str, Any]:
+def profile_entry(name: str, duration_ns: int, gap_ns: int, count: int = 10) -> dict[str, Any]:
     """What a profile says of a kernel that `FakeClient.describe` describes."""
 
     def statistics(ns: int) -> dict[str, Any]:
-        return {"count": 10, "mean_ns": float(ns), "m2": 0.0, "histogram": {str(bucket_of(ns)): 10}}
+        return {"count": count, "mean_ns": float(ns), "m2": 0.0, "histogram": {str(bucket_of(ns)): count}}
 
     return {
         "name": name, "module": f"{7:016x}", "grid": [1, 1, 1], "block": [64, 1, 1], "shared_bytes": 0, "kind": 0,

@@ -79,13 +79,24 @@ def test_a_kernel_that_comes_to_take_other_times_is_reported_and_predicted_anew(
     with fake.dispatcher("fikit") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "hot")
-        running.set_profile(1, [profile_entry("hot", 1000, 500)])
+        running.set_profile(1, [profile_entry("hot", 1000, 500, count=100)])
         for ns in [1000] * 30 + [1400] * 60:
             client.sample(1, ns)
         client.launch(1)
         stats = running.remove_client(1)
         assert stats["drifted"] == 1
-        assert 1350 < stats["gpu_time_ns"] <= 1400
+        assert stats["gpu_time_ns"] == 1400
+
+
+def test_samples_do_not_change_what_a_run_is_compared_with() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "step")
+        running.set_profile(1, [profile_entry("step", 1000, 500)])
+        for _ in range(50):
+            client.sample(1, 1200)
+        client.launch(1)
+        assert running.remove_client(1)["gpu_time_ns"] == 1000
 
 
 def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:
@@ -93,7 +104,7 @@ def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:
         client = FakeClient(running, 1, 5)
         FakeClient(running, 2, 5)
         client.describe(1, "crowded")
-        running.set_profile(1, [profile_entry("crowded", 1000, 500)])
+        running.set_profile(1, [profile_entry("crowded", 1000, 500, count=100)])
         for ns in [1000] * 30 + [1400] * 60:
             client.sample(1, ns)
         assert running.remove_client(1)["drifted"] == 0

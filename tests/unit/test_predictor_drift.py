@@ -96,3 +96,25 @@ def test_collecting_does_not_follow() -> None:
     assert predicted[0] == predicted[1]
     assert predicted[0] is not None
     assert predicted[0] < 10_500
+
+
+def test_following_leaves_what_is_known_alone_until_it_is_no_longer_so() -> None:
+    model = Model()
+    for _ in range(100):
+        model.add_duration(7, CONTEXT, 10_000)
+    for _ in range(60):
+        assert not model.follow(7, CONTEXT, 11_000)
+    said = model.predict(7, CONTEXT)
+    assert (said.durations, said.duration_mean_ns) == (100, 10_000)
+    assert said.duration_ns is not None
+    assert abs(said.duration_ns - 11_000) < 50
+    while not model.follow(7, CONTEXT, 15_000):
+        pass
+    said = model.predict(7, CONTEXT)
+    assert (said.durations, said.duration_ns, said.duration_mean_ns) == (1, 15_000, 15_000)
+
+
+def test_following_what_nobody_knows_learns_nothing() -> None:
+    model = Model()
+    assert not model.follow(7, CONTEXT, 10_000)
+    assert model.predict(7, CONTEXT).duration_ns is None

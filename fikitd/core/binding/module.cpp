@@ -160,6 +160,10 @@ void bind_predictor(nb::module_& m) {
            [](predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
               std::int64_t ns) { return self.learn(identity, context(before), ns); },
            "identity"_a, "context"_a, "ns"_a)
+      .def("follow",
+           [](predictor::Model& self, predictor::Identity identity, const std::vector<predictor::Identity>& before,
+              std::int64_t ns) { return self.follow(identity, context(before), ns); },
+           "identity"_a, "context"_a, "ns"_a)
       .def_prop_ro("drift_alarms", &predictor::Model::drift_alarms)
       .def("predict",
            [](const predictor::Model& self, predictor::Identity identity,

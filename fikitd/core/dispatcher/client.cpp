@@ -151,7 +151,7 @@ void Client::sample(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
   if (!takes(seen(kernel, &predictor::Cost::duration))) return;
   measured_.add_duration(kernel, before(report), ns);
-  if (profile_.cost(kernel) != nullptr) profile_.learn(kernel, before(report), ns);
+  profile_.follow(kernel, before(report), ns);
   say_known(report.slot);
 }
 

@@ -6,7 +6,6 @@
 namespace fikit::predictor {
 namespace {
 
-constexpr std::uint64_t kSettled = 16; // samples that make a reference
 constexpr float kWeight = 0.1F;        // of the newest sample
 constexpr float kAlarm = 0.27F;        // the mean has gone nine tenths of the way to a change by 30 %: after 22 samples
 constexpr float kShift = 0.03F;        // smaller shifts are not worth following

@@ -11,6 +11,8 @@ namespace fikit::predictor {
 // is more than chance would do to such a mean, judged by how much the kernel varies anyway.
 class Drift {
  public:
+  static constexpr std::uint64_t kSettled = 16; // runs that make a reference
+
   // One more measurement; `known`: the statistics without it. True, once: it now takes 30 % more or less than it did, and
   // what was known says nothing any more. Starts anew then.
   bool add(std::int64_t ns, const Statistics& known);

@@ -82,19 +82,39 @@ void Model::add_gap(Identity identity, const Context& context, std::int64_t ns) 
   if (context.full()) change(identity, context, add);
 }
 
-bool Model::learn(Identity identity, const Context& context, std::int64_t ns) {
-  Node* nearest = nullptr; // what a prediction would have come from
-  for (int depth = context.full() ? kContext : 0; depth >= 0 && nearest == nullptr; --depth) {
+// What a prediction would have come from.
+Model::Node* Model::nearest(Identity identity, const Context& context, int& depth) {
+  for (depth = context.full() ? kContext : 0; depth >= 0; --depth) {
     Node* node = nodes_.find({identity, context.newest(depth)});
-    if (node != nullptr && node->said.durations > 0) nearest = node;
+    if (node != nullptr && node->said.durations > 0) return node;
   }
-  const bool alarm = nearest != nullptr && ns >= 0 && nearest->drift.add(ns, nearest->cost.duration);
-  if (alarm) {
-    ++drift_alarms_;
-    room_ += nearest->cost.duration.histogram().size();
-    nearest->cost.duration = {};
-  }
+  return nullptr;
+}
+
+bool Model::has_drifted(Node& node, std::int64_t ns) {
+  if (ns < 0 || !node.drift.add(ns, node.cost.duration)) return false;
+  ++drift_alarms_;
+  room_ += node.cost.duration.histogram().size();
+  node.cost.duration = {};
+  node.forgotten = true;
+  return true;
+}
+
+bool Model::learn(Identity identity, const Context& context, std::int64_t ns) {
+  int depth = 0;
+  Node* node = nearest(identity, context, depth);
+  const bool alarm = node != nullptr && has_drifted(*node, ns);
   add_duration(identity, context, ns);
+  return alarm;
+}
+
+bool Model::follow(Identity identity, const Context& context, std::int64_t ns) {
+  int depth = 0;
+  Node* node = nearest(identity, context, depth);
+  if (node == nullptr) return false;
+  const bool alarm = has_drifted(*node, ns);
+  if (node->forgotten && node->cost.duration.count() < Drift::kSettled) node->cost.duration.add(ns, room_);
+  say(*node, depth);
   return alarm;
 }
 

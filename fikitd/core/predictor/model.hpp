@@ -30,6 +30,8 @@ class Model {
   // add_duration for a model that is predicted from meanwhile: predictions follow a kernel that takes other times than it
   // used to. True: by 30 % (an alarm); what was known of it in this context is then forgotten.
   bool learn(Identity identity, const Context& context, std::int64_t ns);
+  // Only that, for a profile that runs are compared with: what it says stays until it is no longer so.
+  bool follow(Identity identity, const Context& context, std::int64_t ns);
   std::uint64_t drift_alarms() const { return drift_alarms_; }
 
   // From a profile: statistics over all contexts, or in a full one; others are left out.
@@ -68,12 +70,15 @@ class Model {
     Prediction said; // of `cost`, kept beside the key: a prediction is a look-up
     Cost cost;
     Drift drift;
+    bool forgotten = false; // it drifted: what is known began anew
   };
   Node* at(Identity identity, const Context& context);
   template <class Change>
   void change(Identity identity, const Context& context, Change change_cost); // in contexts of 1, 2, 3, or in none
   template <class Found>
   void back_off(Identity identity, const Context& context, Found found) const; // until found(node), longest context first
+  Node* nearest(Identity identity, const Context& context, int& depth);
+  bool has_drifted(Node& node, std::int64_t ns);
   static void say(Node& node, int depth);
 
   std::unordered_map<Identity, Kernel> kernels_;
