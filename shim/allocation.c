@@ -10,7 +10,7 @@ struct fikit_allocation {
 };
 
 /* Pointer or array -> struct fikit_allocation; owner: the context. */
-static struct handle_map allocations = HANDLE_MAP_EMPTY;
+static HANDLE_MAP(allocations);
 
 struct fikit_place fikit_place_current(void) {
   struct fikit_place place;

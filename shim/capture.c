@@ -1,4 +1,5 @@
 #include "capture.h"
+#include "lock.h"
 #include "stream.h"
 #include "symbols.h"
 
@@ -6,7 +7,7 @@ enum { ORIGINS = 64 };
 
 _Atomic int fikit_captures;
 static CUstream origins[ORIGINS]; /* streams on which a capture was begun; beyond ORIGINS only counted */
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+FIKIT_LOCK(changing);
 
 bool fikit_stream_captures(CUstream stream) {
   int status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -14,26 +15,31 @@ bool fikit_stream_captures(CUstream stream) {
   return REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* In a signal handler nobody is told: from then on the shim does nothing that a capture could mind. */
 static void began(CUstream stream) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing)) {
+    atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
+    return;
+  }
   for (int i = 0; i < ORIGINS; i++)
     if (!origins[i]) {
       origins[i] = stream;
       atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
       break;
     }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
 }
 
 void fikit_capture_forget(CUstream stream) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing))
+    return;
   for (int i = 0; i < ORIGINS; i++)
     if (origins[i] == stream) {
       origins[i] = NULL;
       atomic_fetch_sub_explicit(&fikit_captures, 1, memory_order_relaxed);
       break;
     }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
 }
 
 /* An EndCapture that failed may have ended the capture or not (wrong thread: yes): the driver knows. */

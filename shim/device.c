@@ -1,11 +1,11 @@
 #include "device.h"
+#include "clock.h"
 #include "connect.h"
-#include "fork.h"
 #include "gate.h"
 #include "identity.h"
+#include "lock.h"
 #include "marker.h"
 #include "measure.h"
-#include "monitor.h"
 #include "page_mark.h"
 #include "say.h"
 #include "symbols.h"
@@ -14,13 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* By ordinal: NULL = not asked yet. */
 static _Atomic(struct fikit_device *) devices[FIKIT_MAX_DEVICES];
 static struct fikit_device unmanaged; /* stands for "asked, and runs free" */
-static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
+FIKIT_LOCK(attaching);
 
 /* Say who we are and which GPU this is about. With MIG the instance's own UUID counts (version 2 of the call). */
 static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
@@ -37,14 +36,9 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
   return true;
 }
 
-/* Every socket has an inode of its own; eventfds share one, so the socket answers for both. 0: not an open file. */
-static uint64_t inode_of(int fd) {
-  struct statx file;
-  return statx(fd, "", AT_EMPTY_PATH, STATX_INO, &file) == 0 ? file.stx_ino : 0;
-}
-
+/* Every socket has an inode of its own; eventfds share one, so the socket answers for both. */
 bool fikit_descriptors_ours(const struct fikit_device *device) {
-  return inode_of(device->socket) == device->socket_inode;
+  return fikit_same_file(fikit_file_id(device->socket), device->socket_file);
 }
 
 static struct fikit_device *new_device(const struct fikit_connection *connection, const uint8_t uuid[16]) {
@@ -53,11 +47,12 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
     return NULL;
   device->page = connection->page;
   device->socket = connection->socket;
-  device->socket_inode = inode_of(connection->socket);
+  device->socket_file = fikit_file_id(connection->socket);
   device->doorbell = connection->doorbell;
   device->memory = connection->memory;
   device->share = connection->share;
   memcpy(device->uuid, uuid, sizeof device->uuid);
+  device->looked_ns = fikit_now_ns();
   device->slots = device->described = 1; /* slot 0 means "not described" */
   device->descriptions = calloc(FIKIT_SLOTS, sizeof *device->descriptions);
   pthread_mutex_init(&device->describing, NULL);
@@ -94,8 +89,6 @@ static struct fikit_device *attach(CUdevice ordinal) {
     fikit_disconnect(&connection);
     return &unmanaged;
   }
-  fikit_fork_watch();
-  fikit_monitor_start(device);
   return device;
 }
 
@@ -104,13 +97,14 @@ struct fikit_device *fikit_device_of(CUdevice ordinal) {
     return NULL;
   struct fikit_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
   if (!device) {
-    pthread_mutex_lock(&attaching);
+    if (!fikit_lock(&attaching))
+      return NULL;
     device = atomic_load_explicit(&devices[ordinal], memory_order_relaxed);
     if (!device) {
       device = attach(ordinal);
       atomic_store_explicit(&devices[ordinal], device, memory_order_release);
     }
-    pthread_mutex_unlock(&attaching);
+    fikit_unlock(&attaching);
   }
   return device == &unmanaged ? NULL : device;
 }
@@ -142,10 +136,10 @@ void fikit_device_each(void (*visit)(struct fikit_device *device)) {
   }
 }
 
-/* The structures stay allocated: a thread of the parent may have held their locks at the fork. */
+/* The structures stay allocated, with an empty page: a signal handler may have forked while this thread was using them. */
 static void forget(struct fikit_device *device) {
-  munmap(device->page, sizeof *device->page);
-  munmap(device->memory, sizeof *device->memory);
+  mmap(device->page, sizeof *device->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  mmap(device->memory, sizeof *device->memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (fikit_descriptors_ours(device)) {
     close(device->socket);
     close(device->doorbell);
@@ -155,7 +149,6 @@ static void forget(struct fikit_device *device) {
 void fikit_device_forget_all(void) {
   fikit_device_each(forget);
   memset((void *)devices, 0, sizeof devices);
-  pthread_mutex_init(&attaching, NULL);
 }
 
 /* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */
@@ -171,6 +164,5 @@ void fikit_doorbell(struct fikit_device *device) {
   if (atomic_load_explicit(&device->gone, memory_order_relaxed) ||
       atomic_load_explicit(&device->page->awake, memory_order_seq_cst) || !fikit_descriptors_ours(device))
     return;
-  ssize_t written = write(device->doorbell, &one, sizeof one);
-  (void)written;
+  syscall(SYS_write, device->doorbell, &one, sizeof one); /* unlike write(), where no thread is cancelled */
 }

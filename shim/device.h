@@ -3,6 +3,7 @@
 #define FIKIT_SHIM_DEVICE_H
 
 #include "cuda_abi.h"
+#include "file_id.h"
 #include "fikit_protocol.h"
 
 #include <pthread.h>
@@ -24,9 +25,10 @@ struct fikit_page_marks;
 struct fikit_device {
   struct fikit_page *page;
   int socket;            /* to fikitd */
-  uint64_t socket_inode; /* of the socket that we opened */
+  struct fikit_file_id socket_file; /* the socket that we opened */
   int doorbell;          /* eventfd */
   _Atomic bool gone;     /* fikitd is: nobody hears the doorbell */
+  _Atomic int64_t looked_ns; /* whether it is (monitor.c) */
 
   _Atomic uint32_t requester; /* 1: a thread holds this process's one request (gate.c) */
   _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */

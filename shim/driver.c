@@ -1,12 +1,16 @@
 #include "driver.h"
 #include "cuda_abi.h"
+#include "fork.h"
 #include "loader.h"
+#include "lock.h"
 #include "symbols.h"
 
-#include <pthread.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+FIKIT_LOCK(opening);
 static void *driver;
 static bool searched;
 static __thread bool busy;
@@ -16,20 +20,38 @@ bool fikit_driver_busy(void) {
   return busy;
 }
 
+/* A search that failed while the program had no descriptor left says nothing about the machine. */
+static bool descriptors_left(void) {
+  int fd = open("/", O_PATH | O_CLOEXEC);
+  if (fd < 0)
+    return errno != EMFILE && errno != ENFILE;
+  close(fd);
+  return true;
+}
+
+/* True when there is nothing more to find out. A driver that is there but did not open may open later. */
+static bool search_and_open(const char *path) {
+  char found[4096];
+  if (!path && fikit_driver_search(found))
+    path = found;
+  if (path)
+    driver = fikit_open(path);
+  return driver || (!path && descriptors_left());
+}
+
 /* `path` or, if NULL, the result of the search. A second answer is never looked for: one process, one driver. */
 static void open_driver(const char *path) {
-  char found[4096];
-  if (__atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy)
+  if (__atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy || !fikit_lock(&opening))
     return;
-  pthread_mutex_lock(&opening);
   if (!searched) {
     busy = true;
-    if (path || fikit_driver_search(found))
-      driver = fikit_open(path ? path : found);
+    bool known = search_and_open(path);
     busy = false;
-    __atomic_store_n(&searched, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&searched, known, __ATOMIC_RELEASE);
   }
-  pthread_mutex_unlock(&opening);
+  fikit_unlock(&opening);
+  if (driver)
+    fikit_fork_watch();
 }
 
 void *fikit_driver(void) {
@@ -75,7 +97,8 @@ void *fikit_resolve(int symbol) {
       function = (void *)lacking;
   } else {
     function = symbol == FIKIT_SYM_cuDriverGetVersion ? (void *)no_driver_version : (void *)no_driver;
-    if (busy) /* the driver's constructor calls back into us: no answer yet, and none to keep */
+    /* The driver's constructor calls back into us, or the search shall be made again: no answer to keep. */
+    if (busy || !__atomic_load_n(&searched, __ATOMIC_ACQUIRE))
       return function;
   }
   fill(symbol, function);

@@ -1,6 +1,7 @@
 /* Find the real libcuda.so.1 as ld.so would: RPATH and LD_LIBRARY_PATH, the cache, the usual directories. By absolute
  * path, because dlopen("libcuda.so.1") answers with the shim itself: the SONAME matches. */
 #include "driver.h"
+#include "file_id.h"
 #include "loader.h"
 
 #include <errno.h>
@@ -9,25 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define DRIVER_NAME "libcuda.so.1"
 
 struct search {
   char *found; /* 4096 bytes */
-  struct statx self;
+  struct fikit_file_id self;
 };
 
-static bool same_file(const struct statx *a, const struct statx *b) {
-  return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
-}
-
 static bool candidate(const char *path, struct search *search) {
-  struct statx file;
+  bool regular;
+  struct fikit_file_id file = fikit_file_id_of_path(path, &regular);
   size_t bytes = strlen(path) + 1;
-  if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_TYPE, &file) != 0 || !S_ISREG(file.stx_mode) ||
-      same_file(&file, &search->self) || bytes > 4096)
+  if (!regular || fikit_same_file(file, search->self) || bytes > 4096)
     return false;
   memcpy(search->found, path, bytes);
   return true;
@@ -86,8 +81,9 @@ bool fikit_driver_search(char path[4096]) {
   static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"};
   struct search search = {.found = path};
   const char *self = fikit_object_of((const void *)fikit_driver_search);
-  if (!self || statx(AT_FDCWD, self, 0, STATX_INO, &search.self) != 0)
-    memset(&search.self, 0, sizeof search.self); /* our file was replaced or removed: nothing to skip */
+  bool regular;
+  if (self) /* replaced or removed: nothing to skip */
+    search.self = fikit_file_id_of_path(self, &regular);
   if (fikit_search_directories(true, in_directory, &search) || in_cache(&search) ||
       fikit_search_directories(false, in_directory, &search))
     return true;

@@ -1,5 +1,6 @@
 #include "event.h"
 #include "capture.h"
+#include "lock.h"
 #include "stream.h"
 #include "symbols.h"
 
@@ -16,7 +17,7 @@ struct recorded {
 };
 
 static struct recorded events[EVENTS];
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+FIKIT_LOCK(changing);
 
 static struct recorded *line(CUevent event) {
   uintptr_t bits = (uintptr_t)event;
@@ -24,10 +25,11 @@ static struct recorded *line(CUevent event) {
 }
 
 static void forget(CUevent event) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing))
+    return;
   if (line(event)->event == event)
     line(event)->event = NULL;
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
 }
 
 /* `issued` was read before the driver recorded the event, so it counts no launch that came after. */
@@ -38,9 +40,10 @@ static CUresult recorded(CUevent event, CUstream handle, struct fikit_stream *st
     forget(event); /* may be a node of a graph now, not a point in the stream */
     return result;
   }
-  pthread_mutex_lock(&changing);
-  *line(event) = (struct recorded){event, handle, stream, issued};
-  pthread_mutex_unlock(&changing);
+  if (fikit_lock(&changing)) {
+    *line(event) = (struct recorded){event, handle, stream, issued};
+    fikit_unlock(&changing);
+  }
   return result;
 }
 
@@ -83,9 +86,11 @@ static CUresult complete(struct recorded before, CUevent event, CUresult result)
 }
 
 static struct recorded what_is(CUevent event) {
-  pthread_mutex_lock(&changing);
-  struct recorded found = *line(event);
-  pthread_mutex_unlock(&changing);
+  struct recorded found = {NULL, NULL, NULL, 0};
+  if (fikit_lock(&changing)) {
+    found = *line(event);
+    fikit_unlock(&changing);
+  }
   return found;
 }
 
@@ -111,5 +116,4 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 void fikit_event_forget_all(void) {
   memset(events, 0, sizeof events);
-  pthread_mutex_init(&changing, NULL);
 }

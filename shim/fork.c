@@ -2,6 +2,7 @@
 #include "allocation.h"
 #include "device.h"
 #include "event.h"
+#include "lock.h"
 #include "physical.h"
 #include "stream.h"
 
@@ -9,6 +10,7 @@
 #include <stdatomic.h>
 
 static void in_child(void) {
+  fikit_locks_free_all();
   fikit_device_forget_all();
   fikit_stream_forget_all();
   fikit_event_forget_all();

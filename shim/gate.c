@@ -6,6 +6,7 @@
 #include "gate.h"
 #include "clock.h"
 #include "marker.h"
+#include "monitor.h"
 #include "page.h"
 
 #include <errno.h>
@@ -15,7 +16,9 @@
 #include <unistd.h>
 
 /* While a completion marker is out, look at it this often: the daemon grants the next launch on its report. */
-enum { MARKER_POLL_NS = 20000 };
+enum { MARKER_POLL_NS = 20000, NAP_NS = 50000 };
+
+static __thread bool waiting_here;
 
 static bool expired(const struct fikit_page *page, int64_t now_ns) {
   return atomic_load_explicit(&page->gate_until_ns, memory_order_acquire) <= now_ns;
@@ -29,7 +32,11 @@ static bool is_open(const struct fikit_page *page) {
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t until_ns, int flags) {
   struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
   int saved = errno;
-  syscall(SYS_futex, word, FUTEX_WAIT_BITSET | flags, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+  long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET | flags, seen, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+  if (result != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) { /* a sandbox without futex */
+    struct timespec a_little = {0, NAP_NS};
+    syscall(SYS_nanosleep, &a_little, NULL);
+  }
   errno = saved;
 }
 
@@ -96,7 +103,10 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t s
       __builtin_ia32_pause();
       continue;
     }
+    fikit_monitor_look(device, FIKIT_LOOK_WAITING_NS);
     int64_t until_ns = atomic_load(&page->gate_until_ns);
+    if (until_ns > now_ns + FIKIT_LOOK_WAITING_NS)
+      until_ns = now_ns + FIKIT_LOOK_WAITING_NS;
     if (marker_out && now_ns + MARKER_POLL_NS < until_ns)
       until_ns = now_ns + MARKER_POLL_NS;
     sleep_on(&page->wake, seen, until_ns, 0);
@@ -116,14 +126,20 @@ struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
   struct fikit_page *page = device->page;
   struct fikit_pass pass = {FIKIT_ENTRY_LAUNCH, 0};
   int64_t start_ns = fikit_now_ns();
-  if (expired(page, start_ns)) {
+  if (expired(page, start_ns) || waiting_here) { /* a signal handler's launch must not wait for its own thread */
     pass.kind = is_open(page) ? FIKIT_ENTRY_LAUNCH : FIKIT_ENTRY_EXPIRED;
+    fikit_monitor_look(device, FIKIT_LOOK_WAITING_NS); /* nobody renewed the lease */
   } else {
+    int cancelability; /* a cancelled requester would leave the others waiting */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
+    waiting_here = true;
     if (take_turn(device, &pass)) {
       pass = wait_for_answer(device, post_request(device, slot, start_ns), start_ns);
       atomic_store_explicit(&page->waiting, 0, memory_order_release);
       give_turn(device);
     }
+    waiting_here = false;
+    pthread_setcancelstate(cancelability, &cancelability);
     count_wait(page, fikit_now_ns() - start_ns);
   }
   if (pass.kind == FIKIT_ENTRY_EXPIRED)

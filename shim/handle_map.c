@@ -28,13 +28,14 @@ static struct handle_table *with_room(struct handle_map *map) {
   if (!new)
     return NULL;
   new->mask = size - 1;
-  map->used = 0;
+  size_t used = 0;
   for (size_t i = 0; old && i <= old->mask; i++) {
     struct handle_entry *entry = &old->entries[i];
     if (entry->key > ERASED)
-      map->used += insert(new, entry->key, entry->value, entry->owner);
+      used += insert(new, entry->key, entry->value, entry->owner);
   }
   atomic_store_explicit(&map->table, new, memory_order_release);
+  map->used = used; /* only now: the child of a fork between the two counts too many, not too few */
   return new;
 }
 
@@ -52,9 +53,8 @@ static struct handle_entry *find(struct handle_map *map, uintptr_t key) {
 
 bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uintptr_t owner) {
   bool done = true;
-  if (key <= ERASED)
+  if (key <= ERASED || !fikit_lock(&map->writing))
     return false;
-  pthread_mutex_lock(&map->writing);
   struct handle_entry *entry = find(map, key);
   if (entry) {
     atomic_store_explicit(&entry->value, value, memory_order_relaxed);
@@ -65,7 +65,7 @@ bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uint
       map->used += insert(table, key, value, owner);
     done = table != NULL;
   }
-  pthread_mutex_unlock(&map->writing);
+  fikit_unlock(&map->writing);
   return done;
 }
 
@@ -83,16 +83,15 @@ static void erase(struct handle_map *map, struct handle_table *table, size_t i) 
 
 uintptr_t handle_map_take(struct handle_map *map, uintptr_t key) {
   uintptr_t value = 0;
-  if (!atomic_load_explicit(&map->table, memory_order_acquire))
+  if (!atomic_load_explicit(&map->table, memory_order_acquire) || !fikit_lock(&map->writing))
     return 0;
-  pthread_mutex_lock(&map->writing);
   struct handle_entry *entry = key > ERASED ? find(map, key) : NULL;
   struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
   if (entry) {
     value = atomic_load_explicit(&entry->value, memory_order_relaxed);
     erase(map, table, (size_t)(entry - table->entries));
   }
-  pthread_mutex_unlock(&map->writing);
+  fikit_unlock(&map->writing);
   return value;
 }
 
@@ -101,14 +100,15 @@ void handle_map_erase(struct handle_map *map, uintptr_t key) {
 }
 
 void handle_map_take_owner(struct handle_map *map, uintptr_t owner, void (*visit)(uintptr_t value)) {
-  pthread_mutex_lock(&map->writing);
+  if (!fikit_lock(&map->writing))
+    return;
   struct handle_table *table = atomic_load_explicit(&map->table, memory_order_relaxed);
   for (size_t i = 0; table && owner && i <= table->mask; i++)
     if (table->entries[i].key > ERASED && table->entries[i].owner == owner) {
       visit(atomic_load_explicit(&table->entries[i].value, memory_order_relaxed));
       erase(map, table, i);
     }
-  pthread_mutex_unlock(&map->writing);
+  fikit_unlock(&map->writing);
 }
 
 static void ignore(uintptr_t value) {
@@ -123,5 +123,4 @@ void handle_map_erase_owner(struct handle_map *map, uintptr_t owner) {
 void handle_map_forget_all(struct handle_map *map) {
   atomic_store_explicit(&map->table, NULL, memory_order_relaxed);
   map->used = 0;
-  pthread_mutex_init(&map->writing, NULL);
 }

@@ -2,7 +2,8 @@
 #ifndef FIKIT_SHIM_HANDLE_MAP_H
 #define FIKIT_SHIM_HANDLE_MAP_H
 
-#include <pthread.h>
+#include "lock.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,11 @@ struct handle_map {
 };
 
 #define HANDLE_MAP_EMPTY {.writing = PTHREAD_MUTEX_INITIALIZER}
+
+/* Define an empty map; `static HANDLE_MAP(x);` one of this file. */
+#define HANDLE_MAP(name)                     \
+  struct handle_map name = HANDLE_MAP_EMPTY; \
+  FIKIT_LOCK_IN_CHILD(name, &name.writing)
 
 static inline size_t handle_hash(uintptr_t key) {
   uint64_t mixed = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
@@ -60,7 +66,7 @@ uintptr_t handle_map_take(struct handle_map *map, uintptr_t key);
 /* Forget what belongs to `owner`, and `visit` each value, which may not come back to this map. */
 void handle_map_take_owner(struct handle_map *map, uintptr_t owner, void (*visit)(uintptr_t value));
 
-/* In the child of a fork: forget everything, whoever was writing at that moment. */
+/* In the child of a fork, once its locks are free: forget everything, whoever was writing at that moment. */
 void handle_map_forget_all(struct handle_map *map);
 
 #endif

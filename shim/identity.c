@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
-struct handle_map fikit_names = HANDLE_MAP_EMPTY;
-static struct handle_map records = HANDLE_MAP_EMPTY; /* key of name and module -> the record */
+enum { PAGE = 4096 };
+
+HANDLE_MAP(fikit_names);
+static HANDLE_MAP(records); /* key of name and module -> the record */
 
 const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
   uint64_t key = fikit_mix(UINT64_C(0xcbf29ce484222325), module_hash);
@@ -38,6 +41,19 @@ const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
   return record;
 }
 
+/* Under `describing`. The memory of what was sent goes back, some hundred KiB at a time: no allocation on the way of a
+ * launch, and no megabytes kept for a program of many kernels. */
+static void forget_sent(const struct fikit_device *device) {
+  enum { AT_ONCE = 256 };
+  uint32_t first = device->described - AT_ONCE;
+  if (device->described % AT_ONCE != 0)
+    return;
+  uintptr_t start = (uintptr_t)&device->descriptions[first], end = (uintptr_t)&device->descriptions[device->described];
+  start = (start + PAGE - 1) / PAGE * PAGE;
+  end = end / PAGE * PAGE;
+  madvise((void *)start, end - start, MADV_DONTNEED);
+}
+
 /* Under `describing`. Never blocks: what finds no room waits for the next new kernel or host synchronisation. */
 static void send_pending(struct fikit_device *device) {
   if (!fikit_descriptors_ours(device))
@@ -48,6 +64,7 @@ static void send_pending(struct fikit_device *device) {
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS))
       return;
     device->described++; /* after any other error nobody is left to read it */
+    forget_sent(device);
   }
 }
 
@@ -55,9 +72,10 @@ void fikit_identity_send(struct fikit_device *device) {
   if (__atomic_load_n(&device->described, __ATOMIC_RELAXED) == __atomic_load_n(&device->slots, __ATOMIC_RELAXED))
     return;
   int saved = errno;
-  pthread_mutex_lock(&device->describing);
+  if (!fikit_lock(&device->describing))
+    return;
   send_pending(device);
-  pthread_mutex_unlock(&device->describing);
+  fikit_unlock(&device->describing);
   errno = saved;
 }
 
@@ -86,9 +104,8 @@ static struct fikit_identity *bucket_of(struct fikit_device *device, uint64_t ke
 uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const struct fikit_name *name,
                             const struct fikit_shape *shape) {
   int saved = errno;
-  if (__atomic_load_n(&device->slots, __ATOMIC_RELAXED) == FIKIT_SLOTS)
+  if (__atomic_load_n(&device->slots, __ATOMIC_RELAXED) == FIKIT_SLOTS || !fikit_lock(&device->describing))
     return 0;
-  pthread_mutex_lock(&device->describing);
   struct fikit_identity *bucket = bucket_of(device, key);
   uint32_t slot = bucket->slot; /* another thread may have been first */
   if (atomic_load_explicit(&bucket->key, memory_order_relaxed) == 0 && device->slots < FIKIT_SLOTS) {
@@ -99,7 +116,7 @@ uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const str
     atomic_store_explicit(&bucket->key, key, memory_order_release);
     send_pending(device);
   }
-  pthread_mutex_unlock(&device->describing);
+  fikit_unlock(&device->describing);
   errno = saved;
   return slot;
 }

@@ -131,8 +131,8 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 }
 
 /* The trio of CUDA 3: block shape and shared memory are set on the function before. PyCUDA still launches so. */
-static struct handle_map block_shapes = HANDLE_MAP_EMPTY; /* x, y, z in 16 bits each (at most 1024) */
-static struct handle_map shared_sizes = HANDLE_MAP_EMPTY;
+static HANDLE_MAP(block_shapes); /* x, y, z in 16 bits each (at most 1024) */
+static HANDLE_MAP(shared_sizes);
 
 CUresult cuFuncSetBlockShape(CUfunction f, int x, int y, int z) {
   CUresult result = REAL(cuFuncSetBlockShape)(f, x, y, z);

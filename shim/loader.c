@@ -1,9 +1,11 @@
 #include "loader.h"
+#include "driver.h"
 #include "libc_function.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* glibc 2.34 gave these new default versions; a library built here would not load on older systems with them. */
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
@@ -30,8 +32,25 @@ static void find_functions(void) {
   __atomic_store_n((void **)&fikit_next_dlsym, next("dlsym", (void *)libc_dlsym), __ATOMIC_RELEASE);
 }
 
-__attribute__((constructor)) static void store_pointers(void) {
+/* A program linked with the driver has it before main(), whatever it does to its file system, limits or rights then. */
+static bool linked_with_driver(void) {
+  for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
+    const char *names = NULL;
+    for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++)
+      if (entry->d_tag == DT_STRTAB)
+        names = (const char *)entry->d_un.d_ptr;
+    for (const ElfW(Dyn) *entry = object->l_ld; names && entry->d_tag != DT_NULL; entry++)
+      if (entry->d_tag == DT_NEEDED && strncmp(names + entry->d_un.d_val, "libcuda.so", 10) == 0)
+        return true;
+  }
+  return false;
+}
+
+/* Runs in every process of a job: nothing but memory is read, unless the program would have opened the driver too. */
+__attribute__((constructor)) static void at_start(void) {
   find_functions();
+  if (linked_with_driver())
+    fikit_driver();
 }
 
 void fikit_loader_ready(void) {
@@ -77,8 +96,4 @@ bool fikit_search_directories(bool before_cache, bool (*visit)(const char *direc
         stopped = visit(path->dls_serpath[i].dls_name, data);
   free(path);
   return stopped;
-}
-
-void *fikit_pthread_function(const char *name) {
-  return fikit_lookup(RTLD_DEFAULT, name);
 }

@@ -25,7 +25,4 @@ void *fikit_open(const char *path);
  * the ones that ld.so searches before its cache (RPATH, LD_LIBRARY_PATH, RUNPATH) or after it (its defaults). */
 bool fikit_search_directories(bool before_cache, bool (*visit)(const char *directory, void *data), void *data);
 
-/* libpthread's function of this name, or NULL in a process without threads (glibc before 2.34). */
-void *fikit_pthread_function(const char *name);
-
 #endif

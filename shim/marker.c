@@ -1,6 +1,7 @@
 #include "marker.h"
 #include "capture.h"
 #include "clock.h"
+#include "lock.h"
 #include "page.h"
 #include "page_mark.h"
 #include "symbols.h"
@@ -56,7 +57,8 @@ void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, C
   if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
       REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
     return;
-  pthread_mutex_lock(&markers->mutex);
+  if (!fikit_lock(&markers->mutex))
+    return;
   struct marker *marker = free_marker(markers, context);
   if (marker && REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS) {
     marker->slot = slot;
@@ -65,7 +67,7 @@ void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, C
     atomic_fetch_add_explicit(&markers->out, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
   }
-  pthread_mutex_unlock(&markers->mutex);
+  fikit_unlock(&markers->mutex);
 }
 
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {
@@ -80,7 +82,10 @@ bool fikit_markers_poll(struct fikit_device *device) {
     return false;
   if (fikit_capture_anywhere() || atomic_flag_test_and_set(&markers->polling))
     return true; /* a query could break a capture */
-  pthread_mutex_lock(&markers->mutex);
+  if (!fikit_lock(&markers->mutex)) {
+    atomic_flag_clear(&markers->polling);
+    return true;
+  }
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
     CUresult result = m->out ? REAL(cuEventQuery)(m->event) : CUDA_ERROR_NOT_READY;
     if (result == CUDA_ERROR_NOT_READY)
@@ -90,7 +95,7 @@ bool fikit_markers_poll(struct fikit_device *device) {
     report(device, m->slot, m->request_seq);
     reported = true;
   }
-  pthread_mutex_unlock(&markers->mutex);
+  fikit_unlock(&markers->mutex);
   atomic_flag_clear(&markers->polling);
   if (reported)
     fikit_doorbell(device);
@@ -99,7 +104,8 @@ bool fikit_markers_poll(struct fikit_device *device) {
 
 void fikit_markers_forget_context(struct fikit_device *device, CUcontext context) {
   struct fikit_markers *markers = device->markers;
-  pthread_mutex_lock(&markers->mutex);
+  if (!fikit_lock(&markers->mutex))
+    return;
   for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
     if (!m->event || m->context != context)
       continue;
@@ -110,5 +116,5 @@ void fikit_markers_forget_context(struct fikit_device *device, CUcontext context
     m->event = NULL;
     m->out = false;
   }
-  pthread_mutex_unlock(&markers->mutex);
+  fikit_unlock(&markers->mutex);
 }

@@ -1,6 +1,7 @@
 #include "measure.h"
 #include "capture.h"
 #include "clock.h"
+#include "lock.h"
 #include "page.h"
 #include "symbols.h"
 
@@ -71,12 +72,14 @@ bool fikit_measure_start(struct fikit_device *device) {
 static bool enter(struct fikit_measure *measure) {
   if (!measure->every && atomic_flag_test_and_set_explicit(&measure->busy, memory_order_acquire))
     return false;
-  pthread_mutex_lock(&measure->mutex);
-  return true;
+  if (fikit_lock(&measure->mutex))
+    return true;
+  atomic_flag_clear_explicit(&measure->busy, memory_order_release);
+  return false;
 }
 
 static void leave(struct fikit_measure *measure) {
-  pthread_mutex_unlock(&measure->mutex);
+  fikit_unlock(&measure->mutex);
   atomic_flag_clear_explicit(&measure->busy, memory_order_release);
 }
 
@@ -255,7 +258,8 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
   struct fikit_measure *measure = device->measure;
   int64_t start_ns = measure->every ? 0 : fikit_now_ns();
   bool recorded = seq && REAL(cuEventRecord)(timed->end, stream) == CUDA_SUCCESS;
-  pthread_mutex_lock(&measure->mutex);
+  if (!fikit_lock(&measure->mutex))
+    return; /* one pair of events fewer */
   if (recorded) {
     timed->slot = slot;
     timed->seq = seq;
@@ -268,7 +272,7 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
   }
   if (!measure->every)
     count_cost(measure, start_ns);
-  pthread_mutex_unlock(&measure->mutex);
+  fikit_unlock(&measure->mutex);
 }
 
 void fikit_measure_stock(struct fikit_device *device) {
@@ -277,14 +281,15 @@ void fikit_measure_stock(struct fikit_device *device) {
   if (!measure || measure->every || fikit_capture_anywhere() || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS ||
       atomic_load_explicit(&measure->stocked, memory_order_relaxed) == context)
     return;
-  pthread_mutex_lock(&measure->mutex);
+  if (!fikit_lock(&measure->mutex))
+    return;
   unsigned have = 0;
   for (unsigned i = 0; i < measure->used; i++)
     have += measure->timed[i].context == context;
   while (have < STOCK && equip(measure, context))
     have++;
   atomic_store_explicit(&measure->stocked, context, memory_order_relaxed);
-  pthread_mutex_unlock(&measure->mutex);
+  fikit_unlock(&measure->mutex);
 }
 
 /* Take what belongs to `context` out of a list; returns where the list ends. */
@@ -301,9 +306,8 @@ static struct fikit_timed **without(struct fikit_timed **list, CUcontext context
 /* Its events are gone with it. */
 void fikit_measure_forget_context(struct fikit_device *device, CUcontext context) {
   struct fikit_measure *measure = device->measure;
-  if (!measure)
+  if (!measure || !fikit_lock(&measure->mutex))
     return;
-  pthread_mutex_lock(&measure->mutex);
   if (measure->previous && measure->previous->context != context)
     give(&measure->free, measure->previous);
   measure->previous = NULL;
@@ -320,5 +324,5 @@ void fikit_measure_forget_context(struct fikit_device *device, CUcontext context
     }
   if (atomic_load_explicit(&measure->stocked, memory_order_relaxed) == context)
     atomic_store_explicit(&measure->stocked, NULL, memory_order_relaxed);
-  pthread_mutex_unlock(&measure->mutex);
+  fikit_unlock(&measure->mutex);
 }

@@ -3,8 +3,8 @@
 #include "image_hash.h"
 #include "symbols.h"
 
-static struct handle_map images = HANDLE_MAP_EMPTY; /* CUmodule or CUlibrary -> hash of its image */
-static struct handle_map roots = HANDLE_MAP_EMPTY;  /* a library's CUmodule -> the CUlibrary; CUkernel -> likewise */
+static HANDLE_MAP(images); /* CUmodule or CUlibrary -> hash of its image */
+static HANDLE_MAP(roots);  /* a library's CUmodule -> the CUlibrary; CUkernel -> likewise */
 
 /* Handle with which `handle` is unloaded. */
 static uintptr_t root_of(uintptr_t handle) {

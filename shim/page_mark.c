@@ -6,6 +6,7 @@
 #include "page_mark.h"
 #include "capture.h"
 #include "clock.h"
+#include "lock.h"
 #include "page.h"
 #include "symbols.h"
 
@@ -83,7 +84,8 @@ static bool put(struct fikit_device *device, const struct fikit_stream *entry, C
   CUcontext context = NULL;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context != entry->context)
     return false;
-  pthread_mutex_lock(&marks->mutex);
+  if (!fikit_lock(&marks->mutex))
+    return false;
   CUdeviceptr address = all_out(device->page, marks->last) ? 0 : address_in(device, context);
   uint32_t number = marks->last + 1;
   bool written = false;
@@ -97,7 +99,7 @@ static bool put(struct fikit_device *device, const struct fikit_stream *entry, C
     fikit_page_put(device->page, kind, number, value, fikit_now_ns());
     atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
   }
-  pthread_mutex_unlock(&marks->mutex);
+  fikit_unlock(&marks->mutex);
   return written;
 }
 
@@ -116,8 +118,9 @@ bool fikit_page_mark_grant(struct fikit_device *device, struct fikit_stream *ent
 
 void fikit_page_marks_forget_context(struct fikit_device *device, CUcontext context) {
   struct fikit_page_marks *marks = device->page_marks;
-  pthread_mutex_lock(&marks->mutex);
+  if (!fikit_lock(&marks->mutex))
+    return;
   if (marks->home == context)
     leave_home(device);
-  pthread_mutex_unlock(&marks->mutex);
+  fikit_unlock(&marks->mutex);
 }

@@ -25,7 +25,7 @@ struct mapping {
 
 /* All of it under `changing`, never while the driver works. */
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static struct handle_map handles = HANDLE_MAP_EMPTY; /* CUmemGenericAllocationHandle -> struct physical */
+static HANDLE_MAP(handles); /* CUmemGenericAllocationHandle -> struct physical */
 static struct mapping *mappings;
 
 static void give_back_unused(struct physical *physical) {

@@ -6,7 +6,7 @@
 #include "symbols.h"
 
 /* Pool -> where its memory is: ordinal of the GPU + FIRST_GPU, or IN_HOST. A pool that is not in it: the stream's GPU. */
-static struct handle_map pools = HANDLE_MAP_EMPTY;
+static HANDLE_MAP(pools);
 enum { IN_HOST = 1, FIRST_GPU = 2 };
 
 static CUresult learn(CUresult result, const CUmemoryPool *pool, int location_type, int ordinal) {

@@ -1,8 +1,10 @@
 #include "stream.h"
 #include "identity.h"
 #include "clock.h"
+#include "lock.h"
 #include "marker.h"
 #include "measure.h"
+#include "monitor.h"
 #include "page.h"
 #include "symbols.h"
 
@@ -15,7 +17,7 @@ enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_D
 static struct fikit_stream streams[FIKIT_STREAMS];
 static struct fikit_stream unmanaged;
 static _Atomic unsigned used; /* entries below this were used at some time */
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+FIKIT_LOCK(changing);
 
 __thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
 _Atomic unsigned fikit_stream_epoch = 1;
@@ -53,7 +55,8 @@ static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUc
   struct fikit_stream *stream = search(handle, scope, device);
   if (stream)
     return stream;
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing))
+    return &unmanaged;
   stream = search(handle, scope, device);
   if (!stream)
     stream = add(handle, scope, context, device, OWN_ENTRIES);
@@ -61,7 +64,7 @@ static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUc
     stream = search(REST, 0, device);
   if (!stream)
     stream = add(REST, 0, NULL, device, FIKIT_STREAMS);
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
   return stream;
 }
 
@@ -83,8 +86,8 @@ struct fikit_stream *fikit_stream_find(CUstream stream) {
   CUcontext context;
   struct fikit_device *device = fikit_device_current(&context);
   uintptr_t scope = 0;
-  if (!context)
-    return &unmanaged; /* the driver will refuse the call; ask again at the next one */
+  if (!context || fikit_locked())
+    return &unmanaged; /* the driver will refuse the call, or this is a signal handler; ask again at the next one */
   if (stream == CU_STREAM_LEGACY)
     scope = (uintptr_t)context;
   else if (stream == CU_STREAM_PER_THREAD)
@@ -108,16 +111,18 @@ static void new_epoch(void) {
 }
 
 void fikit_stream_context_gone(CUcontext context) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing))
+    return;
   for (unsigned i = 0; i < FIKIT_STREAMS; i++)
     if (streams[i].context == context && streams[i].handle != FREE)
       atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
   new_epoch();
 }
 
 void fikit_stream_destroyed(CUstream stream) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock(&changing))
+    return;
   for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++) {
     struct fikit_stream *entry = &streams[i];
     if (atomic_load_explicit(&entry->handle, memory_order_relaxed) != (uintptr_t)stream)
@@ -125,7 +130,7 @@ void fikit_stream_destroyed(CUstream stream) {
     bool complete = atomic_load(&entry->issued) == atomic_load(&entry->drained);
     atomic_store_explicit(&entry->handle, complete ? FREE : ORPHAN, memory_order_release);
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock(&changing);
   new_epoch();
 }
 
@@ -176,6 +181,7 @@ void fikit_after_sync(struct fikit_device *device) {
   fikit_markers_poll(device);
   fikit_measure_harvest(device);
   fikit_identity_send(device);
+  fikit_monitor_look(device, FIKIT_LOOK_RUNNING_NS);
 }
 
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued) {
@@ -196,16 +202,16 @@ void fikit_drain_end(const struct fikit_drain *drain) {
     if (streams[i].device == drain->device)
       raise_drained(&streams[i], drain->issued[i]);
   claim(drain->device);
-  pthread_mutex_lock(&changing);
-  for (unsigned i = 0; i < drain->count; i++)
-    if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
-      atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
-  pthread_mutex_unlock(&changing);
+  if (fikit_lock(&changing)) {
+    for (unsigned i = 0; i < drain->count; i++)
+      if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
+        atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+    fikit_unlock(&changing);
+  }
   fikit_after_sync(drain->device);
 }
 
 void fikit_stream_forget_all(void) {
   memset((void *)streams, 0, sizeof streams);
-  pthread_mutex_init(&changing, NULL);
   new_epoch();
 }

@@ -67,6 +67,12 @@ def test_handled_names_have_a_row_for_proc_address() -> None:
 
 def test_handle_map_grows_forgets_and_reuses(cc: Callable[..., Path]) -> None:
     source = ROOT / "tests" / "device" / "src" / "shim_handle_map.c"
-    program = cc(source, "-D_GNU_SOURCE", f"-I{ROOT / 'shim'}", str(ROOT / "shim" / "handle_map.c"))
+    program = cc(
+        source,
+        "-D_GNU_SOURCE",
+        f"-I{ROOT / 'shim'}",
+        str(ROOT / "shim" / "handle_map.c"),
+        str(ROOT / "shim" / "lock.c"),
+    )
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

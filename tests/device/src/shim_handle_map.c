@@ -13,8 +13,9 @@ static int checks;
     }                                                                      \
   } while (0)
 
+static HANDLE_MAP(map);
+
 int main(void) {
-  struct handle_map map = HANDLE_MAP_EMPTY;
   CHECK(handle_map_get(&map, 0x1000) == 0);
   for (uintptr_t i = 1; i <= 20000; i++)
     handle_map_put(&map, i << 8, i, i & 1 ? 0x70 : 0x80);
