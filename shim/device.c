@@ -136,10 +136,14 @@ void fikit_device_each(void (*visit)(struct fikit_device *device)) {
   }
 }
 
-/* The structures stay allocated, with an empty page: a signal handler may have forked while this thread was using them. */
+static void replace_by_empty(void *mapping, size_t bytes) {
+  (void)mmap(mapping, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* The structures stay allocated, with empty pages: a signal handler may have forked while this thread was using them. */
 static void forget(struct fikit_device *device) {
-  mmap(device->page, sizeof *device->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  mmap(device->memory, sizeof *device->memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  replace_by_empty(device->page, sizeof *device->page);
+  replace_by_empty(device->memory, sizeof *device->memory);
   if (fikit_descriptors_ours(device)) {
     close(device->socket);
     close(device->doorbell);

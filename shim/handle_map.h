@@ -31,7 +31,7 @@ struct handle_map {
 /* Define an empty map; `static HANDLE_MAP(x);` one of this file. */
 #define HANDLE_MAP(name)                     \
   struct handle_map name = HANDLE_MAP_EMPTY; \
-  FIKIT_LOCK_IN_CHILD(name, &name.writing)
+  FIKIT_LOCK_IN_CHILD(name, &(name).writing)
 
 static inline size_t handle_hash(uintptr_t key) {
   uint64_t mixed = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);

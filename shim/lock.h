@@ -11,7 +11,7 @@
 /* A lock of static storage; FIKIT_LOCK_IN_CHILD names one inside of a structure, for the child of a fork. */
 #define FIKIT_LOCK(name)                                    \
   static pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER; \
-  FIKIT_LOCK_IN_CHILD(name, &name)
+  FIKIT_LOCK_IN_CHILD(name, &(name))
 #define FIKIT_LOCK_IN_CHILD(name, lock) \
   static pthread_mutex_t *const name##_in_child __attribute__((section("fikit_locks"), used)) = lock
 

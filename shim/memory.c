@@ -4,6 +4,7 @@
  */
 #include "memory.h"
 #include "clock.h"
+#include "monitor.h"
 #include "say.h"
 
 #include <sched.h>
@@ -75,6 +76,12 @@ static enum verdict judge(const struct fikit_device *device, uint64_t bytes, uin
   return wanted_by_others > limit - bytes - *held ? CONFLICT : FITS;
 }
 
+/* Nothing is refused in the name of a fikitd that is gone. */
+static bool without_fikitd(struct fikit_device *device) {
+  fikit_monitor_look(device, 0);
+  return !limit_of(device);
+}
+
 /* Under `reserving`. */
 static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit) {
   int64_t until_ns = 0;
@@ -85,6 +92,8 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit)
     enum verdict verdict = judge(device, bytes, limit, &held, &yield);
     /* Looked at twice: what one process freed and another one took meanwhile may have been counted twice. */
     if (verdict == FITS || (verdict == TOO_MUCH && too_much_before)) {
+      if (verdict == TOO_MUCH && without_fikitd(device))
+        verdict = FITS;
       if (verdict == FITS)
         hold(device, bytes);
       atomic_store(&device->share->wanted_bytes, 0);

@@ -6,7 +6,7 @@
 #include "device.h"
 
 /* How long a closed gate, or a program that synchronises, may not know that fikitd is gone. */
-enum { FIKIT_LOOK_WAITING_NS = 50000000, FIKIT_LOOK_RUNNING_NS = 1000000000 };
+enum { FIKIT_LOOK_WAITING_NS = 50000000, FIKIT_LOOK_RUNNING_NS = 1000000 };
 
 /* If nobody looked for `interval_ns`: is fikitd still there? If not, the device is released, and one line says so. */
 void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns);

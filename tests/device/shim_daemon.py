@@ -246,6 +246,12 @@ class Daemon:
         self.thread.join()
         for each in [self.listener, *self.connections]:
             each.close()
+        for fd in [
+            self.stopping,
+            self.memory.memfd,
+            *(fd for page in self.pages for fd in (page.memfd, page.doorbell)),
+        ]:
+            os.close(fd)
         self.path.unlink(missing_ok=True)
 
 
