@@ -12,6 +12,7 @@ enum {
   STOCK = 16,           /* of these, made in advance for samples */
   FIRST_INTERVAL = 8,   /* launches between the first two pairs of samples; doubles from pair to pair */
   MOST_OF_TIME = 400,   /* sampling takes at most one part in so many of the program's time */
+  USUAL_NS = 20000,     /* a call of ours takes less, on a driver that is not slow */
 };
 
 struct fikit_timed {
@@ -39,6 +40,7 @@ struct fikit_measure {
   uint64_t interval;     /* launches between pairs, on average; grows to twice sample_every */
   uint64_t random;       /* so that a program's own period does not decide what is sampled */
   int64_t spent_ns;      /* by the pair so far */
+  int64_t last_spent_ns; /* by the last call */
   int64_t not_before_ns; /* of the next pair */
   _Atomic(CUcontext) stocked;
   struct fikit_timed timed[TIMED];
@@ -112,10 +114,13 @@ static bool in_pair(struct fikit_device *device, int64_t now_ns) {
   return true;
 }
 
-/* Under the mutex, sampling: what began at start_ns is to be earned before the next pair. */
+/* Under the mutex, sampling: what began at start_ns is to be earned before the next pair. A thread that lost its processor
+ * meanwhile has not spent that time: only what is slow again and again is taken for slow. */
 static void count_cost(struct fikit_measure *measure, int64_t start_ns) {
   int64_t now_ns = fikit_now_ns();
-  measure->spent_ns += now_ns - start_ns;
+  int64_t took_ns = now_ns - start_ns, most_ns = 2 * measure->last_spent_ns + USUAL_NS;
+  measure->last_spent_ns = took_ns < most_ns ? took_ns : most_ns;
+  measure->spent_ns += measure->last_spent_ns;
   measure->not_before_ns = now_ns + measure->spent_ns * MOST_OF_TIME;
 }
 

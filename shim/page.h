@@ -10,10 +10,10 @@ static inline void fikit_page_put(struct fikit_page *page, enum fikit_entry_kind
   struct fikit_entry *entry = &page->ring[i % FIKIT_RING_ENTRIES];
   atomic_store_explicit(&entry->stamp, 0, memory_order_relaxed);
   atomic_thread_fence(memory_order_release); /* a reader that sees a new field also sees the stamp gone */
-  entry->t_ns = t_ns;
-  entry->slot = slot;
-  entry->kind = kind;
-  entry->value = value;
+  __atomic_store_n(&entry->t_ns, t_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&entry->slot, slot, __ATOMIC_RELAXED);
+  __atomic_store_n(&entry->kind, kind, __ATOMIC_RELAXED);
+  __atomic_store_n(&entry->value, value, __ATOMIC_RELAXED);
   atomic_store_explicit(&entry->stamp, i + 1, memory_order_release);
 }
 
@@ -40,8 +40,10 @@ static inline uint64_t fikit_page_before(const struct fikit_page *page) {
     const struct fikit_entry *entry = &page->ring[(i - 1) % FIKIT_RING_ENTRIES];
     if (atomic_load_explicit(&entry->stamp, memory_order_acquire) != i)
       continue; /* another thread is writing it */
-    if (entry->kind == FIKIT_ENTRY_LAUNCH || entry->kind == FIKIT_ENTRY_GRANTED || entry->kind == FIKIT_ENTRY_EXPIRED)
-      before |= (uint64_t)entry->slot << FIKIT_BEFORE_BITS * found++;
+    uint32_t kind = __atomic_load_n(&entry->kind, __ATOMIC_RELAXED);
+    uint32_t slot = __atomic_load_n(&entry->slot, __ATOMIC_RELAXED);
+    if (kind == FIKIT_ENTRY_LAUNCH || kind == FIKIT_ENTRY_GRANTED || kind == FIKIT_ENTRY_EXPIRED)
+      before |= (uint64_t)slot << FIKIT_BEFORE_BITS * found++;
   }
   return before;
 }

