@@ -221,4 +221,5 @@ class Policy:
         duration_ns: int | None = None,
         gap_ns: int | None = None,
         since_ns: int | None = None,
+        spread_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...

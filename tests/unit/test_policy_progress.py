@@ -7,6 +7,7 @@ from fikitd._core import Policy
 from test_policy_gates import MS, US, grants, wake, with_clients
 
 LEASE = 100 * MS
+REPORT = 30 * US  # a mark may be seen so long after the end of the work before it
 
 
 def believed_dry(policy: Policy, now_ns: int) -> int | None:
@@ -28,13 +29,30 @@ def test_a_mark_that_was_reached_in_time_confirms_the_reckoning() -> None:
 
 @pytest.mark.parametrize(
     ("since", "seen", "end"),
-    [(1 * MS, 2 * MS, 8 * MS), (5 * MS, 6 * MS, 11 * MS)],
+    [(1 * MS, 2 * MS, 8 * MS), (5 * MS, 6 * MS, 11 * MS - REPORT)],
     ids=["faster than reckoned", "slower than reckoned"],
 )
 def test_a_mark_moves_the_end_no_further_than_it_proves(since: int, seen: int, end: int) -> None:
     policy = holder()
     policy.event("drained", 1, seen, since_ns=since, duration_ns=6 * MS)
     assert believed_dry(policy, seen) == end
+
+
+def test_a_report_that_is_later_than_kernels_vary_is_a_late_report() -> None:
+    policy = holder()
+    policy.event("drained", 1, 6 * MS, since_ns=5 * MS, duration_ns=6 * MS, spread_ns=900 * US)  # reckoned: at 4 ms
+    assert believed_dry(policy, 6 * MS) == 10 * MS
+    policy = holder()
+    policy.event("drained", 1, 6 * MS, since_ns=5 * MS, duration_ns=6 * MS, spread_ns=1100 * US)
+    assert believed_dry(policy, 6 * MS) == 11 * MS - REPORT
+
+
+def test_what_was_overdue_is_no_reckoning() -> None:
+    policy = holder()
+    policy.event("running", 1, 12 * MS, duration_ns=0)
+    policy.event("launched", 1, 12 * MS, duration_ns=5 * MS)
+    policy.event("drained", 1, 12 * MS + US, since_ns=12 * MS, duration_ns=5 * MS, spread_ns=100 * US)
+    assert believed_dry(policy, 12 * MS + US) == 15 * MS  # as reckoned at first: 10 ms, and 5 ms more
 
 
 def test_a_mark_ends_the_doubt_about_unknown_work() -> None:

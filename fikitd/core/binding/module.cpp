@@ -40,11 +40,13 @@ class ManualPolicy {
 
   nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
                  bool granted, std::uint32_t request, std::optional<std::int64_t> duration_ns,
-                 std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns) {
+                 std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
+                 std::optional<std::int64_t> spread_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
                                        .since_ns = since_ns.value_or(policy::kLongAgo),
+                                       .spread_ns = spread_ns.value_or(policy::kUnknown),
                                        .priority = priority,
                                        .measuring = measuring,
                                        .granted = granted,
@@ -266,7 +268,7 @@ void bind_policy(nb::module_& m) {
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
-           "gap_ns"_a = nb::none(), "since_ns"_a = nb::none());
+           "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none());
 }
 
 } // namespace

@@ -10,10 +10,11 @@ constexpr std::int64_t kMaxSumNs = std::int64_t{1} << 61; // sums of what client
 
 } // namespace
 
-void LaunchLog::launched(std::int64_t duration_ns) {
-  if (total_.known_ns > kMaxSumNs) resume_at(count_); // a client that has launched 70 years of work
+void LaunchLog::launched(std::int64_t duration_ns, std::int64_t spread_ns) {
+  if (std::max(total_.known_ns, total_.spread_ns) > kMaxSumNs) resume_at(count_); // a client that has launched 70 years of work
   if (duration_ns < 0) ++total_.unknown;
   else total_.known_ns += std::min(duration_ns, predictor::kMaxNs);
+  total_.spread_ns += std::clamp<std::int64_t>(spread_ns, 0, predictor::kMaxNs);
   totals_[++count_ % kKept] = total_;
 }
 
@@ -25,7 +26,7 @@ void LaunchLog::resume_at(std::uint64_t launches) {
 
 std::int64_t LaunchLog::remaining_ns(std::uint64_t sequence) const {
   if (sequence >= count_) return 0;
-  if (count_ - sequence >= kKept || sequence < first_) return -1;
+  if (!kept(sequence)) return -1;
   const Total& then = totals_[sequence % kKept];
   return total_.unknown != then.unknown ? -1 : total_.known_ns - then.known_ns;
 }
@@ -35,6 +36,13 @@ std::vector<Idle> IdleLog::items() const {
   for (std::uint64_t i = count_ > idle_.size() ? count_ - idle_.size() : 0; i < count_; ++i)
     items.push_back(idle_[i % idle_.size()]);
   return items;
+}
+
+std::int64_t LaunchLog::spread_ns(std::uint64_t from, std::uint64_t to) const {
+  if (from > to || !kept(from) || !kept(to)) return -1;
+  const Total& then = totals_[from % kKept];
+  const Total& now = totals_[to % kKept];
+  return now.unknown != then.unknown ? -1 : now.spread_ns - then.spread_ns;
 }
 
 void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns) {

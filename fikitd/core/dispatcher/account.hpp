@@ -13,17 +13,22 @@ namespace fikit::dispatcher {
 // Predicted work launched after a given launch: what is left when "all up to launch n are complete" comes in.
 class LaunchLog {
  public:
-  void launched(std::int64_t duration_ns); // negative = unknown
+  // Negative = unknown. spread_ns: by how much it may well take longer.
+  void launched(std::int64_t duration_ns, std::int64_t spread_ns);
   void resume_at(std::uint64_t launches); // reports were lost: this many launches so far, nothing known of them
   // Sum of predictions after launch number `sequence` (1-based); negative when one is unknown, or it is too long ago.
   std::int64_t remaining_ns(std::uint64_t sequence) const;
+  // By how much the launches after number `from` up to number `to` may take longer than predicted; negative when unknown.
+  std::int64_t spread_ns(std::uint64_t from, std::uint64_t to) const;
 
  private:
   static constexpr std::size_t kKept = 1024;
   struct Total {
     std::int64_t known_ns = 0;
+    std::int64_t spread_ns = 0;
     std::uint64_t unknown = 0;
   };
+  bool kept(std::uint64_t sequence) const { return sequence <= count_ && count_ - sequence < kKept && sequence >= first_; }
   Total total_;
   std::uint64_t count_ = 0;
   std::uint64_t first_ = 0;

@@ -32,7 +32,8 @@ bool Client::cannot_wait() const {
 }
 
 bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
-  bool any = false;
+  bool any = look_at_marks(now_ns, policy); // before the launches that came after them
+  bool read = false;
   Report report;
   for (int i = 0; i < kBatch && ring_.next(page_.raw(), now_ns, report); ++i) {
     if (ring_.take_lost()) {
@@ -40,9 +41,9 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
       log_.resume_at(launches_);
     }
     take(report, now_ns, policy);
-    any = true;
+    any = read = true;
   }
-  if (any) page_.set_ring_tail(ring_.tail());
+  if (read) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
   return look_at_request(now_ns, policy) || any; // the request after the launches that came before it
 }
@@ -91,7 +92,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   complete(predicted, kernel);
   launched_context_.push(kernel);
   ++launches_;
-  log_.launched(predicted.duration_ns);
+  log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy.apply({.kind = EventKind::launched,
                 .client = id_,
                 .time_ns = t_ns,
@@ -107,6 +108,7 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
   if (!view->progress.uncertain()) idle_.add({.launches = launches_, .since_ns = view->progress.dry_ns()});
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
+  if (known) certain_ = launches_;
   const bool boundary = idle_ns >= predictor::kBoundaryNs;
   if (boundary) paused_ns_ += idle_ns;
   solo_.gap_ended(boundary);
@@ -163,11 +165,14 @@ void Client::gap(const Report& report, std::int64_t ns) {
 }
 
 void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy) {
+  const std::uint64_t seen = std::min(launches, launches_);
   policy.apply({.kind = EventKind::drained,
                 .client = id_,
                 .time_ns = t_ns,
                 .since_ns = since_ns,
+                .spread_ns = log_.spread_ns(certain_, seen),
                 .duration_ns = launches >= launches_ ? 0 : log_.remaining_ns(launches)});
+  certain_ = std::max(certain_, seen);
 }
 
 // A mark that is not reached says as much as one that is: the work before it is still under way.
@@ -180,12 +185,10 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
       return;
     }
     any = true;
-    const std::int64_t seen_ns = std::max(now_ns, last_report_ns_);
-    last_report_ns_ = seen_ns;
-    if (!mark.granted) return drained(mark.value, seen_ns, mark.missing_ns, policy);
+    if (!mark.granted) return drained(mark.value, now_ns, mark.missing_ns, policy);
     policy.apply({.kind = EventKind::grant_done,
                   .client = id_,
-                  .time_ns = seen_ns,
+                  .time_ns = now_ns,
                   .request = static_cast<std::uint32_t>(mark.value)});
   });
   if (missing)

@@ -110,6 +110,7 @@ class Client {
   predictor::Model measured_;
   predictor::Context launched_context_;
   LaunchLog log_;
+  std::uint64_t certain_ = 0; // the reckoning began anew, or was last corrected, after this many launches
   GapAccount gaps_;
   IdleLog idle_;
   Marks marks_;

@@ -68,9 +68,9 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   newest->end_ns += late_ns;
 }
 
-void ClientTable::drained(Client& client, std::int64_t t_ns, std::int64_t since_ns, std::int64_t remaining_ns) {
-  client.progress.drained(t_ns, since_ns, remaining_ns, lease_ns_);
-  if (remaining_ns == 0) client.grant_count = 0;
+void ClientTable::drained(Client& client, const Completion& seen) {
+  client.progress.drained(seen, lease_ns_);
+  if (seen.remaining_ns == 0) client.grant_count = 0;
 }
 
 void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t request) {
@@ -84,7 +84,7 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
     if (grant.duration_ns < 0) remaining_ns = kUnknown;
     else if (remaining_ns >= 0) remaining_ns += grant.duration_ns;
   }
-  client.progress.drained(t_ns, kLongAgo, remaining_ns, lease_ns_);
+  client.progress.drained({.t_ns = t_ns, .remaining_ns = remaining_ns}, lease_ns_);
 }
 
 void ClientTable::grant(Client& client, std::int64_t now_ns) {

@@ -59,7 +59,7 @@ class ClientTable {
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns);
   void granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
                       std::int64_t gap_ns);
-  void drained(Client& client, std::int64_t t_ns, std::int64_t since_ns, std::int64_t remaining_ns);
+  void drained(Client& client, const Completion& seen);
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
   void grant(Client& client, std::int64_t now_ns); // its waiting request; counts as launched from now
   void forget_old_grants(std::int64_t now_ns);

@@ -31,7 +31,12 @@ bool Policy::apply(const Event& event) {
     case EventKind::waiting_ended:
       if (client->request == event.request) client->waiting = false;
       break;
-    case EventKind::drained: clients_.drained(*client, event.time_ns, event.since_ns, event.duration_ns); break;
+    case EventKind::drained:
+      clients_.drained(*client, {.t_ns = event.time_ns,
+                                 .since_ns = event.since_ns,
+                                 .remaining_ns = event.duration_ns,
+                                 .spread_ns = event.spread_ns});
+      break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;

@@ -27,7 +27,8 @@ enum class EventKind : std::uint8_t {
   launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
   waiting,         // request, duration_ns: a launch stands at a closed gate
   waiting_ended,   // the client gave the request up
-  drained,         // duration_ns: predicted work still queued at time_ns, 0 = the queue ran dry; since_ns: when it was not so
+  drained,         // duration_ns: predicted work still queued at time_ns, 0 = the queue ran dry; since_ns: when it was not so;
+                   // spread_ns: by how much the predictions behind the reckoning may well be exceeded
   running,         // work before the last duration_ns of predicted work is still under way at time_ns
   grant_done,      // request: this granted kernel, and those before it, have completed
   tick,
@@ -38,6 +39,7 @@ struct Event {
   ClientId client = 0;
   std::int64_t time_ns = 0;
   std::int64_t since_ns = kLongAgo;
+  std::int64_t spread_ns = kUnknown;
   int priority = 5; // 0 (highest) to 9
   bool measuring = false;
   bool granted = false;

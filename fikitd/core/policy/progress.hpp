@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace fikit::policy {
 
@@ -12,6 +13,16 @@ inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 inline constexpr std::int64_t kLongAgo = std::numeric_limits<std::int64_t>::min();
 // No queue is believed to be longer than this, whatever the predictions add up to.
 inline constexpr std::int64_t kHorizonNs = 10'000'000'000;
+
+// At t_ns all but the last remaining_ns of predicted work was known to be complete (0: all; kUnknown: cannot say), and at
+// since_ns it was not (kLongAgo: nobody had looked). spread_ns: by how much the predictions behind the reckoning may well be
+// exceeded (kUnknown: by anything).
+struct Completion {
+  std::int64_t t_ns = 0;
+  std::int64_t since_ns = kLongAgo;
+  std::int64_t remaining_ns = 0;
+  std::int64_t spread_ns = kUnknown;
+};
 
 class Progress {
  public:
@@ -29,24 +40,29 @@ class Progress {
       unknown_until_ns_ = kNoUnknown;
     }
     const std::int64_t start_ns = std::max({t_ns, finish_ns_, std::min(device_free_ns, t_ns + kHorizonNs)});
+    if (start_ns > finish_ns_) overrun_ns_ = 0; // the reckoning begins anew
     finish_ns_ = std::min(start_ns + std::min(duration_ns, kHorizonNs), t_ns + kHorizonNs);
   }
 
-  // At t_ns all but the last remaining_ns of predicted work was known to be complete (0: all; kUnknown: cannot say), and
-  // at since_ns it was not (kLongAgo: nobody has looked).
-  void drained(std::int64_t t_ns, std::int64_t since_ns, std::int64_t remaining_ns, std::int64_t lease_ns) {
-    overrun_ns_ = 0;
-    if (remaining_ns < 0) {
-      unknown_until_ns_ = t_ns + lease_ns;
+  void drained(const Completion& seen, std::int64_t lease_ns) {
+    const std::int64_t reckoned_ns = finish_ns_ - std::exchange(overrun_ns_, 0);
+    if (seen.remaining_ns < 0) {
+      unknown_until_ns_ = seen.t_ns + lease_ns;
       return;
     }
-    remaining_ns = std::min(remaining_ns, kHorizonNs);
+    const std::int64_t remaining_ns = std::min(seen.remaining_ns, kHorizonNs);
     // Somewhere between the two moments it became true. The reckoned moment, where there is one and it lies between them,
     // is the best guess: a host that synchronises late says "dry by now", and a mark is seen when somebody looks. Nobody
-    // having looked before, the earlier end is the careful one: the gap behind it is believed to be over sooner.
-    const bool reckoned = !uncertain() && (remaining_ns == 0 || since_ns != kLongAgo);
-    const std::int64_t guess_ns = reckoned ? finish_ns_ - remaining_ns : t_ns;
-    finish_ns_ = std::clamp(guess_ns, std::min(since_ns, t_ns), t_ns) + remaining_ns;
+    // having looked before, the earlier end is the careful one: the gap behind it is believed to be over sooner. So it is
+    // when the work seems later than its kernels' variation explains: then the report was late.
+    const bool reckoned = !uncertain() && (remaining_ns == 0 || seen.since_ns != kLongAgo);
+    std::int64_t guess_ns = reckoned ? reckoned_ns - remaining_ns : seen.t_ns;
+    if (seen.since_ns != kLongAgo) {
+      const std::int64_t missing_ns = std::min(seen.since_ns, seen.t_ns) - kReportNs;
+      const bool explained = !reckoned || seen.spread_ns < 0 || missing_ns - guess_ns <= seen.spread_ns;
+      if (explained) guess_ns = std::max(guess_ns, missing_ns);
+    }
+    finish_ns_ = std::min(guess_ns, seen.t_ns) + remaining_ns;
     unknown_until_ns_ = kNoUnknown;
   }
 
@@ -74,10 +90,11 @@ class Progress {
 
  private:
   static constexpr std::int64_t kNoUnknown = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t kReportNs = 30'000; // from the end of work to the moment at which its mark can be seen
   static constexpr std::int64_t kShortestPushNs = 10'000;
   static constexpr std::int64_t kLongestPushNs = 500'000;
   std::int64_t finish_ns_ = 0;
-  std::int64_t overrun_ns_ = 0; // of the reckoning, since a drain or mark was last seen
+  std::int64_t overrun_ns_ = 0; // how much of finish_ns_ is no reckoning, but work that was overdue
   std::int64_t unknown_until_ns_ = kNoUnknown;
 };
 
