@@ -106,13 +106,27 @@ def test_slots_that_a_gap_follows_are_told_to_the_client() -> None:
         assert client.expects_gap(3)
 
 
+def test_a_drain_outdates_the_marks_before_it() -> None:
+    with fake.dispatcher("prio", lease_ns=5000 * MS) as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.describe(1, "k")
+        running.set_profile(1, [profile_entry("k", 1 * MS, 0)])
+        high.launch(1)
+        high.mark(1, 1)
+        request = low.ask()
+        assert not eventually(lambda: low.granted(request), seconds=0.05)
+        high.drained()  # the mark is never reached
+        assert eventually(lambda: low.granted(request), seconds=1)
+
+
 def test_more_marks_than_the_page_has_words_and_numbers_from_the_past_are_ignored() -> None:
     with fake.dispatcher("prio") as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
-        for number in (*range(1, 200), 0, 2**32 - 1, 7, 2**31):
+        high.mark(1, 2**64 - 1)
+        high.mark(2, 1)
+        for number in (*range(3, 200), 0, 2**32 - 1, 7, 2**31):
             high.launch()
             high.mark(number, high.page.launch_seq)
-        high.mark(300, 2**64 - 1)
         high.mark(301, 5)
         high.drained()
         request = low.ask()

@@ -60,10 +60,12 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
     case FIKIT_ENTRY_EXPIRED: launch(report, t_ns, policy); break;
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
+      marks_.drained(report.value);
       drained(report.value, t_ns, policy::kLongAgo, policy);
       break;
     case FIKIT_ENTRY_MARK:
     case FIKIT_ENTRY_MARK_GRANT: {
+      if (report.kind == FIKIT_ENTRY_MARK && report.value > page_.launches()) break;
       const policy::Client* view = policy.client(id_);
       const std::int64_t end_ns = view == nullptr ? t_ns : std::max(t_ns, view->progress.dry_ns());
       marks_.put({.number = report.slot,

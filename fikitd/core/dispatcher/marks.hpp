@@ -23,6 +23,8 @@ class Marks {
  public:
   // A number that is not newer than the last, or a launch before the last one's, is not believed.
   void put(const Mark& mark);
+  // Every launch up to this one is complete, whatever its mark says.
+  void drained(std::uint64_t launches);
   bool any() const { return count_ > 0; }
 
   // Looks at each: visit(mark, reached), oldest first. Reached and lost ones are forgotten.

@@ -106,6 +106,8 @@ void Page::set_known(std::uint32_t slot, bool gap) {
   page_->known_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);
 }
 
+std::uint64_t Page::launches() const { return bounded(page_->launch_seq); }
+
 bool Page::reached(std::uint32_t mark) const {
   return page_->marks[mark % FIKIT_MARKS].load(std::memory_order_acquire) == mark;
 }
@@ -125,7 +127,7 @@ Page::Request Page::request() const {
 
 Page::Counters Page::counters(std::int64_t now_ns) const {
   Counters counters;
-  counters.launches = bounded(page_->launch_seq);
+  counters.launches = launches();
   counters.wait_count = bounded(page_->wait_count);
   counters.wait_total_ns = bounded(page_->wait_total_ns);
   counters.expired = bounded(page_->expired_count);

@@ -52,6 +52,7 @@ class Page {
   Counters counters(std::int64_t now_ns) const;
   std::vector<std::uint64_t> slot_launches() const;
   bool reached(std::uint32_t mark) const;
+  std::uint64_t launches() const; // so far
 
   const fikit_page& raw() const { return *page_; }
 
