@@ -5,7 +5,7 @@
 #include <atomic>
 #include <set>
 
-#include "graph.hpp"
+#include "capture.hpp"
 #include "memory.hpp"
 
 namespace emu {
@@ -91,6 +91,7 @@ Stream* Context::create_stream(unsigned stream_flags, int priority) {
 }
 
 void Context::destroy_stream(Stream* stream) {
+  leave_capture(*stream);
   session_->close_queue(stream->queue);
   const std::lock_guard lock(mutex_);
   streams_.remove_if([stream](const auto& entry) { return entry.get() == stream; });
@@ -110,13 +111,6 @@ std::vector<Stream*> Context::streams() {
   std::vector<Stream*> all;
   for (auto& stream : streams_) all.push_back(stream.get());
   return all;
-}
-
-bool Context::recording() {
-  for (const Stream* stream : streams()) {
-    if (stream->capture != nullptr) return true;
-  }
-  return false;
 }
 
 void Context::synchronize() {
@@ -174,17 +168,8 @@ PerThreadDefault::PerThreadDefault() : before_(t_state.per_thread_default) { t_s
 PerThreadDefault::~PerThreadDefault() { t_state.per_thread_default = before_; }
 
 void submit(Stream& stream, Command command) {
-  if (stream.capture != nullptr) {
-    record(stream, std::move(command));
-  } else {
-    stream.context->session().enqueue(*stream.queue, std::move(command));
-  }
-}
-
-void forbid_capture(Stream& stream) {
-  if (stream.capture == nullptr) return;
-  stream.capture->invalidated = true;
-  throw Failure{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+  forbid_capture(stream);
+  stream.context->session().enqueue(*stream.queue, std::move(command));
 }
 
 }  // namespace emu
@@ -290,7 +275,8 @@ CU_EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
 CU_EXPORT CUresult cuCtxSynchronize() {
   return api([&] {
     Context& context = current();
-    require(!context.recording(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    forbid_capture(context);
+    forbid_unsafe_call();
     context.synchronize();
     settle_pools(context.device);
   });
@@ -300,6 +286,8 @@ CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
   return api([&] {
     Context& context = handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT);
     require_alive(context.health());
+    forbid_capture(context);
+    forbid_unsafe_call();
     context.synchronize();
     settle_pools(context.device);
   });

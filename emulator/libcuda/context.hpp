@@ -45,7 +45,6 @@ struct Context : Object {
   void destroy_stream(Stream* stream);
   std::vector<Stream*> streams();
   void synchronize();
-  bool recording();
 
   Device& device;
   const unsigned flags;
@@ -86,10 +85,8 @@ class PerThreadDefault {
   bool before_;
 };
 
-// Executes a command in a stream, or records it when the stream is being captured.
+// Executes a command in a stream. What can be captured is recorded instead (capture.hpp) before it comes to this, which
+// fails in a captured stream.
 void submit(Stream& stream, Command command);
-// Fails with STREAM_CAPTURE_UNSUPPORTED and spoils the capture when this stream is being captured: waiting would never
-// end.
-void forbid_capture(Stream& stream);
 
 }  // namespace emu

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "capture.hpp"
 #include "memory.hpp"
 #include "virtual_memory.hpp"
 
@@ -54,6 +55,27 @@ size_t extent(const CopyBox& box, size_t pitch, size_t slice) {
   return (box.depth - 1) * slice + (box.height - 1) * pitch + box.width;
 }
 
+// A captured copy, as its node tells it.
+CUDA_MEMCPY3D described(const CopyBox& box) {
+  CUDA_MEMCPY3D copy{};
+  const bool from_host = box.direction == Direction::host_to_device || box.direction == Direction::host_to_host;
+  const bool to_host = box.direction == Direction::device_to_host || box.direction == Direction::host_to_host;
+  copy.srcMemoryType = from_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  copy.dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  if (from_host) copy.srcHost = box.source;
+  if (!from_host) copy.srcDevice = reinterpret_cast<CUdeviceptr>(box.source);
+  if (to_host) copy.dstHost = box.target;
+  if (!to_host) copy.dstDevice = reinterpret_cast<CUdeviceptr>(box.target);
+  copy.srcPitch = box.source_pitch;
+  copy.dstPitch = box.target_pitch;
+  copy.srcHeight = box.source_pitch > 0 ? box.source_slice / box.source_pitch : 0;
+  copy.dstHeight = box.target_pitch > 0 ? box.target_slice / box.target_pitch : 0;
+  copy.WidthInBytes = box.width;
+  copy.Height = box.height;
+  copy.Depth = box.depth;
+  return copy;
+}
+
 int64_t transfer_ns(size_t bytes, double gbps) {
   return std::llround(driver().config().copy_latency_us * 1e3 + static_cast<double>(bytes) / gbps);
 }
@@ -65,20 +87,33 @@ bool must_wait(const CopyBox& box) {
   return box.direction == Direction::host_to_host;
 }
 
-void submit_fill(Stream& stream, const Command& command, bool synchronous) {
-  if (synchronous) forbid_capture(stream);
-  submit(stream, command);
+CUDA_MEMSET_NODE_PARAMS fill(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
+                             size_t height) {
+  return {target, pitch, value, element_bytes, width, height};
+}
+
+void submit_fill(Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill, bool synchronous) {
+  if (synchronous) forbid_waiting(stream);
+  if (stream.capture != nullptr) {
+    record(stream, Work{fill, {fill_command(fill)}});
+    return;
+  }
+  submit(stream, fill_command(fill));
   if (synchronous) stream.context->session().wait(*stream.queue);
 }
 
 }  // namespace
 
 void submit_copy(Stream& stream, const CopyBox& box, bool synchronous) {
-  if (synchronous) forbid_capture(stream);
+  if (synchronous) forbid_waiting(stream);
   if (box.bytes() == 0) return;
   require(box.source != nullptr && box.target != nullptr, CUDA_ERROR_INVALID_VALUE);
+  if (stream.capture != nullptr) {
+    record(stream, Work{described(box), {copy_command(box)}});
+    return;
+  }
   submit(stream, copy_command(box));
-  if (stream.capture == nullptr && (synchronous || must_wait(box))) stream.context->session().wait(*stream.queue);
+  if (synchronous || must_wait(box)) stream.context->session().wait(*stream.queue);
 }
 
 CopyBox flat_box(Direction direction, void* target, const void* source, size_t bytes) {
@@ -141,23 +176,23 @@ Command copy_command(const CopyBox& box) {
   return command;
 }
 
-Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
-                     size_t height) {
-  require(
-      target != 0 && (element_bytes == 1 || element_bytes == 2 || element_bytes == 4) && target % element_bytes == 0,
-      CUDA_ERROR_INVALID_VALUE);
-  if (height > 0) address_space().require_access(pointer(target), (height - 1) * pitch + width * element_bytes, true);
+Command fill_command(const CUDA_MEMSET_NODE_PARAMS& fill) {
+  const unsigned element = fill.elementSize;
+  require(fill.dst != 0 && (element == 1 || element == 2 || element == 4) && fill.dst % element == 0,
+          CUDA_ERROR_INVALID_VALUE);
+  if (fill.height > 0)
+    address_space().require_access(pointer(fill.dst), (fill.height - 1) * fill.pitch + fill.width * element, true);
   Command command;
   command.kind = OpKind::fill;
-  command.duration_ns = transfer_ns(width * height * element_bytes, driver().config().d2d_gbps);
-  command.effect = [=](int64_t) {
-    for (size_t y = 0; y < height; ++y) {
-      char* row = pointer(target) + y * pitch;
-      if (element_bytes == 1) {
-        memset(row, static_cast<int>(value & 0xff), width);
+  command.duration_ns = transfer_ns(fill.width * fill.height * element, driver().config().d2d_gbps);
+  command.effect = [fill](int64_t) {
+    for (size_t y = 0; y < fill.height; ++y) {
+      char* row = pointer(fill.dst) + y * fill.pitch;
+      if (fill.elementSize == 1) {
+        memset(row, static_cast<int>(fill.value & 0xff), fill.width);
         continue;
       }
-      for (size_t x = 0; x < width; ++x) memcpy(row + x * element_bytes, &value, element_bytes);
+      for (size_t x = 0; x < fill.width; ++x) memcpy(row + x * fill.elementSize, &fill.value, fill.elementSize);
     }
   };
   return command;
@@ -242,53 +277,53 @@ CU_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream
 }
 
 CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value, size_t count) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 1, count, 1), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, 0, value, 1, count, 1), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr target, unsigned short value, size_t count) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 2, count, 1), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, 0, value, 2, count, 1), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr target, unsigned value, size_t count) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, 0, value, 4, count, 1), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, 0, value, 4, count, 1), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 1, width, height), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, pitch, value, 1, width, height), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr target, size_t pitch, unsigned short value, size_t width,
                                     size_t height) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 2, width, height), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, pitch, value, 2, width, height), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D32_v2(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height) {
-  return api([&] { submit_fill(resolve(nullptr), fill_command(target, pitch, value, 4, width, height), true); });
+  return api([&] { submit_fill(resolve(nullptr), fill(target, pitch, value, 4, width, height), true); });
 }
 
 CU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr target, unsigned char value, size_t count, CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 1, count, 1), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, 0, value, 1, count, 1), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD16Async(CUdeviceptr target, unsigned short value, size_t count, CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 2, count, 1), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, 0, value, 2, count, 1), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr target, unsigned value, size_t count, CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, 0, value, 4, count, 1), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, 0, value, 4, count, 1), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr target, size_t pitch, unsigned char value, size_t width, size_t height,
                                      CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 1, width, height), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, pitch, value, 1, width, height), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr target, size_t pitch, unsigned short value, size_t width,
                                       size_t height, CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 2, width, height), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, pitch, value, 2, width, height), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr target, size_t pitch, unsigned value, size_t width, size_t height,
                                       CUstream stream) {
-  return api([&] { submit_fill(resolve(stream), fill_command(target, pitch, value, 4, width, height), false); });
+  return api([&] { submit_fill(resolve(stream), fill(target, pitch, value, 4, width, height), false); });
 }

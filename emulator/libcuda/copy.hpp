@@ -29,8 +29,7 @@ CopyBox flat_box(Direction direction, void* target, const void* source, size_t b
 Command copy_command(const CopyBox& box);
 // Waits for the copy when it is synchronous, or when its host memory may go away after the call.
 void submit_copy(Stream& stream, const CopyBox& box, bool synchronous);
-// Fills height rows of width elements of element_bytes (1, 2 or 4).
-Command fill_command(CUdeviceptr target, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
-                     size_t height);
+// Fills height rows of width elements of elementSize (1, 2 or 4) bytes.
+Command fill_command(const CUDA_MEMSET_NODE_PARAMS& fill);
 
 }  // namespace emu

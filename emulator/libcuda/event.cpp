@@ -7,11 +7,12 @@
 #include <thread>
 
 #include "../device_model/liveness.hpp"
-#include "graph.hpp"
+#include "capture.hpp"
 #include "memory.hpp"
 #include "memory_api.hpp"
 
 namespace emu {
+
 namespace {
 
 constexpr auto kOtherProcessPoll = std::chrono::microseconds(200);
@@ -39,13 +40,9 @@ bool reached(Event& event) {
   return event.interprocess() && abandoned(state);
 }
 
-void record_event(Event& event, Stream& stream) {
-  if (stream.capture != nullptr) {
-    event.capture = stream.capture;
-    event.capture_nodes = stream.capture_tail;
-    return;
-  }
-  event.capture.reset();
+}  // namespace
+
+uint64_t record_now(const EventTarget& event, Stream& stream) {
   require(&event.session == &stream.context->session(), CUDA_ERROR_INVALID_HANDLE);
   const std::shared_ptr<EventState> state = event.state;
   const uint64_t record = state->records.fetch_add(1) + 1;
@@ -58,9 +55,8 @@ void record_event(Event& event, Stream& stream) {
   const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = reached, .prompt = event.interprocess()});
   state->slot = stream.queue->slot;
   state->seq = seq;
+  return seq;
 }
-
-}  // namespace
 
 // Of two records in different streams the older one may be reached last.
 void EventState::complete(uint64_t record, int64_t end_ns) {
@@ -73,31 +69,69 @@ void EventState::complete(uint64_t record, int64_t end_ns) {
 std::shared_ptr<EventState> shared_state(const SharedBytes& bytes, bool first) {
   void* memory = bytes.map(sizeof(EventState), PROT_READ | PROT_WRITE);
   auto* state = first ? new (memory) EventState : static_cast<EventState*>(memory);
+  if (first) state->interprocess = true;
   return {state, [](EventState* mapped) { munmap(mapped, sizeof(EventState)); }};
 }
 
-void wait_for_event(Stream& stream, Event& event) {
-  if (event.capture != nullptr) {
-    join_capture(stream, event);
-    return;
-  }
-  require(stream.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+std::optional<uint64_t> wait_now(const EventTarget& event, Stream& stream) {
   EventState& state = *event.state;
-  if (!state.pending()) return;
+  if (!state.pending()) return std::nullopt;
   Session& session = stream.context->session();
-  if (event.interprocess()) {
-    session.enqueue(*stream.queue, wait_for_other_process(event.state));
-  } else if (&session == &event.session) {
-    session.enqueue(*stream.queue, Command{.wait_stream = state.slot, .wait_seq = state.seq});
-  } else {
-    // Two devices are two models: this thread waits in the stream's place.
-    event.session.wait(state.slot, state.seq, event.health, [&state] { return !state.pending(); });
-  }
+  if (event.interprocess()) return session.enqueue(*stream.queue, wait_for_other_process(event.state));
+  if (&session == &event.session)
+    return session.enqueue(*stream.queue, Command{.wait_stream = state.slot, .wait_seq = state.seq});
+  // Two devices are two models: this thread waits in the stream's place.
+  event.session.wait(state.slot, state.seq, event.health, [&state] { return !state.pending(); });
+  return std::nullopt;
 }
 
 }  // namespace emu
 
 using namespace emu;
+
+namespace {
+
+constexpr unsigned kExternal = 1;  // flag of records and waits: in a capture, a node of its own
+
+void record_event(CUevent handle, Stream& stream, unsigned flags) {
+  auto& event = from_handle<Event>(handle);
+  require((flags & ~kExternal) == 0 && (flags == 0 || stream.capture != nullptr), CUDA_ERROR_INVALID_VALUE);
+  forbid_implicit_work(stream);
+  if (stream.capture == nullptr) {
+    event.capture.reset();
+    record_now(event, stream);
+    return;
+  }
+  stream.capture->require_valid();
+  if (flags == kExternal) {
+    record(stream, record_work(handle));
+    return;
+  }
+  event.capture = stream.capture;
+  event.capture_nodes = stream.capture_tail;
+}
+
+void wait_for_event(Stream& stream, CUevent handle, unsigned flags) {
+  auto& event = from_handle<Event>(handle);
+  require((flags & ~kExternal) == 0 && (flags == 0 || stream.capture != nullptr), CUDA_ERROR_INVALID_VALUE);
+  if (flags == kExternal) {
+    record(stream, wait_work(handle));
+    return;
+  }
+  if (event.capture != nullptr) {
+    join_capture(stream, event);
+    return;
+  }
+  if (stream.capture != nullptr) isolate_capture(stream);
+  forbid_implicit_work(stream);
+  wait_now(event, stream);
+}
+
+}  // namespace
+
+CU_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  return api([&] { wait_for_event(resolve(stream), event, flags); });
+}
 
 CU_EXPORT CUresult cuEventCreate(CUevent* out, unsigned flags) {
   return api([&] {
@@ -121,11 +155,11 @@ CU_EXPORT CUresult cuEventDestroy_v2(CUevent handle) {
 }
 
 CU_EXPORT CUresult cuEventRecord(CUevent handle, CUstream stream) {
-  return api([&] { record_event(from_handle<Event>(handle), resolve(stream)); });
+  return api([&] { record_event(handle, resolve(stream), 0); });
 }
 
-CU_EXPORT CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned) {
-  return api([&] { record_event(from_handle<Event>(handle), resolve(stream)); });
+CU_EXPORT CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags) {
+  return api([&] { record_event(handle, resolve(stream), flags); });
 }
 
 CU_EXPORT CUresult cuEventQuery(CUevent handle) {
@@ -133,7 +167,8 @@ CU_EXPORT CUresult cuEventQuery(CUevent handle) {
     driver();
     auto& event = from_handle<Event>(handle);
     require_alive(event.health);
-    require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    forbid_captured(event);
+    forbid_unsafe_call();
     if (!event.state->pending()) return CUDA_SUCCESS;
     const bool done = reached(event);
     require_alive(event.health);
@@ -146,7 +181,8 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent handle) {
     driver();
     auto& event = from_handle<Event>(handle);
     require_alive(event.health);
-    require(event.capture == nullptr, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    forbid_captured(event);
+    forbid_unsafe_call();
     const auto state = event.state;
     if (event.interprocess()) {
       while (state->pending() && !reached(event)) {
@@ -170,6 +206,7 @@ CUresult elapsed_ms(float* out, CUevent from, CUevent to, const char* call = __b
     auto& last = from_handle<Event>(to);
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     for (const Event* event : {&first, &last}) {
+      forbid_captured(*event);
       require((event->flags & CU_EVENT_DISABLE_TIMING) == 0 && event->state->records.load() > 0,
               CUDA_ERROR_INVALID_HANDLE);
       require_alive(event->health);

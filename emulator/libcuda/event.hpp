@@ -19,6 +19,7 @@ struct EventState {
   std::atomic<int64_t> time_ns{0};     // when it did
   int slot = kNone;                    // where the newest record waits
   uint64_t seq = 0;
+  bool interprocess = false;     // lies in shared memory
   std::atomic<int> recorder{0};  // interprocess: the process of the newest record, without which it never completes
   std::atomic<uint64_t> recorder_start{0};
   bool pending() const { return completed.load() < records.load(); }
@@ -26,23 +27,29 @@ struct EventState {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
-struct Event : Object {
-  static constexpr ObjectKind kKind = ObjectKind::event;
-  Event(Context& c, unsigned f) : Object(kKind), device(c.device), session(c.session()), health(c.health()), flags(f) {}
-  bool interprocess() const { return shared.has_value(); }
-  Device& device;
+// What recording an event and waiting for it need: a graph's nodes hold one, too.
+struct EventTarget {
+  explicit EventTarget(Context& c) : session(c.session()), health(c.health()) {}
+  bool interprocess() const { return state->interprocess; }
   Session& session;
   const Health health;  // of its context
-  const unsigned flags;
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
+};
+
+struct Event : Object, EventTarget {
+  static constexpr ObjectKind kKind = ObjectKind::event;
+  Event(Context& c, unsigned f) : Object(kKind), EventTarget(c), device(c.device), flags(f) {}
+  Device& device;
+  const unsigned flags;
   std::optional<SharedBytes> shared;  // interprocess: where `state` lies
-  std::shared_ptr<Capture> capture;  // set while its newest record is part of a capture
+  std::shared_ptr<Capture> capture;   // set while its newest record is part of a capture
   std::vector<GraphNode*> capture_nodes;
 };
 
 // A view of the state in these bytes, which a first one makes. Keeps them mapped.
 std::shared_ptr<EventState> shared_state(const SharedBytes& bytes, bool first);
-// Later work of the stream starts after the event's newest record.
-void wait_for_event(Stream& stream, Event& event);
+// On a stream that is not captured. They return the number of the op that they enqueued.
+uint64_t record_now(const EventTarget& event, Stream& stream);
+std::optional<uint64_t> wait_now(const EventTarget& event, Stream& stream);
 
 }  // namespace emu

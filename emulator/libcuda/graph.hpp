@@ -1,74 +1,62 @@
-// Graphs: commands with dependencies, recorded once and launched many times; and the capture of streams into them.
+// Graphs: nodes of work with dependencies, built node by node or captured from streams.
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "context.hpp"
-#include "event.hpp"
-#include "kernel_node.hpp"
+#include "graph_node.hpp"
+#include "user_object.hpp"
 
 namespace emu {
 
-struct Graph;
-
-// Numbers of CUgraphNodeType.
-enum class NodeType : int { kernel = 0, memcpy = 1, memset = 2, host = 3, graph = 4, empty = 5, batch_mem_op = 12 };
-
 struct GraphNode : Object {
   static constexpr ObjectKind kKind = ObjectKind::node;
-  GraphNode(NodeType t, Command c) : Object(kKind), type(t), command(std::move(c)) {}
-  const NodeType type;
-  Command command;
-  std::unique_ptr<KernelLaunch> launch;  // of a kernel node
-  std::vector<GraphNode*> after;  // nodes that must be done first
+  GraphNode(Graph& g, Work w) : Object(kKind), graph(g), work(std::move(w)) {}
+  NodeType type() const { return type_of(work.body); }
+  Graph& graph;
+  Work work;
+  std::vector<GraphNode*> after;  // nodes that must be done first, in the order in which they were named
+  bool enabled = true;            // only ever false in an executable graph
 };
+
+using NodeMap = std::map<const GraphNode*, GraphNode*>;
 
 struct Graph : Object {
   static constexpr ObjectKind kKind = ObjectKind::graph;
   Graph() : Object(kKind) {}
-  GraphNode* add(NodeType type, Command command, std::vector<GraphNode*> after);
+  // Throws INVALID_VALUE for a dependency that is not of this graph or named twice.
+  GraphNode& add(Work work, std::vector<GraphNode*> after);
   // The nodes so that each comes after all that it depends on; throws INVALID_VALUE for a cycle.
   std::vector<GraphNode*> ordered() const;
+  // A copy with copies of its child graphs. `copies` gets, for every node at any depth, its copy.
+  std::unique_ptr<Graph> copy(NodeMap& copies) const;
+  // Pairs of (node, a node that it depends on).
+  std::vector<std::pair<GraphNode*, GraphNode*>> edges() const;
+  std::vector<GraphNode*> dependents_of(const GraphNode& node) const;
+  // It has allocation or free nodes, its child graphs included: there are things that may not be done with it.
+  bool has_memory_nodes() const;
+
   std::vector<std::unique_ptr<GraphNode>> nodes;
+  NodeMap copied_from;    // of a copy: original node -> node
+  UserReferences users;   // what lives as long as the graph and its copies
+  bool capturing = false; // a capture adds to it: nothing may be taken away
+  bool child = false;     // a node's own: not the program's to destroy
+  std::weak_ptr<int> instance;  // exists as long as an executable copy
 };
 
-// An executable copy: its commands are its own, the graph's nodes only name them.
-struct GraphExec : Object {
-  static constexpr ObjectKind kKind = ObjectKind::graph_exec;
-  explicit GraphExec(const Graph& graph);
-  Command& command(const GraphNode* node);
-  void launch(Stream& stream);
-
- private:
-  std::vector<std::pair<const GraphNode*, Command>> steps_;
-  std::map<const GraphNode*, size_t> index_;
-  int last_slot_ = kNone;  // where it was launched last: an exec never overlaps itself
-  uint64_t last_seq_ = 0;
-};
-
-// One capture, shared by all streams that take part in it.
-struct Capture {
-  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-  Stream* origin = nullptr;
-  uint64_t id = 0;
-  bool invalidated = false;
-};
-
-// A kernel node's two faces: what the device does, and what the program may read back.
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v1& node);
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v2& node);
-Command command_of(const CUDA_MEMSET_NODE_PARAMS& node);
-std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v1& node);
-std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v2& node);
-
-NodeType node_type(const Command& command);
-// Adds a call on a captured stream to its graph.
-GraphNode& record(Stream& stream, Command command);
-// The stream waits for an event that a captured stream recorded: it takes part in that capture from now on.
-void join_capture(Stream& stream, const Event& event);
+// The node, unless it is none (INVALID_VALUE).
+GraphNode& node_of(CUgraphNode handle);
+Graph& graph_of(CUgraph handle);
+// The parameters of a node of this kind; throws INVALID_VALUE for others.
+template <typename Body>
+Body& body_of(CUgraphNode handle) {
+  Body* body = std::get_if<Body>(&node_of(handle).work.body);
+  require(body != nullptr, CUDA_ERROR_INVALID_VALUE);
+  return *body;
+}
+std::vector<GraphNode*> nodes_of(const CUgraphNode* handles, size_t count);
+// Dependencies that begin before the node is done do not exist here: throws NOT_SUPPORTED for any.
+void require_full_edges(const CUgraphEdgeData* edges, size_t count);
 
 }  // namespace emu

@@ -137,7 +137,8 @@ CU_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
     bool last = false;
     table.change(pointer, [&](Allocation& entry) { last = --entry.opens == 0; });
     if (!last) return;
-    if (!found->context->recording()) found->context->synchronize();
+    forbid_unsafe_call();
+    found->context->synchronize();
     if (const auto taken = table.take(pointer)) free_pages(*taken);
   });
 }

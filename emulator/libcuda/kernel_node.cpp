@@ -1,6 +1,6 @@
 #include "kernel_node.hpp"
 
-#include "graph.hpp"
+#include "graph_exec.hpp"
 #include "launch.hpp"
 
 namespace emu {
@@ -28,6 +28,8 @@ KernelLaunch::KernelLaunch(const void* function, const Grid& grid, unsigned shar
   bytes_.assign(packed, packed + packed_bytes_);
   extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes_.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_bytes_, nullptr};
 }
+
+const Context* KernelLaunch::context() const { return function_of(function_).code.context; }
 
 void KernelLaunch::describe_shape(CUDA_KERNEL_NODE_PARAMS_v1& out) {
   out.gridDimX = grid_.grid[0];
@@ -58,55 +60,17 @@ void KernelLaunch::describe(CUDA_KERNEL_NODE_PARAMS_v2& out) {
   describe_shape(out);
 }
 
-namespace {
-
-const void* function_of_node(const CUDA_KERNEL_NODE_PARAMS_v1& node) { return node.func; }
-const void* function_of_node(const CUDA_KERNEL_NODE_PARAMS_v2& node) {
-  const void* kernel = node.kern;
-  return node.func != nullptr ? node.func : kernel;
-}
-
-Grid grid_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) {
-  return {{node.gridDimX, node.gridDimY, node.gridDimZ}, {node.blockDimX, node.blockDimY, node.blockDimZ}};
-}
-
-Command make_command(const CUDA_KERNEL_NODE_PARAMS_v1& node, const void* function) {
-  require_shared(function, node.sharedMemBytes);
-  return kernel_command(function, grid_of(node), node.kernelParams, node.extra);
-}
-
-std::unique_ptr<KernelLaunch> make_launch(const CUDA_KERNEL_NODE_PARAMS_v1& node, const void* function) {
-  return std::make_unique<KernelLaunch>(function, grid_of(node), node.sharedMemBytes, node.kernelParams, node.extra);
-}
-
-}  // namespace
-
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) { return make_command(node, function_of_node(node)); }
-Command command_of(const CUDA_KERNEL_NODE_PARAMS_v2& node) { return make_command(node, function_of_node(node)); }
-std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) {
-  return make_launch(node, function_of_node(node));
-}
-std::unique_ptr<KernelLaunch> launch_of(const CUDA_KERNEL_NODE_PARAMS_v2& node) {
-  return make_launch(node, function_of_node(node));
-}
-
 }  // namespace emu
 
 using namespace emu;
 
 namespace {
 
-GraphNode& kernel_node(CUgraphNode handle) {
-  auto& node = from_handle<GraphNode>(handle, CUDA_ERROR_INVALID_VALUE);
-  require(node.launch != nullptr, CUDA_ERROR_INVALID_VALUE);
-  return node;
-}
-
 template <typename Parameters>
 CUresult get(CUgraphNode node, Parameters* out, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    kernel_node(node).launch->describe(*out);
+    body_of<KernelNode>(node).launch->describe(*out);
   }, call);
 }
 
@@ -114,9 +78,17 @@ template <typename Parameters>
 CUresult set(CUgraphNode handle, const Parameters* parameters, const char* call = __builtin_FUNCTION()) {
   return api([&] {
     require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    GraphNode& node = kernel_node(handle);
-    node.command = command_of(*parameters);
-    node.launch = launch_of(*parameters);
+    body_of<KernelNode>(handle);
+    node_of(handle).work = work_of(*parameters);
+  }, call);
+}
+
+template <typename Parameters>
+CUresult set_in(CUgraphExec exec, CUgraphNode node, const Parameters* parameters,
+                const char* call = __builtin_FUNCTION()) {
+  return api([&] {
+    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
+    from_handle<GraphExec>(exec).replace(node, work_of(*parameters));
   }, call);
 }
 
@@ -136,4 +108,14 @@ CU_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNE
 
 CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
   return set(node, parameters);
+}
+
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
+  return set_in(exec, node, parameters);
+}
+
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                     const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  return set_in(exec, node, parameters);
 }

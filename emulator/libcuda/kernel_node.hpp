@@ -8,6 +8,8 @@
 
 namespace emu {
 
+struct Context;
+
 struct Grid {
   unsigned grid[3];
   unsigned block[3];
@@ -20,6 +22,9 @@ class KernelLaunch {
   KernelLaunch(const void* function, const Grid& grid, unsigned shared_bytes, void** parameters, void** extra);
   KernelLaunch(const KernelLaunch&) = delete;
   KernelLaunch& operator=(const KernelLaunch&) = delete;
+
+  // Of its function; null for a library's.
+  const Context* context() const;
 
   // In the driver's form; its pointers are valid as long as this object.
   void describe(CUDA_KERNEL_NODE_PARAMS_v1& out);

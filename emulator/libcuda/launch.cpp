@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "graph.hpp"
+#include "capture.hpp"
 #include "limits.hpp"
 #include "occupancy.hpp"
 
@@ -59,8 +59,8 @@ void launch(Stream& stream, const void* function, const Grid& grid, unsigned sha
   if (stream.capture == nullptr) {
     submit(stream, std::move(command));
   } else {
-    record(stream, std::move(command)).launch =
-        std::make_unique<KernelLaunch>(function, grid, shared, parameters, extra);
+    auto described = std::make_shared<KernelLaunch>(function, grid, shared, parameters, extra);
+    record(stream, Work{KernelNode{std::move(described)}, {std::move(command)}});
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "capture.hpp"
+#include "graph_memory.hpp"
 #include "managed.hpp"
 
 namespace emu {
@@ -37,7 +39,9 @@ uintptr_t map_pages(uint64_t bytes) {
 void unmap_pages(uintptr_t base, uint64_t bytes) { munmap(reinterpret_cast<void*>(base), mapping(bytes)); }
 
 void free_pages(const Allocation& allocation) {
-  if (allocation.kind == MemoryKind::registered || allocation.kind == MemoryKind::global) return;
+  if (allocation.kind == MemoryKind::registered || allocation.kind == MemoryKind::global ||
+      allocation.kind == MemoryKind::graph)
+    return;
   unmap_pages(allocation.base, allocation.bytes);
   if (allocation.fd >= 0) close(allocation.fd);
   delete allocation.managed;
@@ -57,6 +61,7 @@ bool reserve(Context& context, uint64_t bytes) {
 }
 
 uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool = nullptr, unsigned flags = 0) {
+  if (pool == nullptr) forbid_unsafe_call();
   require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
   const bool on_device = kind == MemoryKind::device || kind == MemoryKind::managed;
   require(bytes <= uint64_t{1} << 46, CUDA_ERROR_OUT_OF_MEMORY);
@@ -82,16 +87,18 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
 
 // A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory.
 void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
+  forbid_unsafe_call();
   const auto found = driver().memory().find(base);
   const bool matches =
       found && found->base == base && std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end();
   require(matches, CUDA_ERROR_INVALID_VALUE);
-  if (!found->context->recording()) found->context->synchronize();
+  found->context->synchronize();
   if (const auto taken = driver().memory().take(base)) free_pages(*taken);
 }
 
 CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
-  forbid_capture(stream);
+  forbid_implicit_work(stream);
+  if (stream.capture != nullptr) return record_allocation(stream, bytes);
   return allocate(*stream.context, bytes, MemoryKind::device, &pool);
 }
 
@@ -99,6 +106,7 @@ CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
 
 void release_context_memory(Context* context) {
   while (const auto allocation = driver().memory().take_any_of(context)) free_pages(*allocation);
+  release_graph_memory(*context);
   settle_pools(context->device);
 }
 
@@ -137,7 +145,14 @@ CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned fl
 CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
   return api([&] {
     driver();
-    if (pointer != 0) free_now(pointer, {MemoryKind::device, MemoryKind::managed});
+    if (pointer == 0) return;
+    const auto found = driver().memory().find(pointer);
+    if (found && found->kind == MemoryKind::graph) {
+      forbid_unsafe_call();
+      found->context->synchronize();
+      if (free_graph_memory(pointer, found->context->legacy())) return;
+    }
+    free_now(pointer, {MemoryKind::device, MemoryKind::managed});
   });
 }
 
@@ -161,7 +176,12 @@ CU_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmem
 CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
   return api([&] {
     Stream& stream = resolve(handle);
-    forbid_capture(stream);
+    forbid_implicit_work(stream);
+    if (stream.capture != nullptr) {
+      record_free(stream, pointer);
+      return;
+    }
+    if (free_graph_memory(pointer, stream)) return;
     const auto found = driver().memory().find(pointer);
     require(found && found->base == pointer && found->kind == MemoryKind::device, CUDA_ERROR_INVALID_VALUE);
     const Allocation taken = *driver().memory().take(pointer);
@@ -188,6 +208,7 @@ CU_EXPORT CUresult cuMemFreeHost(void* pointer) {
 CU_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
   return api([&] {
     require(pointer != nullptr && bytes > 0 && flags <= kRegisterFlags, CUDA_ERROR_INVALID_VALUE);
+    forbid_unsafe_call();
     const auto base = reinterpret_cast<uintptr_t>(pointer);
     require(!driver().memory().overlaps(base, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     Allocation made{base, bytes, 0, MemoryKind::registered, &current(), nullptr, 0};

@@ -14,8 +14,9 @@ struct Device;
 struct Pool;
 struct ManagedRange;
 
-// global: a variable of a module, which owns the bytes. mapped: by cuMemMap. imported: by cuIpcOpenMemHandle.
-enum class MemoryKind { device, managed, host, registered, global, mapped, imported };
+// global: a variable of a module, which owns the bytes. mapped: by cuMemMap. imported: by cuIpcOpenMemHandle. graph: of an
+// allocation node, GraphMemory owns the bytes.
+enum class MemoryKind { device, managed, host, registered, global, mapped, imported, graph };
 
 struct Allocation {
   uintptr_t base = 0;

@@ -243,6 +243,14 @@ void Session::wait_until(int slot, const Health& health, const std::function<boo
   }
 }
 
+void Session::wait_done(int slot, uint64_t seq, const Health& health) {
+  try {
+    wait(slot, seq, health, [&] { return segment_.shared_state().streams[slot].done > seq; });
+  } catch (const Failure&) {
+    // Its context was killed: it is done, too.
+  }
+}
+
 void Session::sleep(std::unique_lock<std::mutex>& lock, int64_t bound) {
   if (bound == kNever) {
     host_done_.wait_for(lock, kHostPoll);

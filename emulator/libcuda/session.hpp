@@ -86,6 +86,8 @@ class Session {
   void wait(int slot, uint64_t seq, const Health& health, const std::function<bool()>& reached) {
     wait_until(slot, health, reached, [seq] { return seq; });
   }
+  // The same for one op, enqueued or given up.
+  void wait_done(int slot, uint64_t seq, const Health& health);
   // Plays the device up to now and applies what completed; then answers whether `reached` holds.
   bool poll(const std::function<bool()>& reached);
   bool idle(const Queue& queue) {

@@ -1,6 +1,5 @@
 // Streams: creation, queries, host functions.
-#include "context.hpp"
-#include "event.hpp"
+#include "capture.hpp"
 #include "memory.hpp"
 
 using namespace emu;
@@ -33,7 +32,7 @@ CU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
 CU_EXPORT CUresult cuStreamSynchronize(CUstream handle) {
   return api([&] {
     Stream& stream = resolve(handle);
-    forbid_capture(stream);
+    forbid_waiting(stream);
     // Work in the legacy stream orders itself after all blocking streams, but an empty one must not hide theirs.
     if (&stream == &stream.context->legacy()) submit(stream, Command{});
     stream.context->session().wait(*stream.queue);
@@ -44,7 +43,7 @@ CU_EXPORT CUresult cuStreamSynchronize(CUstream handle) {
 CU_EXPORT CUresult cuStreamQuery(CUstream handle) {
   return api([&] {
     Stream& stream = resolve(handle);
-    forbid_capture(stream);
+    forbid_waiting(stream);
     const bool idle = stream.context->session().idle(*stream.queue);
     require_alive(stream.context->health());
     return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -78,16 +77,15 @@ CU_EXPORT CUresult cuStreamGetDevice(CUstream handle, CUdevice* out) {
   return api([&] { *out = resolve(handle).context->device.ordinal; });
 }
 
-CU_EXPORT CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
-  return api([&] { wait_for_event(resolve(handle), from_handle<Event>(event)); });
-}
-
 CU_EXPORT CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   return api([&] {
-    require(function != nullptr, CUDA_ERROR_INVALID_VALUE);
-    submit(resolve(handle), Command{.kind = OpKind::host, .host_function = [function, data](CUresult status) {
-      if (status == CUDA_SUCCESS) function(data);  // not called in a killed context (CUDA manual); a callback is
-    }});
+    Stream& stream = resolve(handle);
+    const CUDA_HOST_NODE_PARAMS host{function, data};
+    if (stream.capture != nullptr) {
+      record(stream, work_of(host));
+    } else {
+      submit(stream, command_of(host));
+    }
   });
 }
 

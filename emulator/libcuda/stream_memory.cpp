@@ -1,7 +1,7 @@
 // Stream memory operations: a stream writes a word when it comes to it, or stands still until a word has a value.
 #include <atomic>
 
-#include "context.hpp"
+#include "capture.hpp"
 
 using namespace emu;
 
@@ -60,7 +60,9 @@ Command wait(CUdeviceptr address, Word value, unsigned flags) {
   return command;
 }
 
-Command command_of(const CUstreamBatchMemOpParams& op) {
+}  // namespace
+
+Command emu::command_of(const CUstreamBatchMemOpParams& op) {
   switch (op.operation) {
     case kWait32:
       return wait(op.address, static_cast<uint32_t>(op.value), op.flags);
@@ -78,33 +80,45 @@ Command command_of(const CUstreamBatchMemOpParams& op) {
   }
 }
 
+namespace {
+
+// All or nothing: a bad entry is found before the first one is queued.
+CUresult submit_batch(CUstream handle, unsigned count, CUstreamBatchMemOpParams* operations, unsigned flags,
+                      const char* call = __builtin_FUNCTION()) {
+  return api([&] {
+    Stream& stream = resolve(handle);
+    Work work = work_of(CUDA_BATCH_MEM_OP_NODE_PARAMS{to_handle<CUcontext>(stream.context), count, operations, flags});
+    if (stream.capture != nullptr) {
+      record(stream, std::move(work));
+    } else {
+      for (Command& command : work.commands) submit(stream, std::move(command));
+    }
+  }, call);
+}
+
 }  // namespace
 
 CU_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags) {
-  return api([&] { submit(resolve(stream), write(address, value, flags)); });
+  CUstreamBatchMemOpParams write{kWrite32, address, value, flags, {}};
+  return submit_batch(stream, 1, &write, 0);
 }
 
 CU_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags) {
-  return api([&] { submit(resolve(stream), write(address, value, flags)); });
+  CUstreamBatchMemOpParams write{kWrite64, address, value, flags, {}};
+  return submit_batch(stream, 1, &write, 0);
 }
 
 CU_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags) {
-  return api([&] { submit(resolve(stream), wait(address, value, flags)); });
+  CUstreamBatchMemOpParams wait{kWait32, address, value, flags, {}};
+  return submit_batch(stream, 1, &wait, 0);
 }
 
 CU_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags) {
-  return api([&] { submit(resolve(stream), wait(address, value, flags)); });
+  CUstreamBatchMemOpParams wait{kWait64, address, value, flags, {}};
+  return submit_batch(stream, 1, &wait, 0);
 }
 
-// All or nothing: a bad entry is found before the first one is queued.
-CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned count, const CUstreamBatchMemOpParams* operations,
+CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams* operations,
                                          unsigned flags) {
-  constexpr unsigned kMost = 256;
-  return api([&] {
-    Stream& stream = resolve(handle);
-    require(operations != nullptr && count > 0 && count <= kMost && flags == 0, CUDA_ERROR_INVALID_VALUE);
-    std::vector<Command> commands;
-    for (unsigned i = 0; i < count; ++i) commands.push_back(command_of(operations[i]));
-    for (Command& command : commands) submit(stream, std::move(command));
-  });
+  return submit_batch(stream, count, operations, flags);
 }

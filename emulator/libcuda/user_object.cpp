@@ -1,11 +1,11 @@
-// User objects: a reference count with a destructor, which graphs can hold.
+#include "user_object.hpp"
+
 #include <atomic>
 
 #include "driver.hpp"
+#include "graph.hpp"
 
-using namespace emu;
-
-namespace {
+namespace emu {
 
 struct UserObject : Object {
   static constexpr ObjectKind kKind = ObjectKind::user_object;
@@ -15,6 +15,8 @@ struct UserObject : Object {
   std::atomic<unsigned> references;
 };
 
+namespace {
+
 void release(UserObject& object, unsigned count) {
   if (object.references.fetch_sub(count) > count) return;
   object.destroy(object.data);
@@ -22,6 +24,31 @@ void release(UserObject& object, unsigned count) {
 }
 
 }  // namespace
+
+UserReferences& UserReferences::operator=(const UserReferences& other) {
+  if (this == &other) return *this;
+  drop();
+  held_ = other.held_;
+  for (const auto& [object, count] : held_) object->references += count;
+  return *this;
+}
+
+void UserReferences::remove(UserObject& object, unsigned count) {
+  const auto found = held_.find(&object);
+  require(found != held_.end() && found->second >= count, CUDA_ERROR_INVALID_VALUE);
+  found->second -= count;
+  if (found->second == 0) held_.erase(found);
+  release(object, count);
+}
+
+void UserReferences::drop() {
+  for (const auto& [object, count] : held_) release(*object, count);
+  held_.clear();
+}
+
+}  // namespace emu
+
+using namespace emu;
 
 CU_EXPORT CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, unsigned references, unsigned) {
   return api([&] {
@@ -38,15 +65,17 @@ CU_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned count) {
   return api([&] { release(from_handle<UserObject>(object), count); });
 }
 
-// A graph's references live until the program gives them back by name: graphs here hold no parameters that need them.
-CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph, CUuserObject object, unsigned count, unsigned flags) {
+CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags) {
   constexpr unsigned kMove = 1;  // the caller's references become the graph's
   return api([&] {
-    auto& held = from_handle<UserObject>(object);
+    require(count > 0 && (flags & ~kMove) == 0, CUDA_ERROR_INVALID_VALUE);
+    auto& held = from_handle<UserObject>(object, CUDA_ERROR_INVALID_VALUE);
     if ((flags & kMove) == 0) held.references += count;
+    graph_of(graph).users.add(held, count);
   });
 }
 
-CU_EXPORT CUresult cuGraphReleaseUserObject(CUgraph, CUuserObject object, unsigned count) {
-  return api([&] { release(from_handle<UserObject>(object), count); });
+CU_EXPORT CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count) {
+  return api(
+      [&] { graph_of(graph).users.remove(from_handle<UserObject>(object, CUDA_ERROR_INVALID_VALUE), count); });
 }

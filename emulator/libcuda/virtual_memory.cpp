@@ -173,7 +173,7 @@ namespace {
 // Nothing queued may still use the addresses (CUDA manual: these calls synchronise).
 void settle() {
   Context* context = current_or_null();
-  if (context != nullptr && context->kind == ObjectKind::context && !context->recording()) context->synchronize();
+  if (context != nullptr && context->kind == ObjectKind::context) context->synchronize();
 }
 
 }  // namespace

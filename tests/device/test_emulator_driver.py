@@ -23,8 +23,6 @@ CASES = [
     "default_stream",
     "host_functions",
     "memory",
-    "graphs",
-    "capture",
     "proc_address",
     "unsupported",
     "full_stream",

@@ -298,81 +298,6 @@ static void memory(void) {
   CHECK(after == before);
 }
 
-static void graphs(void) {
-  CUcontext context;
-  CUmodule module = open_device(&context);
-  CUfunction check = kernel(module, "emu_check_order");
-  CUgraph graph;
-  CUgraphExec exec;
-  CUgraphNode nodes[3];
-  CUdeviceptr counter;
-  uint32_t value, expected[3] = {0, 1, 2};
-  KernelNode parameters[3];
-  void *arguments[3][2];
-  OK(cuMemAlloc_v2(&counter, 4));
-  OK(cuGraphCreate(&graph, 0));
-  for (int i = 0; i < 3; ++i) {
-    arguments[i][0] = &counter;
-    arguments[i][1] = &expected[i];
-    parameters[i] = (KernelNode){check, 1, 1, 1, 1, 1, 1, 0, arguments[i], NULL};
-    OK(cuGraphAddKernelNode(&nodes[i], graph, i > 0 ? &nodes[i - 1] : NULL, i > 0 ? 1 : 0, &parameters[i]));
-  }
-  OK(cuGraphInstantiate_v2(&exec, graph, NULL, NULL, 0));
-  OK(cuMemsetD8_v2(counter, 0, 4));
-  OK(cuGraphLaunch(exec, NULL));
-  OK(cuMemcpyDtoH_v2(&value, counter, 4));
-  CHECK(value == 3);
-  for (int i = 0; i < 3; ++i) expected[i] += 3;
-  for (int i = 0; i < 3; ++i) OK(cuGraphExecKernelNodeSetParams(exec, nodes[i], &parameters[i]));
-  OK(cuGraphLaunch(exec, NULL));
-  OK(cuMemcpyDtoH_v2(&value, counter, 4));
-  CHECK(value == 6);
-  OK(cuGraphDestroy(graph));
-  OK(cuGraphLaunch(exec, NULL)); /* the executable graph is a copy */
-  OK(cuGraphExecDestroy(exec));
-}
-
-static void capture(void) {
-  CUcontext context;
-  CUmodule module = open_device(&context);
-  CUfunction increment = kernel(module, "emu_increment");
-  CUstream stream, fork;
-  CUevent event, joined;
-  CUgraph graph;
-  CUgraphExec exec;
-  CUdeviceptr counter;
-  uint32_t value;
-  size_t count = 0;
-  OK(cuStreamCreate(&stream, 1));
-  OK(cuStreamCreate(&fork, 1));
-  OK(cuEventCreate(&event, 0));
-  OK(cuEventCreate(&joined, 0));
-  OK(cuMemAlloc_v2(&counter, 4));
-  OK(cuMemsetD8_v2(counter, 0, 4));
-  void *parameters[] = {&counter};
-  OK(cuStreamBeginCapture_v2(stream, 0));
-  OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
-  OK(cuEventRecord(event, stream));
-  OK(cuStreamWaitEvent(fork, event, 0));
-  OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, fork, parameters, NULL));
-  OK(cuEventRecord(joined, fork));
-  OK(cuStreamWaitEvent(stream, joined, 0));
-  OK(cuStreamEndCapture(stream, &graph));
-  OK(cuGraphGetNodes(graph, NULL, &count));
-  CHECK(count == 2);
-  OK(cuGraphInstantiate_v2(&exec, graph, NULL, NULL, 0));
-  OK(cuMemcpyDtoH_v2(&value, counter, 4));
-  CHECK(value == 0);
-  OK(cuGraphLaunch(exec, stream));
-  OK(cuGraphLaunch(exec, fork));
-  OK(cuCtxSynchronize());
-  OK(cuMemcpyDtoH_v2(&value, counter, 4));
-  CHECK(value == 4);
-  OK(cuStreamBeginCapture_v2(stream, 0));
-  CHECK(cuStreamSynchronize(stream) == 900);
-  CHECK(cuStreamEndCapture(stream, &graph) == 901);
-}
-
 static void proc_address(void) {
   void *v1, *v2, *found;
   int status;
@@ -468,7 +393,7 @@ static const struct {
   void (*run)(void);
 } kCases[] = {CASE(contexts), CASE(devices), CASE(modules), CASE(launches), CASE(clusters), CASE(effects_at_completion),
               CASE(pageable_copies_are_synchronous), CASE(events), CASE(default_stream), CASE(host_functions), CASE(memory),
-              CASE(graphs), CASE(capture), CASE(proc_address), CASE(unsupported), CASE(full_stream), CASE(threads), CASE(forked_child)};
+              CASE(proc_address), CASE(unsupported), CASE(full_stream), CASE(threads), CASE(forked_child)};
 
 int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof kCases / sizeof kCases[0]; ++i) {
