@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,12 @@ def finish(partner: Partner) -> str:
     out, _ = partner.communicate("\n", timeout=60)
     assert partner.returncode == 0
     return out
+
+
+def run_script(script: str, env: dict[str, str], cwd: Path | None = None) -> None:
+    """Run a Python client, which has to find every call that it makes."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "emucuda" not in done.stderr, "a call that the emulator should have"

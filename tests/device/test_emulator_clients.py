@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import kernels, stats
+from emulator_tools import kernels, run_script, stats
 
 Env = Callable[..., dict[str, str]]
 
@@ -71,32 +71,24 @@ stream.sync()
 '''
 
 
-def run(script: str, env: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert "emucuda" not in done.stderr, "a call that the emulator should have"
-
-
 def test_tinygrad_eager(native: Path, emulator_env: Env, tmp_path: Path) -> None:
     pytest.importorskip("tinygrad")
     env = emulator_env(DEV="CUDA:PTX", CACHEDB=str(tmp_path / "cache.db"))
-    run(TINYGRAD_EAGER, env)
+    run_script(TINYGRAD_EAGER, env)
     assert kernels(native, env) >= 20
 
 
 def test_tinygrad_jit_launches_graphs(native: Path, emulator_env: Env, tmp_path: Path) -> None:
     pytest.importorskip("tinygrad")
     env = emulator_env(DEV="CUDA:PTX", CACHEDB=str(tmp_path / "cache.db"))
-    run(TINYGRAD_JIT, env)
+    run_script(TINYGRAD_JIT, env)
     assert kernels(native, env) >= 40
 
 
 def test_cuda_core_from_ptx(native: Path, emulator_env: Env) -> None:
     pytest.importorskip("cuda.core")
     env = emulator_env()
-    run(CUDA_CORE, env)
+    run_script(CUDA_CORE, env)
     assert kernels(native, env) == 35
 
 
