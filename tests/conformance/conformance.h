@@ -5,6 +5,8 @@
 
 #include "../device/src/emu_api.h"
 
+CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned), cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
+
 /* One observation: a result code, a count, a value. Never a time or an address. */
 static void see(const char *name, long long value) { printf("%s %lld\n", name, value); }
 

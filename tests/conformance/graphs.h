@@ -117,7 +117,6 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec, CUgraphNode, const HostNode *
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec, CUgraphNode, CUgraph), cuGraphExecUpdate_v2(CUgraphExec, CUgraph, UpdateInfo *);
 CUresult cuGraphExecUpdate(CUgraphExec, CUgraph, CUgraphNode *, int *), cuGraphUpload(CUgraphExec, CUstream);
 CUresult cuGraphNodeSetEnabled(CUgraphExec, CUgraphNode, unsigned), cuGraphNodeGetEnabled(CUgraphExec, CUgraphNode, unsigned *);
-CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned), cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice, int, void *), cuDeviceGraphMemTrim(CUdevice);
 CUresult cuEventRecordWithFlags(CUevent, CUstream, unsigned), cuThreadExchangeStreamCaptureMode(int *);
 CUresult cuStreamGetCaptureInfo_v2(CUstream, int *, unsigned long long *, CUgraph *, const CUgraphNode **, size_t *);

@@ -1,13 +1,5 @@
 /* Host functions as nodes of a graph. */
-#include "conformance.h"
-
-typedef struct {
-  void (*function)(void *);
-  void *data;
-} HostNode;
-
-CUresult cuGraphAddHostNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const HostNode *);
-CUresult cuGraphNodeGetType(CUgraphNode, int *);
+#include "graphs.h"
 
 static int g_calls;
 static void count(void *by) { g_calls += *(int *)by; }

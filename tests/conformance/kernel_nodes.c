@@ -1,11 +1,5 @@
 /* What a graph's kernel nodes tell about their launches, and how they are changed. */
-#include "conformance.h"
-
-typedef struct {
-  KernelNode v1;
-  CUkernel kernel;
-  CUcontext context;
-} KernelNodeV2;
+#include "graphs.h"
 
 CUresult cuGraphKernelNodeGetParams(CUgraphNode, KernelNode *), cuGraphKernelNodeSetParams(CUgraphNode, const KernelNode *);
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode, KernelNodeV2 *);

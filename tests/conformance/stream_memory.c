@@ -3,21 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "conformance.h"
+#include "graphs.h"
 
-typedef struct {
-  unsigned operation;
-  CUdeviceptr address;
-  uint64_t value;
-  unsigned flags;
-  uint64_t reserved[2];
-} MemOp;
-
-CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned), cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned), cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned);
 CUresult cuStreamBatchMemOp_v2(CUstream, unsigned, MemOp *, unsigned), cuMemHostGetDevicePointer_v2(CUdeviceptr *, void *, unsigned);
 
-enum { AT_LEAST = 0, EQUAL = 1, AND = 2, WRITE_32 = 2, WRITE_64 = 5 };
+enum { AT_LEAST = 0, AND = 2, WRITE_64 = 5 };
 
 static volatile uint32_t *g_page; /* shared with a child, registered with the driver */
 static CUdeviceptr g_page_on_device;

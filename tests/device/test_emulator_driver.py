@@ -12,20 +12,15 @@ from emulator_tools import ROOT, SOURCES, driver_flags, stats
 
 Env = Callable[..., dict[str, str]]
 CASES = [
-    "contexts",
     "devices",
     "modules",
-    "launches",
-    "clusters",
-    "effects_at_completion",
-    "pageable_copies_are_synchronous",
     "events",
-    "default_stream",
     "host_functions",
     "memory",
+    "wrong_handles",
+    "clusters",
     "proc_address",
     "unsupported",
-    "full_stream",
     "threads",
     "forked_child",
 ]
