@@ -59,4 +59,25 @@ struct GraphExec : Object {
 // Finds which node of `fresh` stands for which of `old`; throws nothing, reports what does not fit.
 UpdateReport pair_graphs(const Graph& old, const Graph& fresh, NodeMap& pairs);
 
+// A node does this from now on; throws INVALID_VALUE when the kind of work is another.
+void change(CUgraphNode node, Work work);
+
+// The calls that change a node by its parameters, in a graph and in an executable one.
+template <typename Parameters>
+CUresult set_parameters(CUgraphNode node, const Parameters* parameters, const char* call = __builtin_FUNCTION()) {
+  return api([&] {
+    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
+    change(node, work_of(*parameters));
+  }, call);
+}
+
+template <typename Parameters>
+CUresult set_parameters(CUgraphExec exec, CUgraphNode node, const Parameters* parameters,
+                        const char* call = __builtin_FUNCTION()) {
+  return api([&] {
+    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
+    from_handle<GraphExec>(exec).replace(node, work_of(*parameters));
+  }, call);
+}
+
 }  // namespace emu

@@ -1,6 +1,16 @@
 // The parameters of nodes, read and changed, in graphs and in executable graphs. Kernel nodes: kernel_node.cpp.
 #include "graph_exec.hpp"
 
+namespace emu {
+
+void change(CUgraphNode handle, Work work) {
+  GraphNode& node = node_of(handle);
+  require(node.work.body.index() == work.body.index(), CUDA_ERROR_INVALID_VALUE);
+  node.work = std::move(work);
+}
+
+}  // namespace emu
+
 using namespace emu;
 
 namespace {
@@ -10,29 +20,6 @@ CUresult get(CUgraphNode node, Parameters* out, const char* call = __builtin_FUN
   return api([&] {
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     *out = body_of<Parameters>(node);
-  }, call);
-}
-
-void change(CUgraphNode handle, Work work) {
-  GraphNode& node = node_of(handle);
-  require(node.work.body.index() == work.body.index(), CUDA_ERROR_INVALID_VALUE);
-  node.work = std::move(work);
-}
-
-template <typename Parameters>
-CUresult set(CUgraphNode node, const Parameters* parameters, const char* call = __builtin_FUNCTION()) {
-  return api([&] {
-    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    change(node, work_of(*parameters));
-  }, call);
-}
-
-template <typename Parameters>
-CUresult set_in(CUgraphExec exec, CUgraphNode node, const Parameters* parameters,
-                const char* call = __builtin_FUNCTION()) {
-  return api([&] {
-    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    from_handle<GraphExec>(exec).replace(node, work_of(*parameters));
   }, call);
 }
 
@@ -73,27 +60,27 @@ CUresult get_event(CUgraphNode node, CUevent* out, const char* call = __builtin_
 }  // namespace
 
 CU_EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* out) { return get(node, out); }
-CU_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* copy) { return set(node, copy); }
+CU_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* copy) { return set_parameters(node, copy); }
 CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* copy,
                                                   CUcontext) {
-  return set_in(exec, node, copy);
+  return set_parameters(exec, node, copy);
 }
 
 CU_EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* out) { return get(node, out); }
 CU_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* fill) {
-  return set(node, fill);
+  return set_parameters(node, fill);
 }
 CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                   const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext) {
-  return set_in(exec, node, fill);
+  return set_parameters(exec, node, fill);
 }
 
 CU_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* out) { return get(node, out); }
 CU_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* host) {
-  return set(node, host);
+  return set_parameters(node, host);
 }
 CU_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS* host) {
-  return set_in(exec, node, host);
+  return set_parameters(exec, node, host);
 }
 
 // The operations that it names stay the node's: they are only to be read.
@@ -105,11 +92,11 @@ CU_EXPORT CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_M
   });
 }
 CU_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS* batch) {
-  return set(node, batch);
+  return set_parameters(node, batch);
 }
 CU_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                       const CUDA_BATCH_MEM_OP_NODE_PARAMS* batch) {
-  return set_in(exec, node, batch);
+  return set_parameters(exec, node, batch);
 }
 
 CU_EXPORT CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* out) {

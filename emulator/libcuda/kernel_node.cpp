@@ -74,24 +74,6 @@ CUresult get(CUgraphNode node, Parameters* out, const char* call = __builtin_FUN
   }, call);
 }
 
-template <typename Parameters>
-CUresult set(CUgraphNode handle, const Parameters* parameters, const char* call = __builtin_FUNCTION()) {
-  return api([&] {
-    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    body_of<KernelNode>(handle);
-    node_of(handle).work = work_of(*parameters);
-  }, call);
-}
-
-template <typename Parameters>
-CUresult set_in(CUgraphExec exec, CUgraphNode node, const Parameters* parameters,
-                const char* call = __builtin_FUNCTION()) {
-  return api([&] {
-    require(parameters != nullptr, CUDA_ERROR_INVALID_VALUE);
-    from_handle<GraphExec>(exec).replace(node, work_of(*parameters));
-  }, call);
-}
-
 }  // namespace
 
 CU_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* out) {
@@ -103,19 +85,19 @@ CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_N
 }
 
 CU_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
-  return set(node, parameters);
+  return set_parameters(node, parameters);
 }
 
 CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
-  return set(node, parameters);
+  return set_parameters(node, parameters);
 }
 
 CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                   const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
-  return set_in(exec, node, parameters);
+  return set_parameters(exec, node, parameters);
 }
 
 CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                      const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
-  return set_in(exec, node, parameters);
+  return set_parameters(exec, node, parameters);
 }
