@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "capture.hpp"
 #include "event.hpp"
 #include "memory.hpp"
 #include "memory_api.hpp"

@@ -1,4 +1,4 @@
-/* Events, the default stream's barriers, host functions: when things happen. */
+/* Events, copies, host functions: when things happen. */
 #include "conformance.h"
 
 static int g_called;
@@ -27,23 +27,6 @@ static void records(CUfunction f) {
   see("one_waited_for_the_other", ms * 1e6 > LONG_NS * 1.45);
   see("elapsed_untimed", cuEventElapsedTime(&ms, begin, untimed));
   see("work_before_it_is_done", cuStreamQuery(a));
-}
-
-static void default_stream(CUfunction add, CUdeviceptr gate) {
-  CUstream blocking, free_running;
-  CUdeviceptr counter = zeroed(4);
-  OK(cuStreamCreate(&blocking, 0));
-  OK(cuStreamCreate(&free_running, 1));
-  OK(cuStreamWaitValue32_v2(blocking, gate, 1, 1));
-  OK(increment(add, counter, free_running));
-  see("non_blocking_stream_goes_on", cuStreamSynchronize(free_running));
-  OK(increment(add, counter, NULL));
-  see("legacy_stream_waits", cuStreamQuery(NULL));
-  see("blocking_stream_waits", cuStreamQuery(blocking));
-  OK(cuStreamWriteValue32_v2(free_running, gate, 1, 0));
-  OK(cuStreamSynchronize(NULL));
-  see("blocking_stream_is_done_then", cuStreamQuery(blocking));
-  see("both_ran", word(counter));
 }
 
 static void effects(CUdeviceptr gate) {
@@ -81,7 +64,6 @@ int main(void) {
   CUmodule module = open_device(&context);
   CUdeviceptr gate = zeroed(4);
   records(kernel(module, "fikit_spin"));
-  default_stream(kernel(module, "emu_increment"), gate);
   effects(gate);
   return 0;
 }
