@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, eventually, let_others_in, mount, unmount
 from fikitd.profiles import ProfileStore
+from fikitd.reports import summary_line
 
 from fikitd import paths
 
@@ -75,11 +76,11 @@ def test_a_measured_program_is_known_in_its_next_run(daemon: Fikitd, runner: Run
 
 
 def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd, runner: Runner) -> None:
-    job, _, summary = runner.run(200, 200_000)
+    job, _, _ = runner.run(200, 200_000)
     first = daemon.report(job)
     key = first["profile"]["key"]
     assert (first["profile"]["found"], first["profile"]["stored"], first["gpu_time_s"]) == (False, True, None)
-    assert f"samples of this run are stored as {key}" in summary
+    assert f"samples of this run are stored as {key}" in summary_line(first)
 
     profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
     assert profile is not None
