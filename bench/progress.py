@@ -14,6 +14,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,8 +82,8 @@ def _measure(directory: Path, profile: list[Any], *, emulated: bool, scale: int,
         try:
             if not host.wait_for(2):
                 raise BenchError("the lower job did not come to its gate")
+            believed = _watch(host, high)
             played = _finish(high)
-            believed = dict(host.dispatcher.idle_moments(1))
         finally:
             low.kill()
             low.wait()
@@ -103,8 +104,22 @@ def _start(host: Host, environment: dict[str, str], bursts: int, scale: int, see
     raise BenchError((high.communicate()[1].strip().splitlines() or ["the job did not come to the dispatcher"])[-1])
 
 
+def _watch(host: Host, high: subprocess.Popen[str]) -> dict[int, int]:
+    """Let the job run; when its queue was believed to be dry, by launches. The dispatcher remembers the newest only."""
+    assert high.stdin is not None
+    high.stdin.close()
+    high.stdin = None
+    believed: dict[int, int] = {}
+    while True:
+        over = high.poll() is not None
+        believed.update(host.dispatcher.idle_moments(1))
+        if over:
+            return believed
+        time.sleep(0.5)
+
+
 def _finish(high: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = high.communicate("")
+    out, err = high.communicate("" if high.stdin else None)
     if high.returncode != 0 or err:
         raise BenchError((err.strip().splitlines() or ["fikit-progress-bench failed without a word"])[-1])
     return dict(json.loads(out))
