@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 DEVICE ?= emulated
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test lint bench clean
+.PHONY: help setup build demo test lint sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,6 +24,17 @@ test: setup ## linters, then every test
 
 lint: ## ruff, mypy, layers, clang-tidy
 	@bash scripts/lint.sh
+
+sanitize: ## the shim under the address, undefined behaviour and thread sanitizers
+	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/unit/test_shim_fuzz.py
+
+FUZZ_S ?= 60
+CLANG ?= clang
+fuzz: ## libFuzzer on what the shim reads from fikitd, for FUZZ_S seconds (clang and its runtime: libclang-rt-dev)
+	@mkdir -p build/fuzz/shim_connect
+	@$(CLANG) -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Ishim -Ifikitd/core/protocol \
+	  -o build/fuzz/shim_connect.bin tests/fuzz/shim_connect.c shim/connect.c
+	@build/fuzz/shim_connect.bin -max_total_time=$(FUZZ_S) -print_final_stats=1 build/fuzz/shim_connect
 
 clean: ## remove build products
 	rm -rf build out .pytest_cache .mypy_cache .ruff_cache

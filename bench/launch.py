@@ -1,47 +1,134 @@
-"""What the shim adds to a launch when nobody outranks the job: ns per cuLaunchKernel, direct and through an open gate."""
+"""What the shim adds to a launch when nobody outranks the job: ns per cuLaunchKernel, direct and through an open gate.
+
+In 1, 4 and 16 threads. Two clocks, because on a machine with fewer cores than threads the time of day is mostly the time that
+a thread did not run: `added` is the thread's processor time, paired by round; `launch` is the time of day of single launches.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-from bench.managed import run_managed
+from fikitd.client import Control, DaemonUnreachable
+
 from bench.record import BenchError, Result
+from fikitd import paths
 
 ABOUT = "cost of the shim on the launch path"
-ROUNDS = 300
+ROUNDS = 320  # of all threads together
 LAUNCHES = 100  # per round; waited for outside the measured time
+THREADS = (1, 4, 16)
 
 
-def _measure(emulated: bool) -> dict[str, object]:
+@contextmanager
+def _environment() -> Iterator[dict[str, str]]:
+    """Directories and an emulated device of this bench's own; nothing is left of them."""
+    with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
+        config = Path(directory) / "fikit.toml"
+        keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
+        lines = [f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items()]
+        config.write_text("\n".join(["[daemon]", *lines, ""]))
+        environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
+        try:
+            yield environment
+        finally:
+            with suppress(DaemonUnreachable):
+                Control(Path(directory) / "run").shutdown()
+            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, nargs="+", default=THREADS, help="how many launch at once")
+
+
+def _measure(emulated: bool, threads: int) -> dict[str, Any]:
     """Run the bench program under `fikit run`, which starts a fikitd for it."""
-    measured, said = run_managed(
-        "fikit-launch-bench", ROUNDS, LAUNCHES, emulated=emulated, options=("--priority", "high")
+    program = paths.native_dir() / "bin" / "fikit-launch-bench"
+    rounds = max(ROUNDS // threads, 1)
+    command = [str(Path(sys.executable).parent / "fikit"), "run", "--priority", "high"]
+    command += ["--emulated"] if emulated else []
+    command += ["--", str(program), str(rounds), str(LAUNCHES), str(threads)]
+    with _environment() as environment:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
+    if f"{(rounds + rounds // 10 + 1) * LAUNCHES * threads} kernels" not in done.stderr:
+        raise BenchError(f"fikitd did not count every launch; it said: {done.stderr.strip()}")
+    return dict(json.loads(done.stdout))
+
+
+def _quantile(histogram: dict[str, int], share: float) -> float:
+    """Of launches counted by their ns; the last bucket means "so long or longer"."""
+    left = share * sum(histogram.values())
+    for ns, count in sorted((int(key), count) for key, count in histogram.items()):
+        left -= count
+        if left <= 0:
+            return float(ns)
+    return 0.0
+
+
+def _values(measured: dict[str, Any]) -> dict[str, float]:
+    direct, shim = measured["direct_ns"], measured["shim_ns"]
+    added = sorted(b - a for a, b in zip(direct, shim, strict=True))
+    hundredths = statistics.quantiles(added, n=100)
+    values = {
+        "direct_ns": statistics.median(direct),
+        "shim_ns": statistics.median(shim),
+        "ratio": statistics.median(shim) / statistics.median(direct),
+        "added_ns": statistics.median(added),
+        "added_p10_ns": hundredths[9],
+        "added_p90_ns": hundredths[89],
+        "added_p99_ns": hundredths[98],
+    }
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        for way in ("direct", "shim"):
+            values[f"launch_{way}_{name}_ns"] = _quantile(measured[f"{way}_launches"], share)
+        values[f"launch_added_{name}_ns"] = values[f"launch_shim_{name}_ns"] - values[f"launch_direct_{name}_ns"]
+    return values
+
+
+def _line(threads: int, values: dict[str, float]) -> str:
+    return (
+        f"{threads:>3} thread{'s' if threads > 1 else ' '}: {values['direct_ns']:.0f} ns direct, {values['shim_ns']:.0f} ns "
+        f"through the open gate ({values['ratio']:.2f}x); added {values['added_ns']:.0f} ns (rounds: "
+        f"p10 {values['added_p10_ns']:.0f}, p90 {values['added_p90_ns']:.0f}, p99 {values['added_p99_ns']:.0f}); "
+        f"single launches, time of day: added p50 {values['launch_added_p50_ns']:.0f}, "
+        f"p99 {values['launch_added_p99_ns']:.0f} ns"
     )
-    if f"{(ROUNDS + ROUNDS // 10 + 1) * LAUNCHES} kernels" not in said:
-        raise BenchError(f"fikitd did not count every launch; it said: {said.strip()}")
-    return measured
 
 
-def _quantiles(samples: list[float]) -> tuple[float, float, float]:
-    """10 %, 50 %, 90 %."""
-    tenths = statistics.quantiles(samples, n=10)
-    return tenths[0], statistics.median(samples), tenths[8]
-
-
-def run(*, emulated: bool) -> Result:
+def run(*, emulated: bool, threads: Sequence[int] = THREADS) -> Result:
     """Measure; raises BenchError when the program cannot run managed."""
-    measured = _measure(emulated)
-    direct, shim = (list(map(float, measured[key])) for key in ("direct_ns", "shim_ns"))  # type: ignore[call-overload]
-    added = [b - a for a, b in zip(direct, shim, strict=True)]
-    values = {"ratio": statistics.median(shim) / statistics.median(direct)}
-    for name, samples in (("direct", direct), ("shim", shim), ("added", added)):
-        low, middle, high = _quantiles(samples)
-        values |= {f"{name}_ns": middle, f"{name}_p10_ns": low, f"{name}_p90_ns": high}
-    summary = (
-        f"{measured['device']}{' (emulated)' if emulated else ''}: cuLaunchKernel {values['direct_ns']:.0f} ns direct, "
-        f"{values['shim_ns']:.0f} ns through the open gate; added {values['added_ns']:.0f} ns "
-        f"(p10 {values['added_p10_ns']:.0f}, p90 {values['added_p90_ns']:.0f}), {values['ratio']:.2f}x, "
-        f"{ROUNDS} interleaved rounds of {LAUNCHES}"
+    samples: dict[str, list[float]] = {}
+    values: dict[str, float] = {}
+    lines: list[str] = []
+    histograms: dict[str, dict[str, int]] = {}
+    device = ""
+    for count in threads:
+        measured = _measure(emulated, count)
+        device = measured["device"]
+        prefix = "" if count == 1 else f"threads{count}_"
+        of_count = _values(measured)
+        values |= {prefix + name: value for name, value in of_count.items()}
+        for way in ("direct", "shim"):
+            samples[f"{prefix}{way}_ns"] = measured[f"{way}_ns"]
+            histograms[f"{prefix}{way}_launches"] = measured[f"{way}_launches"]
+        lines.append(_line(count, of_count))
+    summary = "\n".join(
+        [
+            f"{device}{' (emulated)' if emulated else ''}: cuLaunchKernel, processor time of the calling thread, "
+            f"{ROUNDS} interleaved rounds of {LAUNCHES}, {os.cpu_count()} cores",
+            *lines,
+        ]
     )
-    settings = {"rounds": ROUNDS, "launches_per_round": LAUNCHES, "device": measured["device"]}
-    return Result(summary, emulated, values, {"direct_ns": direct, "shim_ns": shim}, settings)
+    settings = {"rounds": ROUNDS, "launches_per_round": LAUNCHES, "threads": list(threads), "device": device}
+    return Result(summary, emulated, values, samples, settings, {"launches_by_ns": histograms})

@@ -63,7 +63,8 @@ static void send_pending(struct fikit_device *device) {
     ssize_t sent = send(device->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS))
       return;
-    device->described++; /* after any other error nobody is left to read it */
+    /* After any other error nobody is left to read it. */
+    __atomic_store_n(&device->described, device->described + 1, __ATOMIC_RELAXED);
     forget_sent(device);
   }
 }

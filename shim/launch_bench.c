@@ -1,49 +1,138 @@
 /*
  * What the shim costs a launch: ns per cuLaunchKernel by the driver's own pointer and by the shim's, in one process, in
- * turns, so that whatever disturbs one disturbs the other. Prints one JSON object. `python -m bench launch` runs it.
+ * turns, so that whatever disturbs one disturbs the other. In one thread or in several at once, each with a stream of its
+ * own. Prints one JSON object. `python -m bench launch` runs it.
  *
- * usage: fikit-launch-bench ROUNDS LAUNCHES, with the shim preloaded
+ * Two clocks: per round the processor time of the thread (being preempted does not count), per launch the time of day.
+ *
+ * usage: fikit-launch-bench ROUNDS LAUNCHES [THREADS], with the shim preloaded
  */
 #define _GNU_SOURCE
 #include "bench_program.h"
 
-/* Mean ns of one launch; the work is waited for outside the measured time. */
-static double measure(launch_fn *launch, void *kernel, int launches, int (*synchronize)(void)) {
+#include <pthread.h>
+#include <stddef.h>
+
+enum { LONGEST_NS = 4096 }; /* launches that took longer are counted here */
+
+struct series {
+  double *round_ns; /* processor time per launch, by round */
+  unsigned launch_ns[LONGEST_NS + 1]; /* launches by their time of day */
+};
+
+struct worker {
+  pthread_t thread;
+  struct series direct, shim;
+};
+
+static struct {
+  int rounds, launches, threads;
+  launch_fn *direct, *shim;
+  int (*set_current)(void *context);
+  int (*create_stream)(void **stream, unsigned flags);
+  int (*synchronize)(void *stream);
+  void *context, *kernel;
+  pthread_barrier_t start;
+} bench;
+
+static int64_t own_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* One round; the work is waited for outside the measured time. `round` < 0: warming up. */
+static void measure(launch_fn *launch, void *stream, struct series *series, int round) {
   uint64_t duration_ns = 0;
   void *params[] = {&duration_ns};
-  int64_t start_ns = now_ns();
-  for (int i = 0; i < launches; i++)
-    check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
-  int64_t end_ns = now_ns();
-  check(synchronize(), "cuCtxSynchronize");
-  return (double)(end_ns - start_ns) / launches;
+  int64_t start_ns = own_ns();
+  int64_t before_ns = now_ns();
+  for (int i = 0; i < bench.launches; i++) {
+    check(launch(bench.kernel, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+    int64_t after_ns = now_ns(), ns = after_ns - before_ns;
+    series->launch_ns[ns < LONGEST_NS ? ns : LONGEST_NS] += round >= 0;
+    before_ns = after_ns;
+  }
+  int64_t end_ns = own_ns();
+  check(bench.synchronize(stream), "cuStreamSynchronize");
+  if (round >= 0)
+    series->round_ns[round] = (double)(end_ns - start_ns) / bench.launches;
+}
+
+static void *work(void *argument) {
+  enum { NON_BLOCKING = 1 };
+  struct worker *worker = argument;
+  void *stream;
+  check(bench.set_current(bench.context), "cuCtxSetCurrent");
+  check(bench.create_stream(&stream, NON_BLOCKING), "cuStreamCreate");
+  pthread_barrier_wait(&bench.start);
+  for (int i = -bench.rounds / 10 - 1; i < bench.rounds; i++) { /* the first tenth warms up */
+    struct series *first = i & 1 ? &worker->direct : &worker->shim, *second = i & 1 ? &worker->shim : &worker->direct;
+    measure(i & 1 ? bench.direct : bench.shim, stream, first, i);
+    measure(i & 1 ? bench.shim : bench.direct, stream, second, i);
+  }
+  return NULL;
+}
+
+static void print_rounds(const char *name, const struct worker *workers, size_t series) {
+  printf("\"%s_ns\": [", name);
+  for (int t = 0; t < bench.threads; t++)
+    for (int i = 0; i < bench.rounds; i++)
+      printf("%s%.1f", t + i ? ", " : "", ((const struct series *)((const char *)&workers[t] + series))->round_ns[i]);
+  printf("], ");
+}
+
+static void print_launches(const char *name, const struct worker *workers, size_t series, const char *end) {
+  const char *comma = "";
+  printf("\"%s_launches\": {", name);
+  for (int ns = 0; ns <= LONGEST_NS; ns++) {
+    unsigned sum = 0;
+    for (int t = 0; t < bench.threads; t++)
+      sum += ((const struct series *)((const char *)&workers[t] + series))->launch_ns[ns];
+    if (sum)
+      printf("%s\"%d\": %u", comma, ns, sum), comma = ", ";
+  }
+  printf("}%s", end);
+}
+
+static void run(void) {
+  struct worker *workers = must(calloc((size_t)bench.threads, sizeof *workers), "memory");
+  pthread_barrier_init(&bench.start, NULL, (unsigned)bench.threads);
+  for (int t = 0; t < bench.threads; t++) {
+    workers[t].direct.round_ns = must(calloc((size_t)bench.rounds, sizeof(double)), "memory");
+    workers[t].shim.round_ns = must(calloc((size_t)bench.rounds, sizeof(double)), "memory");
+    check(pthread_create(&workers[t].thread, NULL, work, &workers[t]), "pthread_create");
+  }
+  for (int t = 0; t < bench.threads; t++)
+    pthread_join(workers[t].thread, NULL);
+  print_rounds("direct", workers, offsetof(struct worker, direct));
+  print_rounds("shim", workers, offsetof(struct worker, shim));
+  print_launches("direct", workers, offsetof(struct worker, direct), ", ");
+  print_launches("shim", workers, offsetof(struct worker, shim), "}\n");
+}
+
+static int number(int argc, char **argv, int index, int otherwise) {
+  return argc > index ? (int)strtol(argv[index], NULL, 10) : otherwise;
 }
 
 int main(int argc, char **argv) {
-  int rounds = argc == 3 ? (int)strtol(argv[1], NULL, 10) : 0, launches = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
-  if (rounds < 1 || launches < 1) {
-    fprintf(stderr, "usage: fikit-launch-bench ROUNDS LAUNCHES\n");
+  bench.rounds = number(argc, argv, 1, 0), bench.launches = number(argc, argv, 2, 0), bench.threads = number(argc, argv, 3, 1);
+  if (bench.rounds < 1 || bench.launches < 1 || bench.threads < 1) {
+    fprintf(stderr, "usage: fikit-launch-bench ROUNDS LAUNCHES [THREADS]\n");
     return 2;
   }
   void *library = must(dlopen("libcuda.so.1", RTLD_NOW), "libcuda.so.1");
-  DRIVER(cuCtxSynchronize, void);
-  launch_fn *through_shim = (launch_fn *)must(dlsym(library, "cuLaunchKernel"), "cuLaunchKernel");
+  DRIVER(cuCtxGetCurrent, void **);
+  DRIVER(cuCtxSetCurrent, void *);
+  DRIVER(cuStreamCreate, void **, unsigned);
+  DRIVER(cuStreamSynchronize, void *);
   char device[256] = "";
-  void *kernel = open_device(library, device);
-  launch_fn *by_driver_itself = (launch_fn *)direct("cuLaunchKernel", (void *)through_shim);
-  double *by_driver = must(calloc(2 * (size_t)rounds, sizeof *by_driver), "memory");
-  double *by_shim = by_driver + rounds;
-  for (int i = -rounds / 10 - 1; i < rounds; i++) { /* the first tenth warms up */
-    double first = measure(i & 1 ? by_driver_itself : through_shim, kernel, launches, cuCtxSynchronize);
-    double second = measure(i & 1 ? through_shim : by_driver_itself, kernel, launches, cuCtxSynchronize);
-    if (i >= 0) {
-      by_driver[i] = i & 1 ? first : second;
-      by_shim[i] = i & 1 ? second : first;
-    }
-  }
-  printf("{\"device\": \"%s\", \"launches_per_round\": %d, ", device, launches);
-  print("direct_ns", by_driver, rounds, ", ");
-  print("shim_ns", by_shim, rounds, "}\n");
-  free(by_driver);
+  bench.kernel = open_device(library, device);
+  check(cuCtxGetCurrent(&bench.context), "cuCtxGetCurrent");
+  bench.set_current = cuCtxSetCurrent, bench.create_stream = cuStreamCreate, bench.synchronize = cuStreamSynchronize;
+  bench.shim = (launch_fn *)must(dlsym(library, "cuLaunchKernel"), "cuLaunchKernel");
+  bench.direct = (launch_fn *)direct("cuLaunchKernel", (void *)bench.shim);
+  printf("{\"device\": \"%s\", ", device);
+  run();
   return 0;
 }

@@ -37,9 +37,10 @@ static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext con
     struct fikit_stream *stream = &streams[i];
     if (atomic_load_explicit(&stream->handle, memory_order_relaxed) != FREE)
       continue;
-    stream->scope = scope;
-    stream->context = context;
-    stream->device = device;
+    /* Others may be looking at the entry as that of the stream that had it before. */
+    atomic_store_explicit(&stream->scope, scope, memory_order_relaxed);
+    atomic_store_explicit(&stream->context, context, memory_order_relaxed);
+    atomic_store_explicit(&stream->device, device, memory_order_relaxed);
     atomic_store_explicit(&stream->issued, 0, memory_order_relaxed);
     atomic_store_explicit(&stream->drained, 0, memory_order_relaxed);
     atomic_store_explicit(&stream->handle, handle, memory_order_release);

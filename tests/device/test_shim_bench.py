@@ -22,5 +22,8 @@ def test_launch_bench_keeps_its_raw_samples(tmp_path: Path) -> None:
     assert record["command"].startswith("python -m bench launch")
     assert record["commit"]
     rounds = record["settings"]["rounds"]
-    assert [len(record["samples"][name]) for name in ("direct_ns", "shim_ns")] == [rounds, rounds]
+    for threads in ("", "threads4_", "threads16_"):
+        assert [len(record["samples"][f"{threads}{way}_ns"]) for way in ("direct", "shim")] == [rounds, rounds]
+        launches = record["launches_by_ns"][f"{threads}shim_launches"]
+        assert sum(launches.values()) == rounds * record["settings"]["launches_per_round"]
     assert 0 < record["values"]["direct_ns"] < record["values"]["shim_ns"]

@@ -31,6 +31,7 @@ HABITS = [
     "launch on another stack",
     "virtual machine",
     "large thread-local storage",
+    "everything at once",
     "settings",
 ]
 

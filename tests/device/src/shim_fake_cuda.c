@@ -339,6 +339,11 @@ API CUresult cuEventCreate(void **event, unsigned flags) {
   *event = (void *)__atomic_add_fetch(&next, 0x100, __ATOMIC_RELAXED);
   return 0;
 }
+API CUresult cuEventDestroy_v2(void *event) {
+  (void)event;
+  COUNTED;
+  return 0;
+}
 API CUresult cuEventRecord(void *event, void *stream) {
   (void)event, (void)stream;
   COUNTED;

@@ -26,7 +26,11 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 int cuEventCreate(void **event, unsigned flags);
 int cuEventRecord(void *event, void *stream);
 int cuEventSynchronize(void *event);
+int cuStreamCreate(void **stream, unsigned flags);
+int cuStreamDestroy_v2(void *stream);
+int cuStreamQuery(void *stream);
 int cuStreamSynchronize(void *stream);
+int cuEventDestroy_v2(void *event);
 
 static void *context, *kernel;
 

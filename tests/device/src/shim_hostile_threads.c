@@ -183,6 +183,42 @@ static void large_thread_local_storage(char **arguments) {
   launch_some(2);
 }
 
+static void *do_everything(void *argument) {
+  unsigned number = (unsigned)(uintptr_t)argument;
+  CHECK(cuCtxSetCurrent(context));
+  for (unsigned round = 0; round < 40; round++) {
+    void *stream, *event, *module, *function;
+    char name[32];
+    snprintf(name, sizeof name, "kernel-%u", round % 8);
+    CHECK(cuStreamCreate(&stream, 0));
+    CHECK(cuEventCreate(&event, 0));
+    CHECK(cuModuleLoadData(&module, ".version 8.0"));
+    CHECK(cuModuleGetFunction(&function, module, name));
+    for (unsigned i = 1; i <= 8; i++) {
+      CHECK(cuLaunchKernel(function, i, 1 + number, 1, 1, 1, 1, 0, i & 1 ? stream : NULL, NULL, NULL));
+      CHECK(cuEventRecord(event, stream));
+      cuStreamQuery(stream);
+    }
+    CHECK(cuEventSynchronize(event));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuEventDestroy_v2(event));
+    CHECK(cuStreamDestroy_v2(stream));
+  }
+  return NULL;
+}
+
+static void everything_at_once(char **arguments) {
+  enum { THREADS = 4 };
+  pthread_t threads[THREADS];
+  (void)arguments;
+  start();
+  for (uintptr_t i = 0; i < THREADS; i++)
+    pthread_create(&threads[i], NULL, do_everything, (void *)i);
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+}
+
 /* Nothing that belongs to the process is changed by being managed. */
 static void keeps_its_settings(char **arguments) {
   sigset_t blocked;
@@ -217,6 +253,7 @@ int main(int argc, char **argv) {
       {"launch on another stack", launch_on_another_stack},
       {"virtual machine", virtual_machine},
       {"large thread-local storage", large_thread_local_storage},
+      {"everything at once", everything_at_once},
       {"settings", keeps_its_settings},
       {NULL, NULL},
   };

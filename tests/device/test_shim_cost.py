@@ -1,0 +1,77 @@
+"""What the shim costs, in units that a busy machine does not change: instructions per launch, resident memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from shim_daemon import Daemon
+from shim_hostile import build, outcome, without_shim
+
+pytest_plugins = ["shim_fixtures"]
+
+Compile = Callable[..., Path]
+Environment = Callable[..., dict[str, str]]
+StartDaemon = Callable[..., Daemon]
+
+# Instructions of the shim's own code per launch through an open gate, neither sampled nor marked, as the compiler named here
+# makes them. A change of the launch path changes the figure here, in the same commit; see shim/README.md.
+INSTRUCTIONS = 263
+COMPILER = "GCC: (Debian 12.2.0"
+OTHER_COMPILERS = 1.25  # how much more the code of another one may be
+
+
+@pytest.fixture(scope="module")
+def program(cc: Compile, fake_cuda: Path) -> Path:
+    return build(cc, "shim_count.c", fake_cuda)
+
+
+def own_instructions(profile: Path, library: str) -> int:
+    """Instructions executed in `library` itself, not in what it calls, by a callgrind file without compression."""
+    total, here, call = 0, False, False
+    for line in profile.read_text().splitlines():
+        if line.startswith("ob="):
+            here = library in line
+        elif line.startswith("calls="):
+            call = True  # the line after it is the callee's cost
+        elif re.match(r"[+*\-0-9]", line):
+            if here and not call:
+                total += int(line.split()[-1])
+            call = False
+    return total
+
+
+def count(program: Path, env: dict[str, str], launches: int, out: Path) -> int:
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no"]
+    command += ["--compress-pos=no", "--toggle-collect=launch_many", str(program), str(launches)]
+    done = outcome([*command], env)
+    assert done.returncode == 0, done.stderr
+    return own_instructions(out, "libfikit_shim.so")
+
+
+def test_instructions_of_a_launch_through_an_open_gate(
+    program: Path, shim: Path, shim_env: Environment, daemon: StartDaemon, tmp_path: Path
+) -> None:
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    env = shim_env(FIKIT_SOCKET=str(daemon().path))
+    few, many = (count(program, env, launches, tmp_path / f"{launches}.out") for launches in (100, 1100))
+    built_by = subprocess.run(["readelf", "-p", ".comment", shim], capture_output=True, text=True, check=True).stdout
+    allowed = INSTRUCTIONS if COMPILER in built_by else INSTRUCTIONS * OTHER_COMPILERS
+    assert (many - few) % 1000 == 0, "not the same for every launch"
+    assert 0 < (many - few) / 1000 <= allowed
+
+
+@pytest.mark.parametrize("kernels", [1, 4000])
+@pytest.mark.parametrize("options", [{}, {"sample_every": 64}, {"measure": True}], ids=str)
+def test_resident_memory_is_below_two_mib(
+    kernels: int, options: dict[str, object], program: Path, shim_env: Environment, daemon: StartDaemon
+) -> None:
+    env = shim_env(FIKIT_SOCKET=str(daemon(**options).path))
+    command: list[str | Path] = [program, "1000", str(kernels)]
+    alone, managed = (min(int(outcome(command, e).stdout) for _ in range(2)) for e in (without_shim(env), env))
+    assert managed - alone <= 2048
