@@ -25,8 +25,9 @@ test: setup ## linters, then every test
 lint: ## ruff, mypy, layers, clang-tidy
 	@bash scripts/lint.sh
 
-sanitize: ## the shim under the address, undefined behaviour and thread sanitizers
-	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/unit/test_shim_fuzz.py
+sanitize: ## shim and dispatcher under the address, undefined behaviour and thread sanitizers
+	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/unit/test_shim_fuzz.py \
+	  tests/unit/test_core_sanitized.py
 
 FUZZ_S ?= 60
 CLANG ?= clang
