@@ -8,28 +8,50 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, MOST_GRAPHS = 2 * FIKIT_SLOTS };
 
 HANDLE_MAP(fikit_names);
 static HANDLE_MAP(records); /* key of name and module -> the record */
 
-const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
+static uint64_t key_of(const char *name, uint64_t module_hash) {
   uint64_t key = fikit_mix(UINT64_C(0xcbf29ce484222325), module_hash);
   for (const char *c = name; *c; c++)
     key = fikit_mix(key, (unsigned char)*c);
-  key |= 2; /* not one of the map's own values */
+  return key | 2; /* not one of the map's own values */
+}
+
+static const struct fikit_name *record_of(const char *name, uint64_t module_hash, bool exclusive) {
+  const uint64_t key = key_of(name, module_hash);
   struct fikit_name *record = (void *)handle_map_get(&records, (uintptr_t)key);
   if (record)
     return record;
-  size_t bytes = strlen(name) + 1;
+  const size_t bytes = strlen(name) + 1;
   record = malloc(sizeof *record + bytes);
   if (record) {
     record->key = key;
     record->module_hash = module_hash;
+    record->exclusive = exclusive;
     memcpy(record->name, name, bytes);
     handle_map_put(&records, (uintptr_t)key, (uintptr_t)record, 0);
   }
   return record;
+}
+
+/* NCCL's kernels spin until their peers on other GPUs run too. Older versions' names are mangled. */
+static bool is_collective(const char *name) {
+  return strncmp(name, "nccl", 4) == 0 || strstr(name, "ncclDevKernel") || strstr(name, "ncclKernel");
+}
+
+const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
+  return record_of(name, module_hash, is_collective(name));
+}
+
+const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structure, bool exclusive) {
+  static _Atomic unsigned graphs;
+  if (!handle_map_get(&records, (uintptr_t)key_of(name, structure)) &&
+      atomic_fetch_add_explicit(&graphs, 1, memory_order_relaxed) >= MOST_GRAPHS)
+    return NULL;
+  return record_of(name, structure, exclusive);
 }
 
 const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
@@ -84,7 +106,7 @@ static void describe(struct fikit_kernel *message, uint32_t slot, const struct f
                      const struct fikit_shape *shape) {
   *message = (struct fikit_kernel){.head = {FIKIT_MSG_KERNEL, sizeof *message},
                                    .slot = slot,
-                                   .kind = shape->kind,
+                                   .kind = name->exclusive ? FIKIT_KIND_COOPERATIVE : shape->kind,
                                    .module_hash = name->module_hash,
                                    .shared_bytes = shape->shared_bytes};
   memcpy(message->grid, shape->grid, sizeof message->grid);

@@ -10,6 +10,7 @@
 struct fikit_name {
   uint64_t key; /* of name and module_hash */
   uint64_t module_hash;
+  bool exclusive; /* waits for others of its kind: never to be squeezed into another job's gap (kind COOPERATIVE) */
   char name[];
 };
 
@@ -23,6 +24,9 @@ extern struct handle_map fikit_names; /* CUfunction, CUkernel or CUgraphExec -> 
 
 /* The one record of (name, module_hash); NULL without memory. */
 const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash);
+
+/* The same for a graph; NULL also beyond a bound, which only a program reaches that changes its graphs without end. */
+const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structure, bool exclusive);
 
 /* Name of a handle that no call has given out: by order of appearance. */
 const struct fikit_name *fikit_name_unknown(uintptr_t handle);

@@ -78,7 +78,12 @@ struct fikit_refused {
   char reason[FIKIT_REASON_BYTES];
 };
 
-enum fikit_kernel_kind { FIKIT_KIND_KERNEL = 0, FIKIT_KIND_GRAPH = 1, FIKIT_KIND_COOPERATIVE = 2 };
+enum fikit_kernel_kind {
+  FIKIT_KIND_KERNEL = 0,
+  FIKIT_KIND_GRAPH = 1,
+  FIKIT_KIND_COOPERATIVE = 2, /* cooperative or collective (NCCL), or a graph with such a kernel: waits for its own like,
+                                 so it is no filler, and once started not to be starved */
+};
 
 struct fikit_kernel {
   struct fikit_message_head head;

@@ -273,9 +273,28 @@ API CUresult cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
   *count = 3;
   return 0;
 }
+static int graph_kind; /* what its nodes are: 0 empty, 1 kernels, 2 kernels that were launched cooperatively */
+
+API void fake_graph(int kind) {
+  graph_kind = kind;
+}
 API CUresult cuGraphNodeGetType(void *node, int *type) {
   (void)node;
-  *type = 1;
+  *type = graph_kind ? 0 : 5;
+  return 0;
+}
+API CUresult cuGraphGetEdges(void *graph, void **from, void **to, size_t *count) {
+  (void)graph, (void)from, (void)to;
+  *count = 0;
+  return 0;
+}
+API CUresult cuGraphKernelNodeGetParams_v2(void *node, void *params) {
+  (void)node, (void)params;
+  return 0;
+}
+API CUresult cuGraphKernelNodeGetAttribute(void *node, int attribute, int *value) {
+  (void)node;
+  *value = attribute == 2 && graph_kind == 2;
   return 0;
 }
 API CUresult cuGraphLaunch(void *exec, void *stream) {
