@@ -84,6 +84,17 @@ CU_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_N
   return get(node, out);
 }
 
+// Of the launch attributes only this one means anything here.
+CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void* value) {
+  return api([&] {
+    constexpr int kCooperative = 2;
+    require(value != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const auto& launch = body_of<KernelNode>(node).launch;
+    require(attribute == kCooperative, CUDA_ERROR_NOT_SUPPORTED);
+    *static_cast<int*>(value) = launch->cooperative ? 1 : 0;
+  });
+}
+
 CU_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* parameters) {
   return set_parameters(node, parameters);
 }

@@ -26,6 +26,8 @@ class KernelLaunch {
   // Of its function; null for a library's.
   const Context* context() const;
 
+  bool cooperative = false;  // launched so: all its blocks wait for each other
+
   // In the driver's form; its pointers are valid as long as this object.
   void describe(CUDA_KERNEL_NODE_PARAMS_v1& out);
   void describe(CUDA_KERNEL_NODE_PARAMS_v2& out);

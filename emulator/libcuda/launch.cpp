@@ -53,13 +53,15 @@ using namespace emu;
 namespace {
 
 // A captured launch keeps its description, which later calls on its node ask for; an executed one needs none.
-void launch(Stream& stream, const void* function, const Grid& grid, unsigned shared, void** parameters, void** extra) {
+void launch(Stream& stream, const void* function, const Grid& grid, unsigned shared, void** parameters, void** extra,
+            bool cooperative = false) {
   require_shared(function, shared);
   Command command = kernel_command(function, grid, parameters, extra);
   if (stream.capture == nullptr) {
     submit(stream, std::move(command));
   } else {
     auto described = std::make_shared<KernelLaunch>(function, grid, shared, parameters, extra);
+    described->cooperative = cooperative;
     record(stream, Work{KernelNode{std::move(described)}, {std::move(command)}});
   }
 }
@@ -97,6 +99,6 @@ CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_
       const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
       require(fit == 0 || blocks <= static_cast<uint64_t>(fit), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     }
-    launch(resolve(stream), function, grid, shared, parameters, nullptr);
+    launch(resolve(stream), function, grid, shared, parameters, nullptr, true);
   });
 }

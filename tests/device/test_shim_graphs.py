@@ -165,6 +165,18 @@ g = graph(); add(g, kernel(spin)); run(g)
     assert [graph["kind"] for graph in described(code, on_gpu, daemon(), 3)] == [2, 2, 1]
 
 
+def test_a_captured_cooperative_launch_makes_the_graph_exclusive(on_gpu: Start, daemon: StartDaemon) -> None:
+    code = """
+stream, g = ctypes.c_void_p(made(call("cuStreamCreate", 0))), ctypes.c_void_p()
+check(cu.cuStreamBeginCapture_v2(stream, 2))
+check(cu.cuLaunchCooperativeKernel(ctypes.c_void_p(spin), 1, 1, 1, 32, 1, 1, 0, stream, ARGUMENTS))
+check(cu.cuStreamEndCapture(stream, ctypes.byref(g)))
+run(g)
+run(captured(spin))
+"""
+    assert [graph["kind"] for graph in described(code, on_gpu, daemon(), 2)] == [2, 1]
+
+
 def test_a_graph_with_a_cooperative_kernel_is_exclusive_and_another_one(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """
