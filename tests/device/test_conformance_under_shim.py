@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from call_recorder import Recorder
-from shim_daemon import Daemon
+from shim_daemon import Daemon, wait_for
 from test_emulator_clients import CUDA_CORE, TINYGRAD_EAGER, TINYGRAD_JIT
 from test_emulator_offload import COMPILERS
 
@@ -54,7 +54,7 @@ class Comparison:
 
     def check(self, command: list[str | Path], **more: str) -> None:
         alone, managed = self.run(command, False, **more), self.run(command, True, **more)
-        assert self.daemon.pages, "the program was not managed"
+        wait_for(lambda: self.daemon.pages, "client: the program was not managed")
         assert managed[0] == alone[0]
         assert managed[1] == alone[1]
 
