@@ -164,5 +164,5 @@ for ctx_ in (ctx, second):
 say(results)
 """
     assert on_gpu(ORDERED + code, fikitd).finish()[0] == "[50, 50]\n"
-    assert len(fikitd.pages) == 1
     assert fikitd.page().launches() == 100
+    assert len(fikitd.pages) == 1
