@@ -59,6 +59,8 @@ class DeviceModel {
   uint64_t enqueue(int stream, const OpRequest& request);
   // Plays everything that happens up to now_ns.
   void advance(int64_t now_ns);
+  // The next moment at which something happens by itself, kNever when nothing will: where a simulator advances to.
+  int64_t next_event_ns() const { return next_event(); }
   bool done(int stream, uint64_t seq) const { return s_.streams[stream].done > seq; }
   // The earliest moment at which op `seq` can be done as far as known now: others can only delay it.
   // kNever: a host function stands before it, which only its owner can end.

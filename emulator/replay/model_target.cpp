@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "op_kind.hpp"
+
 namespace replay {
 namespace {
 
@@ -13,19 +15,6 @@ emu::DeviceParameters parameters_of(const Plan& plan) {
   parameters.kernel_gap_ns = plan.kernel_gap_ns;
   parameters.concurrency = emu::kMaxConcurrent;
   return parameters;
-}
-
-emu::OpKind kind_of(EventKind kind) {
-  switch (kind) {
-    case EventKind::kernel:
-      return emu::OpKind::kernel;
-    case EventKind::copy_to_device:
-      return emu::OpKind::copy_in;
-    case EventKind::copy_to_host:
-      return emu::OpKind::copy_out;
-    default:
-      return emu::OpKind::fill;
-  }
 }
 
 }  // namespace
@@ -53,7 +42,7 @@ int ModelTarget::slot_of(int stream) {
 void ModelTarget::issue(const Step& step) {
   const int slot = slot_of(step.event->stream);
   while (model_.full(slot)) sleep_until(model_.earliest_end(slot, state_->streams[slot].done));
-  model_.enqueue(slot, {kind_of(step.event->kind), step.event->duration_ns});
+  model_.enqueue(slot, {op_kind(step.event->kind), step.event->duration_ns});
 }
 
 void ModelTarget::wait_for(int slot, uint64_t seq) {

@@ -62,7 +62,7 @@ def test_a_descriptor_that_is_not_a_page_is_refused(size: int) -> None:
 
 
 def test_a_policy_or_time_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="fifo, prio or fikit"):
+    with pytest.raises(ValueError, match="use one of fifo, exclusive"):
         Dispatcher("best", fake.LEASE, 0, 0, 0, 0)
     with pytest.raises(ValueError, match="lease"):
         Dispatcher("fikit", 0, 0, 0, 0, 0)

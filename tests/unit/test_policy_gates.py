@@ -146,7 +146,7 @@ def test_a_client_that_gives_up_waiting_is_not_granted() -> None:
 
 
 def test_unknown_names_and_clients_are_refused() -> None:
-    with pytest.raises(ValueError, match="fifo, prio or fikit"):
+    with pytest.raises(ValueError, match="use one of fifo, exclusive"):
         Policy("lottery")
     policy = with_clients("fikit", 5)
     with pytest.raises(ValueError, match="client"):

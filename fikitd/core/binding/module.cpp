@@ -35,7 +35,7 @@ policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int
 class ManualPolicy {
  public:
   ManualPolicy(const std::string& name, const policy::Options& options) : policy_(policy::make_policy(name, options)) {
-    if (policy_ == nullptr) throw nb::value_error("unknown policy, use fifo, prio or fikit");
+    if (policy_ == nullptr) throw nb::value_error(policy::unknown_policy(name).c_str());
   }
 
   nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,

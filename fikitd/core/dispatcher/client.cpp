@@ -61,7 +61,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       marks_.drained(report.value);
-      drained(report.value, t_ns, policy::kLongAgo, policy);
+      drained(report.value, t_ns, policy::kLongAgo, true, policy);
       break;
     case FIKIT_ENTRY_MARK:
     case FIKIT_ENTRY_MARK_GRANT: {
@@ -166,13 +166,15 @@ void Client::gap(const Report& report, std::int64_t ns) {
   say_known(report.slot);
 }
 
-void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy) {
+void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited,
+                     policy::Policy& policy) {
   const std::uint64_t seen = std::min(launches, launches_);
   policy.apply({.kind = EventKind::drained,
                 .client = id_,
                 .time_ns = t_ns,
                 .since_ns = since_ns,
                 .spread_ns = log_.spread_ns(certain_, seen),
+                .waited = waited,
                 .duration_ns = launches >= launches_ ? 0 : log_.remaining_ns(launches)});
   certain_ = std::max(certain_, seen);
 }
@@ -187,7 +189,7 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
       return;
     }
     any = true;
-    if (!mark.granted) return drained(mark.value, now_ns, mark.missing_ns, policy);
+    if (!mark.granted) return drained(mark.value, now_ns, mark.missing_ns, false, policy);
     policy.apply({.kind = EventKind::grant_done,
                   .client = id_,
                   .time_ns = now_ns,

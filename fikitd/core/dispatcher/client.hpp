@@ -74,7 +74,7 @@ class Client {
   void end_gap(std::int64_t t_ns, const policy::Policy& policy);
   void sample(const Report& report, std::int64_t ns);
   void gap(const Report& report, std::int64_t ns);
-  void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, policy::Policy& policy);
+  void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited, policy::Policy& policy);
   bool look_at_marks(std::int64_t now_ns, policy::Policy& policy);
   predictor::Prediction predict(predictor::Identity kernel) const;
   void complete(predictor::Prediction& found, predictor::Identity kernel) const;

@@ -45,7 +45,7 @@ Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, 
                        std::uint32_t mark_every)
     : options_(options), spin_ns_(spin_ns), mark_every_(mark_every), policy_(policy::make_policy(policy, options)) {
   if (policy_ == nullptr)
-    throw std::invalid_argument("unknown policy \"" + std::string(policy) + "\", use fifo, prio or fikit");
+    throw std::invalid_argument(policy::unknown_policy(policy));
   check(options, spin_ns);
   thread_ = std::thread([this] { run(); });
 }

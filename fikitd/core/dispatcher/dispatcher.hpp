@@ -20,7 +20,7 @@ namespace fikit::dispatcher {
 
 class Dispatcher {
  public:
-  // policy: "fifo", "prio" or "fikit". mark_every: clients that others wait for mark one launch in so many, and the
+  // policy: a name of policy_names(). mark_every: clients that others wait for mark one launch in so many, and the
   // unknown ones; 0 = no marks. Throws std::invalid_argument, std::system_error.
   Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t mark_every);
   ~Dispatcher();

@@ -35,6 +35,8 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
   Client& client = clients_[count_++];
   client = Client{};
   client.id = id;
+  client.slot = static_cast<std::size_t>(std::find(slots_.begin(), slots_.end(), false) - slots_.begin());
+  slots_[client.slot] = true;
   client.priority = std::clamp(priority, 0, 9);
   client.measuring = measuring;
   client.progress = Progress(now_ns);
@@ -44,6 +46,7 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
 bool ClientTable::remove(ClientId id) {
   Client* client = find(id);
   if (client == nullptr) return false;
+  slots_[client->slot] = false;
   *client = clients_[--count_];
   return true;
 }
@@ -51,11 +54,13 @@ bool ClientTable::remove(ClientId id) {
 void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns) {
   client.progress.launched(t_ns, device_free_ns(&client), duration_ns, lease_ns_);
   client.gap_ns = gap_ns;
+  client.at_rest = false;
 }
 
 void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
                                  std::int64_t gap_ns) {
   client.gap_ns = gap_ns;
+  client.at_rest = false;
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
   if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
     launched(client, t_ns, duration_ns, gap_ns);

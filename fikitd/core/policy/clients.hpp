@@ -23,11 +23,13 @@ struct Grant {
 
 struct Client {
   ClientId id = 0;
+  std::size_t slot = 0; // below kMaxClients, its own while it is here: where a policy keeps what it knows of it
   int priority = 5;
   bool measuring = false;
   bool closed = false; // its gate
   Progress progress;
   std::int64_t gap_ns = kUnknown; // predicted after its last launch
+  bool at_rest = true;            // its host has waited for all its work, and nothing was launched since
 
   bool waiting = false; // a request stands at the gate and has no grant
   std::uint32_t request = 0;
@@ -38,6 +40,16 @@ struct Client {
   std::array<Grant, kMaxGrants> grants{}; // oldest first
   std::size_t grant_count = 0;
 
+  // A measuring client neither holds others nor is held.
+  bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }
+  // Of two that wait: the higher one, then the longer waiting one.
+  bool goes_before(const Client& other) const {
+    return priority != other.priority ? priority < other.priority : waiting_since_ns < other.waiting_since_ns;
+  }
+  // Granted kernels that are not known to be complete; work from before its gate was closed counts as one.
+  std::size_t in_flight(std::int64_t now_ns) const {
+    return grant_count > 0 ? grant_count : static_cast<std::size_t>(progress.busy(now_ns));
+  }
   // Granted work whose reckoned end has passed without the client's word that it is complete.
   bool overdue(std::int64_t now_ns) const { return grant_count > 0 && !progress.busy(now_ns); }
   // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
@@ -71,6 +83,7 @@ class ClientTable {
   std::int64_t lease_ns_;
   std::array<Client, kMaxClients> clients_{};
   std::size_t count_ = 0;
+  std::array<bool, kMaxClients> slots_{}; // taken
 };
 
 } // namespace fikit::policy

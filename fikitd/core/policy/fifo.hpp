@@ -10,7 +10,7 @@ class Fifo final : public Policy {
   using Policy::Policy;
 
  private:
-  bool outranks(const Client&, const Client&) const override { return false; }
+  bool gates() const override { return false; }
   Client* choose(std::int64_t) override { return nullptr; }
   std::int64_t next_change_ns(std::int64_t) const override { return kNever; }
 };

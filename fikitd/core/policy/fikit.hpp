@@ -30,7 +30,6 @@ class Fikit final : public Policy {
     bool idle = false;               // one of them is idle: run ahead only so far
   };
 
-  bool outranks(const Client& higher, const Client& lower) const override { return higher.priority < lower.priority; }
   Client* choose(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 

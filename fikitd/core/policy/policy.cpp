@@ -2,21 +2,24 @@
 
 #include <algorithm>
 
-#include "fifo.hpp"
-#include "fikit.hpp"
-#include "prio.hpp"
-
 namespace fikit::policy {
 
 bool Policy::apply(const Event& event) {
   if (event.kind == EventKind::tick) return true;
-  if (event.kind == EventKind::client_added)
-    return clients_.add(event.client, event.priority, event.measuring, event.time_ns) != nullptr;
-  if (event.kind == EventKind::client_removed) return clients_.remove(event.client);
-
+  if (event.kind == EventKind::client_added) {
+    const Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns);
+    if (added == nullptr) return false;
+    gates_known_ = false;
+    noted(event, *added);
+    return true;
+  }
   Client* client = clients_.find(event.client);
   if (client == nullptr) return false;
   switch (event.kind) {
+    case EventKind::client_removed:
+      noted(event, *client);
+      gates_known_ = false;
+      return clients_.remove(event.client);
     case EventKind::launched:
       if (event.granted)
         clients_.granted_launch(*client, event.time_ns, event.request, event.duration_ns, event.gap_ns);
@@ -36,11 +39,13 @@ bool Policy::apply(const Event& event) {
                                  .since_ns = event.since_ns,
                                  .remaining_ns = event.duration_ns,
                                  .spread_ns = event.spread_ns});
+      if (event.waited && event.duration_ns == 0) client->at_rest = true;
       break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
+  noted(event, *client);
   return true;
 }
 
@@ -59,11 +64,13 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
 }
 
 void Policy::set_gates(Decisions& out) {
-  const auto all = clients_.all();
-  for (Client& client : all) {
-    const bool close = !client.measuring && std::any_of(all.begin(), all.end(), [&](const Client& other) {
-      return !other.measuring && outranks(other, client);
-    });
+  if (gates_known_) return;
+  gates_known_ = true;
+  int highest = 10;
+  for (const Client& client : clients_.all())
+    if (!client.measuring) highest = std::min(highest, client.priority);
+  for (Client& client : clients_.all()) {
+    const bool close = gates() && !client.measuring && client.priority > highest;
     if (close == client.closed) continue;
     client.closed = close;
     if (!close) client.waiting = false;
@@ -71,11 +78,27 @@ void Policy::set_gates(Decisions& out) {
   }
 }
 
-std::unique_ptr<Policy> make_policy(std::string_view name, const Options& options) {
-  if (name == "fifo") return std::make_unique<Fifo>(options);
-  if (name == "prio") return std::make_unique<Prio>(options);
-  if (name == "fikit") return std::make_unique<Fikit>(options);
-  return nullptr;
+Client* Policy::first_waiting() {
+  Client* best = nullptr;
+  for (Client& client : clients_.all())
+    if (client.waiting && (best == nullptr || client.goes_before(*best))) best = &client;
+  return best;
+}
+
+bool Policy::higher_busy(const Client& than, std::int64_t now_ns) const {
+  const auto all = clients_.all();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Client& other) { return other.outranks(than) && other.progress.busy(now_ns); });
+}
+
+std::int64_t Policy::next_end_ns(std::int64_t now_ns) const {
+  std::int64_t next_ns = kNever;
+  for (const Client& client : clients_.all()) {
+    if (client.measuring) continue;
+    for (const std::int64_t moment_ns : {client.progress.dry_ns(), client.forget_ns()})
+      if (moment_ns > now_ns) next_ns = std::min(next_ns, moment_ns);
+  }
+  return next_ns;
 }
 
 } // namespace fikit::policy

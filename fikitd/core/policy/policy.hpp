@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "clients.hpp"
@@ -27,7 +28,7 @@ enum class EventKind : std::uint8_t {
   launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
   waiting,         // request, duration_ns: a launch stands at a closed gate
   waiting_ended,   // the client gave the request up
-  drained,         // duration_ns: predicted work still queued at time_ns, 0 = the queue ran dry; since_ns: when it was not so;
+  drained,         // waited; duration_ns: predicted work still queued at time_ns, 0 = the queue ran dry; since_ns: when it was not so;
                    // spread_ns: by how much the predictions behind the reckoning may well be exceeded
   running,         // work before the last duration_ns of predicted work is still under way at time_ns
   grant_done,      // request: this granted kernel, and those before it, have completed
@@ -40,6 +41,7 @@ struct Event {
   std::int64_t time_ns = 0;
   std::int64_t since_ns = kLongAgo;
   std::int64_t spread_ns = kUnknown;
+  bool waited = true; // drained: the client's host knows it; false: only we do
   int priority = 5; // 0 (highest) to 9
   bool measuring = false;
   bool granted = false;
@@ -87,12 +89,20 @@ class Policy {
   const Client* client(ClientId id) const { return clients_.find(id); }
 
  protected:
-  // Must `lower` wait for `higher`'s sake?
-  virtual bool outranks(const Client& higher, const Client& lower) const = 0;
+  // Are clients held at all for the sake of those that outrank them?
+  virtual bool gates() const { return true; }
+  // What just happened to a client, after it was taken note of.
+  virtual void noted(const Event&, const Client&) {}
   // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
   virtual Client* choose(std::int64_t now_ns) = 0;
   // When choose() may answer differently without any event; kNever if no such moment.
   virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
+
+  // Of all that wait, the highest, and of these the longest waiting.
+  Client* first_waiting();
+  bool higher_busy(const Client& than, std::int64_t now_ns) const;
+  // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
+  std::int64_t next_end_ns(std::int64_t now_ns) const;
 
   ClientTable& clients() { return clients_; }
   const ClientTable& clients() const { return clients_; }
@@ -103,9 +113,13 @@ class Policy {
 
   Options options_;
   ClientTable clients_;
+  bool gates_known_ = true; // false: clients came or went
 };
 
-// One of "fifo", "prio", "fikit"; nullptr for any other name.
+// Its name is one of policy_names(); nullptr for any other.
 std::unique_ptr<Policy> make_policy(std::string_view name, const Options& options);
+std::span<const std::string_view> policy_names();
+// For people who gave another name: `unknown policy "best", use one of fifo, prio, ...`
+std::string unknown_policy(std::string_view name);
 
 } // namespace fikit::policy

@@ -1,0 +1,17 @@
+// No sharing: a lower client launches nothing while a higher one is registered.
+#pragma once
+
+#include "policy.hpp"
+
+namespace fikit::policy {
+
+class Exclusive final : public Policy {
+ public:
+  using Policy::Policy;
+
+ private:
+  Client* choose(std::int64_t) override { return nullptr; }
+  std::int64_t next_change_ns(std::int64_t) const override { return kNever; }
+};
+
+} // namespace fikit::policy

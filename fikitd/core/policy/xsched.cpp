@@ -1,0 +1,24 @@
+#include "xsched.hpp"
+
+#include <algorithm>
+
+namespace fikit::policy {
+
+void XSched::noted(const Event& event, const Client& client) {
+  std::size_t& unnoticed = unnoticed_[client.slot];
+  if (event.kind == EventKind::grant_done) unnoticed = (unnoticed + 1) % batch_;
+  if (event.kind == EventKind::client_added || event.kind == EventKind::drained) unnoticed = 0;
+}
+
+Client* XSched::choose(std::int64_t now_ns) {
+  Client* best = nullptr;
+  for (Client& client : clients().all()) {
+    if (!client.waiting || client.in_flight(now_ns) + unnoticed_[client.slot] >= threshold_) continue;
+    if (best == nullptr || client.goes_before(*best)) best = &client;
+  }
+  return best == nullptr || higher_busy(*best, now_ns) ? nullptr : best;
+}
+
+std::int64_t XSched::next_change_ns(std::int64_t now_ns) const { return next_end_ns(now_ns); }
+
+} // namespace fikit::policy

@@ -1,0 +1,111 @@
+// fikitd._simulator: the simulator as Python sees it. Typed in fikitd/fikitd/_simulator.pyi. A module of its own, so that
+// the daemon never loads the emulator's device model.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "learn.hpp"
+#include "simulation.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fikit::simulator {
+namespace {
+
+nb::dict results_of(const Job& job) {
+  nb::list requests;
+  for (const Request& request : job.requests()) requests.append(nb::make_tuple(request.arrival_ns, request.end_ns));
+  nb::dict result;
+  result["requests"] = requests;
+  result["kernels"] = job.kernels();
+  result["grants"] = job.granted();
+  result["device_ns"] = job.device_ns();
+  return result;
+}
+
+nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::size_t requests, std::int64_t until_ns) {
+  Simulation simulation(setup, jobs);
+  {
+    const nb::gil_scoped_release release;
+    simulation.run(requests, until_ns);
+  }
+  nb::list results;
+  for (const auto& job : simulation.jobs()) results.append(results_of(*job));
+  nb::dict result;
+  result["span_ns"] = simulation.now_ns();
+  result["grants"] = simulation.desk().grants();
+  result["mispredicted_p99_ns"] = simulation.desk().misprediction().quantile_ns(0.99);
+  result["jobs"] = results;
+  return result;
+}
+
+void bind(nb::module_& m) {
+  nb::class_<Trace>(m, "Trace")
+      .def(nb::init<const std::string&>(), "text"_a)
+      .def_prop_ro("kernels", &Trace::kernels)
+      .def_prop_ro("recorded_span_ns", [](const Trace& self) { return self.recording().span_ns(); });
+
+  nb::class_<predictor::Model>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
+  m.def("learn", &learn, "trace"_a, "passes"_a, nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<JobOptions>(m, "Job")
+      .def("__init__",
+           [](JobOptions* self, const Trace& trace, int priority, const predictor::Model* profile, bool managed,
+              bool thinks, const std::vector<std::int64_t>& arrivals) {
+             new (self) JobOptions{.trace = &trace,
+                                   .priority = priority,
+                                   .profile = profile,
+                                   .managed = managed,
+                                   .thinks = thinks,
+                                   .arrivals = arrivals};
+           },
+           "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "managed"_a = true, "thinks"_a = true,
+           "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
+
+  const Costs standard;
+  nb::class_<Costs>(m, "Costs")
+      .def("__init__",
+           [](Costs* self, std::int64_t launch_ns, std::int64_t observe_ns, std::int64_t wake_ns, std::int64_t done_ns) {
+             new (self) Costs{launch_ns, observe_ns, wake_ns, done_ns};
+           },
+           nb::kw_only(), "launch_ns"_a = standard.launch_ns, "observe_ns"_a = standard.observe_ns,
+           "wake_ns"_a = standard.wake_ns, "done_ns"_a = standard.done_ns)
+      .def_ro("launch_ns", &Costs::launch_ns)
+      .def_ro("observe_ns", &Costs::observe_ns)
+      .def_ro("wake_ns", &Costs::wake_ns)
+      .def_ro("done_ns", &Costs::done_ns);
+
+  m.def(
+      "simulate",
+      [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
+         bool with_context, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
+         std::int64_t switch_ns, std::int64_t until_ns) {
+        const Setup setup{.policy = policy,
+                          .options = {},
+                          .with_context = with_context,
+                          .costs = costs,
+                          .launch_latency_ns = launch_latency_ns,
+                          .kernel_gap_ns = kernel_gap_ns,
+                          .slice_ns = slice_ns,
+                          .switch_ns = switch_ns};
+        return simulate(setup, jobs, requests, until_ns);
+      },
+      "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "with_context"_a = true,
+      "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever);
+  nb::list names;
+  for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
+  m.attr("POLICIES") = nb::tuple(names);
+}
+
+} // namespace
+} // namespace fikit::simulator
+
+NB_MODULE(_simulator, m) {
+  m.doc() = "fikitd's policies and predictor on the emulator's device model, in manual time.";
+  fikit::simulator::bind(m);
+}

@@ -1,0 +1,186 @@
+#include "job.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "replay/op_kind.hpp"
+
+namespace fikit::simulator {
+
+using replay::EventKind;
+
+Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes)
+    : number_(number),
+      options_(options),
+      costs_(options.managed ? costs : Costs{0, 0, 0, 0}),
+      device_(device),
+      notes_(notes),
+      host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),
+      process_(device.attach(static_cast<int32_t>(number) + 1, 1, device.state().time_ns)),
+      streams_(options.trace->streams().size()) {
+  if (process_ == emu::kNone)
+    throw std::runtime_error("couldn't simulate more than " + std::to_string(emu::kMaxProcesses) + " jobs");
+  for (Stream& stream : streams_) {
+    stream.slot = device_.open_stream(process_, 0);
+    if (stream.slot == emu::kNone)
+      throw std::runtime_error("couldn't simulate more than " + std::to_string(emu::kMaxStreams) + " streams");
+    stream.steps.resize(emu::kRingOps);
+    stream.requests.resize(emu::kRingOps);
+  }
+  next_request(device_.state().time_ns);
+}
+
+void Job::note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request) {
+  if (options_.managed) notes_.note({kind, number_, request, host_.finished() ? 0 : host_.index(), now_ns});
+}
+
+void Job::next_request(std::int64_t now_ns) {
+  const std::size_t done = requests_.size();
+  if (options_.arrivals.empty()) {
+    current_.arrival_ns = now_ns;
+  } else if (done < options_.arrivals.size()) {
+    current_.arrival_ns = options_.arrivals[done];
+  } else {
+    state_ = State::absent;
+    next_ns_ = kNever;
+    return;
+  }
+  host_.begin(std::max(now_ns, current_.arrival_ns));
+  plan_next();
+}
+
+void Job::plan_next() {
+  state_ = State::calling;
+  next_ns_ = std::max(host_.due_ns(), device_.state().time_ns);
+}
+
+void Job::act(std::int64_t now_ns) {
+  if (state_ == State::passing) {
+    host_.spends(costs_.launch_ns);
+    issue(now_ns);
+  } else if (state_ == State::calling) {
+    call(now_ns);
+  }
+}
+
+void Job::call(std::int64_t now_ns) {
+  host_.calls(now_ns);
+  const EventKind kind = host_.step().event->kind;
+  has_grant_ = false;
+  if (kind == EventKind::synchronize) {
+    state_ = State::waiting;
+    next_ns_ = kNever;
+    if (drained() || !host_.step().waits) go_on(now_ns);
+    return;
+  }
+  if (kind == EventKind::kernel && options_.managed) {
+    if (closed_) {
+      ++request_;
+      state_ = State::at_gate;
+      next_ns_ = kNever;
+      note(Note::Kind::waiting, now_ns, request_);
+      return;
+    }
+    host_.spends(costs_.launch_ns);
+  }
+  issue(now_ns);
+}
+
+void Job::grant(std::uint32_t request, std::int64_t now_ns) {
+  if (state_ != State::at_gate || request != request_) return;
+  has_grant_ = true;
+  ++granted_;
+  state_ = State::passing;
+  next_ns_ = now_ns + costs_.wake_ns;
+}
+
+void Job::set_gate(bool closed, std::int64_t now_ns) {
+  closed_ = closed;
+  if (closed || state_ != State::at_gate) return;
+  state_ = State::passing;
+  next_ns_ = now_ns + costs_.wake_ns;
+}
+
+void Job::issue(std::int64_t now_ns) {
+  Stream& stream = stream_of(host_.index());
+  if (device_.full(stream.slot)) {
+    state_ = State::queue_full;
+    next_ns_ = kNever;
+    return;
+  }
+  const replay::Event& event = *host_.step().event;
+  const std::uint64_t seq = device_.state().streams[stream.slot].tail % emu::kRingOps;
+  const bool is_kernel = event.kind == EventKind::kernel;
+  stream.steps[seq] = host_.index();
+  stream.requests[seq] = has_grant_ ? request_ : 0;
+  if (is_kernel) {
+    ++kernels_in_flight_;
+    note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0);
+  }
+  device_.enqueue(stream.slot, {replay::op_kind(event.kind), event.duration_ns});
+  if (host_.step().waits) {
+    state_ = State::waiting;
+    next_ns_ = kNever;
+  } else {
+    go_on(now_ns);
+  }
+}
+
+// The step in hand is over.
+void Job::go_on(std::int64_t now_ns) {
+  const replay::Step& step = host_.step();
+  const bool tells = step.event->kind == EventKind::synchronize || step.event->kind == EventKind::copy_to_host;
+  if (step.waits && tells && kernels_in_flight_ == 0) note(Note::Kind::drained, now_ns);
+  host_.returns(now_ns);
+  if (!host_.finished()) {
+    plan_next();
+    return;
+  }
+  state_ = State::at_end;
+  next_ns_ = kNever;
+  collect(now_ns);
+}
+
+bool Job::drained() const {
+  return std::all_of(streams_.begin(), streams_.end(), [this](const Stream& stream) {
+    const emu::StreamState& state = device_.state().streams[stream.slot];
+    return state.done == state.tail;
+  });
+}
+
+void Job::complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq) {
+  const std::size_t step = stream.steps[seq % emu::kRingOps];
+  const std::uint32_t request = stream.requests[seq % emu::kRingOps];
+  const replay::Event& event = *options_.trace->plan().steps[step].event;
+  if (event.kind != EventKind::kernel) return;
+  --kernels_in_flight_;
+  ++kernels_;
+  if (keeps_runs_) runs_.push_back({step, end_ns - event.duration_ns, end_ns});
+  if (request != 0) notes_.note({Note::Kind::done, number_, request, step, end_ns});
+}
+
+bool Job::collect(std::int64_t now_ns) {
+  bool any = false;
+  for (Stream& stream : streams_) {
+    const emu::StreamState& state = device_.state().streams[stream.slot];
+    for (; stream.collected < state.done; ++stream.collected) {
+      complete(stream, device_.op(stream.slot, stream.collected).end_ns, stream.collected);
+      any = true;
+    }
+  }
+  if (state_ == State::queue_full && any) {
+    issue(now_ns);
+  } else if (state_ == State::waiting) {
+    const bool work = host_.step().event->kind != EventKind::synchronize;
+    const emu::StreamState& state = device_.state().streams[stream_of(host_.index()).slot];
+    if (work ? state.done == state.tail : drained()) go_on(now_ns);
+  } else if (state_ == State::at_end && drained()) {
+    note(Note::Kind::drained, now_ns);
+    current_.end_ns = now_ns;
+    requests_.push_back(current_);
+    next_request(now_ns);
+  }
+  return any;
+}
+
+} // namespace fikit::simulator

@@ -1,0 +1,126 @@
+// One job of a simulation: a host that lives through its recording again and again, and its streams on the device. It
+// stands at the gate as the shim does: kernels wait while it is closed, everything else passes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "costs.hpp"
+#include "device_model/device_model.hpp"
+#include "predictor/model.hpp"
+#include "replay/host.hpp"
+#include "trace.hpp"
+
+namespace fikit::simulator {
+
+inline constexpr std::int64_t kNever = emu::kNever;
+
+// What the shim would write on its page, or the device model knows.
+struct Note {
+  enum class Kind : std::uint8_t { launched, granted, waiting, drained, done };
+  Kind kind = Kind::launched;
+  std::uint32_t job = 0;
+  std::uint32_t request = 0;
+  std::size_t step = 0;
+  std::int64_t t_ns = 0;
+};
+
+class Notes {
+ public:
+  virtual ~Notes() = default;
+  virtual void note(const Note& note) = 0;
+};
+
+struct JobOptions {
+  const Trace* trace = nullptr;
+  int priority = 5;
+  const predictor::Model* profile = nullptr; // nullptr: starts without
+  bool managed = true;                       // false: no fikit at all, at no cost
+  bool thinks = true;                        // false: its host computes nothing between its calls
+  // When its requests arrive; empty: the next one follows the end of the last one (closed loop). One request is one pass
+  // through the recording, at whose end the host waits for all its work.
+  std::vector<std::int64_t> arrivals;
+};
+
+struct Request {
+  std::int64_t arrival_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+// A kernel that ran. Times on the device.
+struct Ran {
+  std::size_t step = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+class Job {
+ public:
+  Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes);
+
+  // When it does something by itself; kNever while it waits for the device or the gate.
+  std::int64_t next_ns() const { return next_ns_; }
+  // The device is at now_ns: take note of what it has completed. True if there was something.
+  bool collect(std::int64_t now_ns);
+  void act(std::int64_t now_ns); // at next_ns()
+
+  void set_gate(bool closed, std::int64_t now_ns);
+  void grant(std::uint32_t request, std::int64_t now_ns);
+
+  int priority() const { return options_.priority; }
+  const Trace& trace() const { return *options_.trace; }
+  const predictor::Model* profile() const { return options_.profile; }
+  bool managed() const { return options_.managed; }
+  int process() const { return process_; }
+  std::int64_t device_ns() const { return device_.busy_ns(process_); }
+  std::uint64_t kernels() const { return kernels_; }
+  std::uint64_t granted() const { return granted_; }
+  const std::vector<Request>& requests() const { return requests_; } // that have ended
+  // What ran since the last call, in order of launch within a stream. Kept only on request.
+  void keep_runs() { keeps_runs_ = true; }
+  const std::vector<Ran>& runs() const { return runs_; }
+  void forget_runs() { runs_.clear(); }
+
+ private:
+  enum class State : std::uint8_t { absent, calling, at_gate, passing, queue_full, waiting, at_end };
+  struct Stream {
+    int slot = emu::kNone;
+    std::uint64_t collected = 0;
+    std::vector<std::size_t> steps; // by sequence number modulo the ring: which step, and which grant it had
+    std::vector<std::uint32_t> requests;
+  };
+
+  void next_request(std::int64_t now_ns);
+  void call(std::int64_t now_ns);
+  void issue(std::int64_t now_ns);
+  void go_on(std::int64_t now_ns);
+  void plan_next();
+  bool drained() const;
+  void complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq);
+  Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
+  void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0);
+
+  std::uint32_t number_;
+  JobOptions options_;
+  Costs costs_;
+  emu::DeviceModel& device_;
+  Notes& notes_;
+  replay::Host host_;
+  int process_;
+  std::vector<Stream> streams_;
+
+  State state_ = State::absent;
+  std::int64_t next_ns_ = 0;
+  bool closed_ = false;
+  std::uint32_t request_ = 0; // newest at the gate
+  bool has_grant_ = false;    // the step in hand was granted
+  std::uint64_t kernels_in_flight_ = 0;
+  std::uint64_t kernels_ = 0;
+  std::uint64_t granted_ = 0;
+  Request current_;
+  std::vector<Request> requests_;
+  bool keeps_runs_ = false;
+  std::vector<Ran> runs_;
+};
+
+} // namespace fikit::simulator

@@ -1,0 +1,62 @@
+// Jobs, one device and one policy in manual time. Three existing parts play themselves: the policy and the predictor of
+// fikitd's dispatcher, and the emulator's device model; this is only the clock, and the way between them.
+//
+// The same input gives the same output to the nanosecond: no randomness, no real time, ties in the order of the jobs.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "costs.hpp"
+#include "desk.hpp"
+#include "device_model/device_model.hpp"
+#include "job.hpp"
+
+namespace fikit::simulator {
+
+inline constexpr std::int64_t kRecorded = -1; // as the first job's recording shows it
+
+struct Setup {
+  std::string policy = "fifo";
+  policy::Options options;
+  bool with_context = true; // predictions after the last three kernels; false: by the kernel alone, as the paper does
+  Costs costs;
+  // The device.
+  std::int64_t launch_latency_ns = kRecorded;
+  std::int64_t kernel_gap_ns = kRecorded;
+  std::int64_t slice_ns = 0; // 0: kernels of all jobs one after the other as they arrive; else slices between jobs
+  std::int64_t switch_ns = 0;
+};
+
+class Simulation final : public Notes {
+ public:
+  // Throws std::invalid_argument for an unknown policy, std::runtime_error when there is no room for the jobs.
+  Simulation(const Setup& setup, const std::vector<JobOptions>& jobs);
+
+  // Until the first job has ended so many requests, or `until_ns`. Throws std::runtime_error when nothing moves before.
+  void run(std::size_t requests, std::int64_t until_ns);
+
+  std::int64_t now_ns() const { return state_->time_ns; }
+  Job& job(std::size_t number) { return *jobs_[number]; }
+  const std::vector<std::unique_ptr<Job>>& jobs() const { return jobs_; }
+  const Desk& desk() const { return desk_; }
+
+  void note(const Note& note) override { desk_.send(note, state_->time_ns); }
+
+ private:
+  std::int64_t next_ns();
+  void decide(std::int64_t now_ns);
+
+  struct Free {
+    void operator()(emu::DeviceState* state) const { std::free(state); }
+  };
+  std::unique_ptr<emu::DeviceState, Free> state_; // 36 MB, of which a few jobs touch little: zero pages, as in a segment
+  emu::DeviceModel device_;
+  Desk desk_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+};
+
+} // namespace fikit::simulator

@@ -1,0 +1,65 @@
+#include "trace.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+namespace fikit::simulator {
+namespace {
+
+replay::Recording read(const std::string& text) {
+  std::istringstream in(text);
+  return replay::read_recording(in);
+}
+
+// A pass is what the recorded span covers, from the first call that gives the device work to the end of the last work:
+// what the profiler saw before and after belongs to no request.
+replay::Plan pass_of(replay::Plan plan) {
+  const auto is_work = [](const replay::Step& step) { return step.event->kind != replay::EventKind::synchronize; };
+  auto& steps = plan.steps;
+  steps.erase(std::find_if(steps.rbegin(), steps.rend(), is_work).base(), steps.end());
+  steps.erase(steps.begin(), std::find_if(steps.begin(), steps.end(), is_work));
+  replay::Step& first = steps.front();
+  first.think_ns = 0;
+  first.cost_ns = std::max<std::int64_t>(0, first.cost_ns - first.delay_ns);
+  first.delay_ns = 0;
+  return plan;
+}
+
+// The same calls from a host that computes nothing in between and waits for nothing.
+replay::Plan thoughtless(replay::Plan plan) {
+  constexpr std::int64_t kLongestCall = 30'000; // longer ones were not the call's own cost
+  for (replay::Step& step : plan.steps) {
+    step.think_ns = 0;
+    step.cost_ns = std::clamp<std::int64_t>(step.cost_ns - step.delay_ns, 0, kLongestCall);
+    step.delay_ns = 0;
+    step.tail_ns = 0;
+    step.waits = false;
+  }
+  return plan;
+}
+
+} // namespace
+
+Trace::Trace(const std::string& text)
+    : recording_(read(text)), plan_(pass_of(replay::make_plan(recording_))), thoughtless_(simulator::thoughtless(plan_)) {
+  for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+    const replay::Event& event = *plan_.steps[i].event;
+    const bool is_kernel = event.kind == replay::EventKind::kernel;
+    identities_.push_back(is_kernel ? predictor::identify(kernel(i)) : 0);
+    kernels_ += is_kernel ? 1 : 0;
+    const auto at = std::find(streams_.begin(), streams_.end(), event.stream);
+    stream_of_.push_back(static_cast<std::size_t>(at - streams_.begin()));
+    if (at == streams_.end()) streams_.push_back(event.stream);
+  }
+}
+
+predictor::Kernel Trace::kernel(std::size_t step) const {
+  const replay::Event& event = *plan_.steps[step].event;
+  predictor::Kernel kernel{.name = recording_.names[static_cast<std::size_t>(event.name)],
+                           .shared_bytes = event.shared_bytes};
+  std::copy_n(event.grid, 3, kernel.grid.begin());
+  std::copy_n(event.block, 3, kernel.block.begin());
+  return kernel;
+}
+
+} // namespace fikit::simulator

@@ -1,0 +1,91 @@
+"""fikitd's policies and predictor on the emulator's device model, in manual time. Times are int nanoseconds.
+
+A module of its own, so that the daemon never loads the device model. `fikitd.simulator` is its public face.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+POLICIES: tuple[str, ...]
+"""Names that simulate() knows."""
+
+class JobResult(TypedDict):
+    requests: list[tuple[int, int]]
+    """(arrival, end) of each request that has ended."""
+    kernels: int
+    grants: int
+    device_ns: int
+    """Time of the compute engine."""
+
+class Result(TypedDict):
+    span_ns: int
+    grants: int
+    mispredicted_p99_ns: float
+    """Of |predicted - real| kernel duration, over all kernels that had a prediction."""
+    jobs: list[JobResult]
+
+class Trace:
+    """A recorded timeline, ready to be lived through (format: emulator/replay/recording.hpp)."""
+
+    def __init__(self, text: str) -> None:
+        """Raises RuntimeError with one sentence: which line is wrong, and how."""
+    @property
+    def kernels(self) -> int: ...
+    @property
+    def recorded_span_ns(self) -> int: ...
+
+class Profile:
+    """What the predictor knows of a job."""
+
+def learn(trace: Trace, passes: int) -> Profile:
+    """The profile that a measuring run of so many passes, alone on the device, would give."""
+
+class Job:
+    """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `managed` False: no fikit, at no cost.
+    `thinks` False: its host computes nothing between its calls and waits for nothing.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        priority: int,
+        profile: Profile | None = None,
+        managed: bool = True,
+        thinks: bool = True,
+        arrivals: Sequence[int] = (),
+    ) -> None: ...
+
+class Costs:
+    """What sharing itself costs; see fikitd/core/simulator/costs.hpp for the origin of each default."""
+
+    def __init__(
+        self, *, launch_ns: int = ..., observe_ns: int = ..., wake_ns: int = ..., done_ns: int = ...
+    ) -> None: ...
+    @property
+    def launch_ns(self) -> int: ...
+    @property
+    def observe_ns(self) -> int: ...
+    @property
+    def wake_ns(self) -> int: ...
+    @property
+    def done_ns(self) -> int: ...
+
+def simulate(
+    policy: str,
+    jobs: Sequence[Job],
+    *,
+    requests: int,
+    costs: Costs,
+    with_context: bool = True,
+    launch_latency_ns: int = -1,
+    kernel_gap_ns: int = -1,
+    slice_ns: int = 0,
+    switch_ns: int = 0,
+    until_ns: int = ...,
+) -> Result:
+    """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
+    of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
+
+    Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
+    """

@@ -1,0 +1,208 @@
+"""What a policy would do to one high-priority job and some low ones: recorded timelines on the emulated device model.
+
+Nothing here runs on a GPU or in real time. The policies and the predictor are those of fikitd's dispatcher, the device is
+the emulator's, time is a number: the same input gives the same output, to the nanosecond.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import random
+import statistics
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from fikitd import _simulator, priorities
+from fikitd._simulator import Costs
+
+__all__ = ["ARRIVALS", "POLICIES", "Costs", "Outcome", "Scenario", "SimulatorError", "Trace", "load", "simulate"]
+
+ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
+"""How the high job's requests arrive: one after the other, or as a Poisson process of this share of its solo capacity."""
+
+SLICE_NS = 2_000_000
+"""Of the policy "time-slicing": as the emulated GPU's default profile has it."""
+
+POLICIES = (*_simulator.POLICIES, "time-slicing")
+
+LEARNING_PASSES = 3
+SPAN_NS = 2_000_000_000
+"""By default as many requests as take the high job alone so long, or as long as a pass of the longest low job."""
+MIN_REQUESTS = 6
+NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0)
+
+
+class SimulatorError(Exception):
+    """One sentence: what could not be simulated, and why."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded timeline under its name. One pass through it is one request of its job."""
+
+    name: str
+    native: _simulator.Trace
+
+    @cached_property
+    def profile(self) -> _simulator.Profile:
+        """What a measuring run alone on the device learns."""
+        return _simulator.learn(self.native, LEARNING_PASSES)
+
+    @cached_property
+    def solo_ns(self) -> float:
+        """One request after the other, alone: how long one takes."""
+        passes = 4
+        job = _simulator.Job(self.native, priority=0, managed=False)
+        return _simulator.simulate("fifo", [job], requests=passes, costs=NO_COSTS)["span_ns"] / passes
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says."""
+
+    high: Trace
+    lows: Sequence[Trace]
+    arrivals: str = "closed"
+    seed: int = 1
+    requests: int | None = None
+    cold: bool = False
+    costs: Costs = field(default_factory=Costs)
+
+    @property
+    def count(self) -> int:
+        """Requests of the high job."""
+        if self.requests is not None:
+            return self.requests
+        span_ns = max([SPAN_NS, *(low.solo_ns for low in self.lows)])
+        return max(MIN_REQUESTS, math.ceil(span_ns / self.high.solo_ns))
+
+    def arrival_times(self) -> list[int]:
+        """When the high job's requests arrive; empty when each follows the one before it."""
+        load = ARRIVALS[self.arrivals]
+        if load is None:
+            return []
+        source = random.Random(self.seed)
+        times, now = [], 0.0
+        for _ in range(self.count):
+            now += source.expovariate(load / self.high.solo_ns)
+            times.append(round(now))
+        return times
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy did. Ratios of the high job: how much longer than alone with the same arrivals.
+
+    high_jct_ratio: closed, the time for all its requests; open, the mean response time of a request (arrival to end).
+    high_p99_ratio: the 99th percentile of the response time. low_share: device time of the low jobs per time.
+    low_jct_ratio: how much longer the low jobs took for the same work than alone; None when they did none.
+    harvest: device time of the low jobs / device time that the high job, alone, leaves idle in the same span.
+    """
+
+    policy: str
+    high_jct_ratio: float
+    high_p99_ratio: float
+    low_jct_ratio: float | None
+    low_share: float
+    harvest: float
+    kernels: int
+    grants: int
+    mispredicted_us_p99: float
+    requests: int
+    span_ms: float
+
+
+def load(path: Path) -> Trace:
+    """A recording (*.csv or *.csv.gz). Raises SimulatorError."""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise SimulatorError(f"couldn't read {path}: {error}") from error
+    return parse(path.name.split(".csv")[0], text, str(path))
+
+
+def parse(name: str, text: str, origin: str | None = None) -> Trace:
+    """A recording's text. Raises SimulatorError that names `origin`."""
+    try:
+        return Trace(name, _simulator.Trace(text))
+    except RuntimeError as error:
+        raise SimulatorError(f"{origin or name}: {error}") from error
+
+
+def _p99(values: Iterable[float]) -> float:
+    """The value that 99 % do not exceed; of fewer than 100 values the largest."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-99 * len(ordered) // 100) - 1)]
+
+
+def _responses(result: _simulator.Result) -> list[int]:
+    return [end - arrival for arrival, end in result["jobs"][0]["requests"]]
+
+
+def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
+    high = _simulator.Job(
+        scenario.high.native,
+        priority=priorities.parse("high"),
+        profile=None if scenario.cold or alone else scenario.high.profile,
+        managed=not alone,
+        arrivals=scenario.arrival_times(),
+    )
+    lows = [
+        _simulator.Job(
+            low.native, priority=priorities.parse("low"), profile=None if scenario.cold else low.profile
+        )
+        for low in ([] if alone else scenario.lows)
+    ]  # fmt: skip
+    try:
+        return _simulator.simulate(
+            "fifo" if policy == "time-slicing" else policy,
+            [high, *lows],
+            requests=scenario.count,
+            costs=scenario.costs,
+            with_context=policy != "fikit",  # the paper's kernel has no context
+            slice_ns=SLICE_NS if policy == "time-slicing" else 0,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise SimulatorError(str(error)) from error
+
+
+def simulate(scenario: Scenario, policy: str) -> Outcome:
+    """Raises SimulatorError for an unknown policy, or jobs that do not fit."""
+    if policy not in POLICIES:
+        raise SimulatorError(f'there is no policy "{policy}"; use one of {", ".join(POLICIES)}')
+    alone, shared = _run(scenario, policy, alone=True), _run(scenario, policy, alone=False)
+    high, lows = shared["jobs"][0], shared["jobs"][1:]
+    low_ns = sum(job["device_ns"] for job in lows)
+    idle_share = 1 - alone["jobs"][0]["device_ns"] / alone["span_ns"]
+    responses, solo = _responses(shared), _responses(alone)
+    closed = ARRIVALS[scenario.arrivals] is None
+    ratio = shared["span_ns"] / alone["span_ns"] if closed else statistics.fmean(responses) / statistics.fmean(solo)
+    return Outcome(
+        policy=policy,
+        high_jct_ratio=ratio,
+        high_p99_ratio=_p99(responses) / _p99(solo),
+        low_jct_ratio=_low_ratio(scenario, low_ns, shared["span_ns"]),
+        low_share=low_ns / shared["span_ns"],
+        harvest=low_ns / (idle_share * shared["span_ns"]) if idle_share > 0 else 0.0,
+        kernels=sum(job["kernels"] for job in shared["jobs"]),
+        grants=shared["grants"],
+        mispredicted_us_p99=shared["mispredicted_p99_ns"] / 1e3,
+        requests=len(high["requests"]),
+        span_ms=shared["span_ns"] / 1e6,
+    )
+
+
+def _low_ratio(scenario: Scenario, shared_ns: int, span_ns: int) -> float | None:
+    if shared_ns == 0:
+        return None
+    alone_ns = 0
+    for low in scenario.lows:
+        job = _simulator.Job(low.native, priority=0, managed=False)
+        result = _simulator.simulate("fifo", [job], requests=1 << 60, costs=NO_COSTS, until_ns=span_ns)
+        alone_ns += result["jobs"][0]["device_ns"]
+    return alone_ns / shared_ns
