@@ -5,37 +5,58 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
-from bench import emulator, launch, measure, predict, progress, record, replay
+from bench import emulator, launch, measure, model, predict, progress, record, replay
 
-BENCHES = {
+BENCHES: dict[str, ModuleType] = {
     "emulator": emulator,
     "launch": launch,
     "measure": measure,
+    "model": model,
     "predict": predict,
     "progress": progress,
     "replay": replay,
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"bench: {message}, see `{self.prog} --help`\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m bench", description=__doc__)
+    benches = parser.add_subparsers(dest="name", metavar="NAME", parser_class=_Parser)
+    for name, bench in BENCHES.items():
+        own = benches.add_parser(name, help=bench.ABOUT, description=bench.__doc__)
+        own.add_argument(
+            "--json", type=Path, metavar="FILE", help="write machine, commit, command and raw samples here"
+        )
+        own.add_argument("--real", action="store_true", help="use this machine's GPU instead of the emulated one")
+        if hasattr(bench, "add_arguments"):
+            bench.add_arguments(own)
+    return parser
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("name", choices=sorted(BENCHES), help="; ".join(f"{n}: {b.ABOUT}" for n, b in BENCHES.items()))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, commit, command and raw samples here")
-    parser.add_argument("--real", action="store_true", help="use this machine's GPU instead of the emulated one")
-    arguments, rest = parser.parse_known_args()
-    bench = BENCHES[arguments.name]
-    own = argparse.ArgumentParser(prog=f"python -m bench {arguments.name}", description=bench.__doc__)
-    if hasattr(bench, "add_arguments"):
-        bench.add_arguments(own)
+    parser = _parser()
+    options = vars(parser.parse_args())
+    name, file, real = options.pop("name"), options.pop("json", None), options.pop("real", False)
+    if name is None:
+        parser.print_help()
+        return 0
     try:
-        result = bench.run(emulated=not arguments.real, **vars(own.parse_args(rest)))
+        result = BENCHES[name].run(emulated=not real, **options)
+        print(result.summary)
+        if file:
+            record.write(file, name, result)
     except record.BenchError as error:
-        print(f"bench {arguments.name}: {error}", file=sys.stderr)
+        print(f"bench {name}: {error}", file=sys.stderr)
         return 1
-    print(result.summary)
-    if arguments.json:
-        record.write(arguments.json, arguments.name, result)
     return 0
 
 

@@ -55,7 +55,7 @@ def commit() -> str:
 
 
 def write(path: Path, name: str, result: Result) -> None:
-    """Write one bench's file."""
+    """Write one bench's file; raises BenchError when it cannot be written."""
     content = {
         "format": "fikit-bench",
         "version": 1,
@@ -70,5 +70,8 @@ def write(path: Path, name: str, result: Result) -> None:
         "samples": result.samples,
         **result.details,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        raise BenchError(f"couldn't write {path}: {error.strerror}") from error

@@ -24,15 +24,9 @@ int DeviceModel::free_slot() const {
 }
 
 // Another process than the holder has something to run.
-bool DeviceModel::contended() const {
-  if (s_.merged != 0) return false;
-  bool found = false;
-  for_busy_streams([&](int i) {
-    const Op& op = head(i);
-    found = found || (s_.streams[i].process != s_.holder && needs_engine(op.kind) && engine_of(op.kind) == kCompute &&
-                      ready(op));
-  });
-  return found;
+bool DeviceModel::contended(const Survey& seen) const {
+  const uint64_t holder = s_.holder == kNone ? 0 : uint64_t{1} << s_.holder;
+  return s_.merged == 0 && (seen.waiting & ~holder) != 0;
 }
 
 // The stream whose first op is to run next, kNone when there is none. Processes in turn from `first` on, only the
@@ -56,12 +50,12 @@ int DeviceModel::next_for_compute(int first, bool running) const {
   return best;
 }
 
-void DeviceModel::assign_compute(bool rotate) {
-  if (s_.time_ns < s_.switch_end_ns) return;
+void DeviceModel::assign_compute(const Survey& seen, bool rotate) {
+  if (seen.waiting == 0 || s_.time_ns < s_.switch_end_ns) return;
   for (int slot = free_slot(); slot != kNone; slot = free_slot()) {
     const bool running = computing(kNone);
     // Run to completion: nobody joins the running kernels while another process waits for their end.
-    if (running && s_.slice_ns == 0 && contended()) return;
+    if (running && s_.slice_ns == 0 && contended(seen)) return;
     // After a hand-over its reason comes first, or two processes would hand the engine back and forth for nothing.
     const bool keeps_turn = (s_.slice_ns > 0 && !rotate) || (s_.switch_ns > 0 && s_.time_ns == s_.switch_end_ns);
     const int first = keeps_turn ? std::max(s_.holder, 0) : s_.holder + 1;
@@ -99,7 +93,9 @@ int64_t DeviceModel::slice_end() const {
   return s_.slice_start_ns + slices * s_.slice_ns;
 }
 
-int64_t DeviceModel::slice_event() const { return computing(kNone) && contended() ? slice_end() : kNever; }
+int64_t DeviceModel::slice_event(const Survey& seen) const {
+  return s_.slice_ns > 0 && contended(seen) && computing(kNone) ? slice_end() : kNever;
+}
 
 // When a kernel of this stream can start, as far as the kernels that run now are concerned.
 int64_t DeviceModel::earliest_compute(int index) const {

@@ -33,6 +33,7 @@ int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
 
 void DeviceModel::retire(int process) {
   ProcessState& slot = s_.processes[process];
+  disturb();
   for (int id = 0; id < engines(); ++id) {
     Engine& engine = s_.engines[id];
     if (engine.stream == kNone || s_.streams[engine.stream].process != process) continue;
@@ -72,6 +73,8 @@ int DeviceModel::open_stream(int process, int priority, int32_t context) {
 
 void DeviceModel::close_stream(int index) {
   StreamState& stream = s_.streams[index];
+  disturb();
+  drop_records(index);
   s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
   stream.done = stream.tail;
   commit_point();
@@ -91,27 +94,37 @@ uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   op.arrival = s_.arrivals++;
   op.wait_stream = request.wait_stream;
   op.wait_seq = request.wait_seq;
+  op.record = request.record;
   op.error = request.error;
   op.kind = request.kind;
   stream.work_ns = op.work_end_ns;
+  const bool first = stream.done == seq;
+  if (first) disturb();
   commit_point();
   stream.tail = seq + 1;
   s_.busy[index / 64] |= uint64_t{1} << (index % 64);
-  if (stream.done == seq) advance(s_.time_ns);  // behind other ops it changes nothing now
+  if (first) advance(s_.time_ns);  // behind other ops it changes nothing now
   return seq;
 }
 
 void DeviceModel::advance(int64_t now_ns) {
+  if (now_ns < s_.quiet_until_ns) {
+    s_.time_ns = std::max(s_.time_ns, now_ns);
+    return;
+  }
   bool rotate = false;
+  int64_t next = 0;
   for (;;) {
-    while (settle()) {
+    Survey seen = survey();
+    while (!seen.settled) seen = survey();
+    assign_compute(seen, rotate);
+    for (const EngineId engine : {kCopyIn, kCopyOut}) {
+      if (s_.engines[engine].stream == kNone && seen.copy[engine] != kNone) start(engine, seen.copy[engine]);
     }
-    assign_compute(rotate);
-    assign_copy(kCopyIn);
-    assign_copy(kCopyOut);
-    const int64_t next = next_event();
+    const int64_t slice = slice_event(seen);
+    next = following_event(seen, slice);
     if (next > now_ns) break;
-    rotate = next == slice_event();
+    rotate = next == slice;
     s_.time_ns = next;
     for (int id = 0; id < engines(); ++id) {
       Engine& engine = s_.engines[id];
@@ -123,30 +136,35 @@ void DeviceModel::advance(int64_t now_ns) {
     if (rotate) preempt();
   }
   s_.time_ns = std::max(s_.time_ns, now_ns);
+  s_.quiet_until_ns = next;
 }
 
-// Completes the ops at the head of streams that need no engine. Returns whether anything moved: one may release
-// another.
-bool DeviceModel::settle() {
-  bool moved = false;
-  for_busy_streams([&](int stream) {
-    while (is_busy(stream) && head(stream).kind == OpKind::marker && may_start(head(stream))) {
-      complete(stream);
-      moved = true;
+// One look at the head of every stream that has one. Completes those that need no engine; as one may release another,
+// the answer counts only when there was none.
+DeviceModel::Survey DeviceModel::survey() {
+  Survey seen;
+  uint64_t arrivals[2] = {};
+  for_busy_streams([&](int i) {
+    while (is_busy(i) && head(i).kind == OpKind::marker && may_start(head(i))) {
+      complete(i);
+      seen.settled = false;
+    }
+    if (!is_busy(i)) return;
+    const Op& op = head(i);
+    if (!needs_engine(op.kind) || !may_start(op)) return;
+    if (op.ready_ns > s_.time_ns) {
+      seen.ready_ns = std::min(seen.ready_ns, op.ready_ns);
+      return;
+    }
+    const EngineId engine = engine_of(op.kind);
+    if (engine == kCompute) {
+      seen.waiting |= uint64_t{1} << s_.streams[i].process;
+    } else if (seen.copy[engine] == kNone || op.arrival < arrivals[engine]) {
+      seen.copy[engine] = i;
+      arrivals[engine] = op.arrival;
     }
   });
-  return moved;
-}
-
-void DeviceModel::assign_copy(EngineId engine) {
-  if (s_.engines[engine].stream != kNone) return;
-  int best = kNone;
-  for_busy_streams([&](int i) {
-    const Op& op = head(i);
-    if (!needs_engine(op.kind) || engine_of(op.kind) != engine || !ready(op)) return;
-    if (best == kNone || op.arrival < head(best).arrival) best = i;
-  });
-  if (best != kNone) start(engine, best);
+  return seen;
 }
 
 void DeviceModel::start(int id, int stream) {
@@ -159,6 +177,7 @@ void DeviceModel::start(int id, int stream) {
   engine.started_ns = s_.time_ns;
   engine.end_ns = s_.time_ns + head(stream).left_ns;
   if (process.first_ns == 0) process.first_ns = s_.time_ns;
+  if (trace_ != nullptr) trace_->started(head(stream).record, s_.time_ns);
   commit_point();
   engine.stream = stream;
 }
@@ -184,11 +203,13 @@ void DeviceModel::complete(int index) {
   ProcessState& process = s_.processes[stream.process];
   if (op.error != 0) {
     process.last_ns = s_.time_ns;
+    if (trace_ != nullptr) trace_->ended(op.record, s_.time_ns, Outcome::failed);
     kill_context(stream.process, stream.context, op.error);
     return;
   }
   op.end_ns = s_.time_ns;
   op.completion = s_.completions++;
+  if (trace_ != nullptr) trace_->ended(op.record, s_.time_ns, Outcome::done);
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
   Op& next = at(index, stream.done + 1);
@@ -198,16 +219,12 @@ void DeviceModel::complete(int index) {
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
 }
 
-int64_t DeviceModel::next_event() const {
-  int64_t next = slice_event();
+int64_t DeviceModel::following_event(const Survey& seen, int64_t slice_event) const {
+  int64_t next = std::min(slice_event, seen.ready_ns);
   if (s_.switch_end_ns > s_.time_ns) next = std::min(next, s_.switch_end_ns);
   for (int id = 0; id < engines(); ++id) {
     if (s_.engines[id].stream != kNone) next = std::min(next, s_.engines[id].end_ns);
   }
-  for_busy_streams([&](int i) {
-    const Op& op = head(i);
-    if (needs_engine(op.kind) && op.ready_ns > s_.time_ns && may_start(op)) next = std::min(next, op.ready_ns);
-  });
   return next;
 }
 
@@ -242,8 +259,13 @@ bool DeviceModel::host_ready(int index, uint64_t seq) const {
   return stream.done == seq && seq < stream.tail && op(index, seq).kind == OpKind::host && may_start(op(index, seq));
 }
 
+void DeviceModel::start_host(int index, uint64_t seq) {
+  if (trace_ != nullptr) trace_->started(op(index, seq).record, s_.time_ns);
+}
+
 void DeviceModel::complete_host(int index, uint64_t seq) {
   if (!host_ready(index, seq)) return;
+  disturb();
   complete(index);
   advance(s_.time_ns);
 }
@@ -285,6 +307,7 @@ bool DeviceModel::has_work(int process) const {
 
 void DeviceModel::repair() {
   ++s_.repairs;
+  disturb();
   for (int i = 0; i < kMaxStreams; ++i) {
     StreamState& stream = s_.streams[i];
     const uint64_t bit = uint64_t{1} << (i % 64);

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "state.hpp"
+#include "trace.hpp"
 
 namespace emu {
 
@@ -35,11 +36,13 @@ struct OpRequest {
   int wait_stream = kNone;
   uint64_t wait_seq = 0;
   int16_t error = 0;  // see Op
+  uint64_t record = 0;  // from Trace::add
 };
 
 class DeviceModel {
  public:
-  explicit DeviceModel(DeviceState& state) : s_(state) {}
+  // `trace`: where the ops that have a record there are followed.
+  explicit DeviceModel(DeviceState& state, Trace* trace = nullptr) : s_(state), trace_(trace) {}
 
   // A fresh device.
   static void initialise(DeviceState& state, const DeviceParameters& parameters);
@@ -60,17 +63,24 @@ class DeviceModel {
   // Plays everything that happens up to now_ns.
   void advance(int64_t now_ns);
   // The next moment at which something happens by itself, kNever when nothing will: where a simulator advances to.
-  int64_t next_event_ns() const { return next_event(); }
+  int64_t next_event_ns() {
+    if (s_.quiet_until_ns == 0) advance(s_.time_ns);
+    return s_.quiet_until_ns;
+  }
   bool done(int stream, uint64_t seq) const { return s_.streams[stream].done > seq; }
   // The earliest moment at which op `seq` can be done as far as known now: others can only delay it.
   // kNever: a host function stands before it, which only its owner can end.
   int64_t earliest_end(int stream, uint64_t seq) const;
   // True when op `seq` is a host function whose turn has come.
   bool host_ready(int stream, uint64_t seq) const;
+  // Its owner calls it now.
+  void start_host(int stream, uint64_t seq);
   void complete_host(int stream, uint64_t seq);
   // The error that killed the stream's context, 0 while it lives. Its ops from dropped() on never ran, or failed.
   int error(int stream) const { return s_.streams[stream].error; }
   uint64_t dropped(int stream) const { return s_.streams[stream].dropped; }
+  // The process gives a context up: what is queued in its streams is dropped, what runs ends here.
+  void abandon(int process, int32_t context);
   // The whole device is gone: every context on it fails with kDeviceLost, and no new one can be made until restore().
   void lose();
   void restore() { s_.lost = 0; }
@@ -95,6 +105,10 @@ class DeviceModel {
   void repair();
 
   DeviceState& state() { return s_; }
+  const DeviceState& state() const { return s_; }
+  Trace* trace() const { return trace_; }
+  // Null while ops are not recorded.
+  Trace* recording() const { return trace_ != nullptr && trace_->on != 0 ? trace_ : nullptr; }
 
  private:
   // Orders the stores before it against the one store that makes a change true, for a process killed between them.
@@ -106,12 +120,18 @@ class DeviceModel {
   // Its turn has come as far as its stream is concerned: only an engine is missing.
   bool ready(const Op& op) const { return may_start(op) && op.ready_ns <= s_.time_ns; }
   int engines() const { return kCompute + s_.concurrency; }
-  bool settle();
-  void assign_compute(bool rotate);
+  // What can happen now, as far as the streams are concerned.
+  struct Survey {
+    uint64_t waiting = 0;  // processes with a kernel whose turn has come; one that runs counts
+    int copy[2] = {kNone, kNone};  // the stream whose copy is next, by engine
+    int64_t ready_ns = kNever;     // when the next op that is still on its way to the device arrives there
+    bool settled = true;           // nothing was completed while looking
+  };
+  Survey survey();
+  void assign_compute(const Survey& seen, bool rotate);
   int next_for_compute(int first, bool running) const;
   int free_slot() const;
   bool computing(int process) const;
-  void assign_copy(EngineId engine);
   void start(int engine, int stream);
   void stop_account(int engine);
   void complete(int stream);
@@ -119,10 +139,13 @@ class DeviceModel {
   template <typename Dies>
   void kill_streams(int error, Dies dies);
   void preempt();
-  bool contended() const;
+  bool contended(const Survey& seen) const;
   int64_t slice_end() const;
-  int64_t slice_event() const;
-  int64_t next_event() const;
+  int64_t slice_event(const Survey& seen) const;
+  int64_t following_event(const Survey& seen, int64_t slice_event) const;
+  // The next advance() looks at everything anew: what the caller changes may make something happen.
+  void disturb() { s_.quiet_until_ns = 0; }
+  void drop_records(int stream);
   int64_t earliest_start(int stream) const;
   int64_t earliest_compute(int stream) const;
   template <typename Visit>
@@ -133,6 +156,7 @@ class DeviceModel {
   }
 
   DeviceState& s_;
+  Trace* trace_;
 };
 
 }  // namespace emu

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,6 +39,7 @@ struct Segment::Layout {
   DeviceIdentity identity;
   pthread_mutex_t mutex;
   DeviceState state;
+  Trace trace;
 };
 
 std::string set_name() {
@@ -164,7 +167,36 @@ const DeviceIdentity& Segment::identity() const { return layout_->identity; }
 
 const DeviceState& Segment::shared_state() const { return layout_->state; }
 
-Segment::Lock::Lock(Segment& segment) : segment_(segment), model_(segment.layout_->state) {
+void Segment::trace_on(uint64_t records) {
+  // Whoever touches a page for which /dev/shm has no room is killed by SIGBUS: ask for the pages now. A kernel before
+  // 5.14 does not know how to, and takes the risk.
+  Trace& trace = layout_->trace;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(&trace) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(trace.records + std::bit_ceil(records));
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+    throw std::runtime_error("emucuda: couldn't trace the emulated GPU: /dev/shm has no room for " +
+                             std::to_string(records) + " records, ask for fewer");
+  const Lock device(*this);
+  trace.turn_on(records);
+}
+
+uint64_t trace_records(const std::string& text, const std::string& what) {
+  if (text == "on") return kTraceRecords;
+  uint64_t records = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), records);
+  if (error != std::errc() || end != text.data() + text.size() || records < 1 || records > kMaxTraceRecords)
+    throw std::runtime_error(what + " must be \"on\" or a number of records from 1 to " +
+                             std::to_string(kMaxTraceRecords) + ", not \"" + text + "\"");
+  return records;
+}
+
+uint64_t asked_trace_records() {
+  const char* text = getenv("EMUCUDA_TRACE");
+  return text == nullptr || *text == '\0' ? 0 : trace_records(text, "emucuda: EMUCUDA_TRACE");
+}
+
+Segment::Lock::Lock(Segment& segment) : segment_(segment), model_(segment.layout_->state, &segment.layout_->trace) {
   if (pthread_mutex_lock(&segment.layout_->mutex) != EOWNERDEAD) return;
   model_.repair();
   retire_dead(model_, true);

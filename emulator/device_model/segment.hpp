@@ -16,6 +16,7 @@ struct DeviceIdentity {
   char name[128];
   uint8_t uuid[16];
   int32_t index;
+  double dilation = 1.0;  // what its durations were stretched by
 };
 
 // Which set of devices this process uses: EMUCUDA_NAME, or "default". Throws std::runtime_error when it could not be a
@@ -47,6 +48,10 @@ class Segment {
   const DeviceIdentity& identity() const;
   // Without the lock: only for what nobody changes any more, such as completed ops that their owner has not reaped.
   const DeviceState& shared_state() const;
+  // Records every op from now on, in a ring of at least so many records. Throws std::runtime_error with one sentence
+  // when there is no memory for it.
+  void trace_on(uint64_t records);
+  bool tracing() { return Lock(*this)->recording() != nullptr; }
 
   // The model, for as long as this object lives. If the last holder died inside, repairs first.
   class Lock {
@@ -70,6 +75,11 @@ class Segment {
 
   Layout* layout_ = nullptr;
 };
+
+// How many records EMUCUDA_TRACE asks for: 0 when it is not set. Throws std::runtime_error with one sentence.
+uint64_t asked_trace_records();
+// The number of records that "on" or a number stands for; throws as above, `what` being who said it.
+uint64_t trace_records(const std::string& text, const std::string& what);
 
 // Retires the processes that no longer live; all of them, or only those with work in the device (cheap, periodic).
 void retire_dead(DeviceModel& model, bool all);

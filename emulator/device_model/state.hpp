@@ -8,7 +8,7 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -16,6 +16,7 @@ inline constexpr uint64_t kRingOps =
 inline constexpr int kHistory = 256;       // dead processes whose accounts are kept
 inline constexpr int kMaxConcurrent = 32;  // kernels that may run at the same time
 inline constexpr int kNone = -1;
+inline constexpr int16_t kContextDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
 inline constexpr int16_t kDeviceLost = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: an op that fails so takes the device along
 
 // What a device is, constant after its creation. Times are device times: a dilated device has stretched ones.
@@ -47,6 +48,7 @@ struct Op {
   int64_t end_ns;       // when it completed
   uint64_t arrival;     // device-wide order of enqueueing
   uint64_t completion;  // device-wide order of completing
+  uint64_t record;      // its number in the trace, 0: none
   uint64_t wait_seq;    // does not start before stream `wait_stream` has completed its op `wait_seq`
   int32_t wait_stream;  // kNone: no such condition
   int16_t error;        // it ends with this CUresult, which kills its context; 0: it succeeds
@@ -90,6 +92,7 @@ enum EngineId { kCopyIn = 0, kCopyOut = 1, kCompute = 2, kEngines = kCompute + k
 
 struct DeviceState : DeviceParameters {
   int64_t time_ns;  // the model is true up to here
+  int64_t quiet_until_ns;  // nothing happens by itself before; 0: to be found out. Derived
   uint64_t arrivals;
   uint64_t completions;
   int32_t holder;  // process that has the compute engine, or had it last

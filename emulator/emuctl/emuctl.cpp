@@ -13,6 +13,8 @@
 #include "../device_model/liveness.hpp"
 #include "../device_model/segment.hpp"
 #include "faults.hpp"
+#include "json.hpp"
+#include "trace.hpp"
 
 namespace {
 
@@ -46,15 +48,6 @@ Snapshot look(Segment& segment) {
     seen.processes.push_back({process, true});
   }
   return seen;
-}
-
-std::string quoted(const char* text) {
-  std::string out = "\"";
-  for (; *text != '\0'; ++text) {
-    if (*text == '"' || *text == '\\') out += '\\';
-    if (static_cast<unsigned char>(*text) >= ' ') out += *text;
-  }
-  return out + "\"";
 }
 
 long long ll(int64_t value) { return value; }
@@ -100,6 +93,7 @@ int usage() {
   fprintf(stderr,
           "usage: emuctl stats [--json] | reset     (which devices: EMUCUDA_NAME)\n"
           "       emuctl inject RULE | faults [--json] | clear [ID] | lose [DEVICE]\n"
+          "       emuctl trace --on [RECORDS] | --off | [--json] [-o FILE]\n"
           "       for example: emuctl inject 'kernel=r_* nth=3 error=700'\n");
   return 2;
 }
@@ -118,6 +112,10 @@ int run_faults(const std::vector<std::string>& arguments) {
 
 int run(const std::vector<std::string>& arguments) {
   if (const int code = run_faults(arguments); code >= 0) return code;
+  if (!arguments.empty() && arguments[0] == "trace") {
+    const int code = trace_devices({arguments.begin() + 1, arguments.end()});
+    return code >= 0 ? code : usage();
+  }
   const std::vector<std::string> names = existing_segments(set_name());
   if (arguments == std::vector<std::string>{"reset"}) {
     for (const std::string& name : names) shm_unlink(("/" + name).c_str());

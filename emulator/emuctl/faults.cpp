@@ -11,6 +11,7 @@
 #include "../device_model/segment.hpp"
 #include "../faults/rule.hpp"
 #include "../faults/table.hpp"
+#include "json.hpp"
 
 namespace emu {
 namespace {
@@ -29,17 +30,8 @@ unsigned long number(const std::string& text, const char* what) {
   return value;
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-void print(const FaultEntry& entry, const char* format) {
-  printf(format, entry.id, escaped(entry.text).c_str(), static_cast<unsigned long long>(entry.counts->matches.load()),
+void print(const FaultEntry& entry, const std::string& text, const char* format) {
+  printf(format, entry.id, text.c_str(), static_cast<unsigned long long>(entry.counts->matches.load()),
          static_cast<unsigned long long>(entry.counts->strikes.load()));
 }
 
@@ -64,9 +56,9 @@ int list_faults(bool json) {
     for (const FaultEntry& entry : table.entries()) {
       if (json) {
         printf("%s\n  ", comma);
-        print(entry, "{\"id\": %u, \"rule\": \"%s\", \"matches\": %llu, \"strikes\": %llu}");
+        print(entry, quoted(entry.text), "{\"id\": %u, \"rule\": %s, \"matches\": %llu, \"strikes\": %llu}");
       } else {
-        print(entry, "%4u  %-50s  matched %llu, struck %llu\n");
+        print(entry, entry.text, "%4u  %-50s  matched %llu, struck %llu\n");
       }
       comma = ",";
       any = true;

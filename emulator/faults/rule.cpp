@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
@@ -13,6 +14,14 @@ namespace {
 
 // The errors after which a context is unusable (CUDA manual, CUresult): ECC, illegal address, timeout, assert, failed.
 constexpr int kStickyErrors[] = {214, 700, 702, 710, 719};
+
+struct Signal {
+  const char* name;
+  int number;
+};
+// What crashing programs die of, and what kills them from outside.
+constexpr Signal kSignals[] = {{"KILL", SIGKILL}, {"SEGV", SIGSEGV}, {"ABRT", SIGABRT}, {"BUS", SIGBUS},
+                               {"FPE", SIGFPE},   {"ILL", SIGILL},   {"TERM", SIGTERM}};
 
 class Words {
  public:
@@ -75,6 +84,18 @@ class Words {
     fail(name + " must be a time up to an hour such as 500us, 20ms or 1.5s");
   }
 
+  bool signal(const std::string& name, int& out) {
+    std::string text;
+    if (!value(name, text)) return false;
+    std::string known;
+    for (const Signal& signal : kSignals) {
+      if (text == signal.name) out = signal.number;
+      known += std::string(known.empty() ? "" : ", ") + signal.name;
+    }
+    if (out == 0) fail(name + " must be one of " + known);
+    return true;
+  }
+
   const std::vector<std::string>& left() const { return words_; }
 
  private:
@@ -108,13 +129,15 @@ void read_what(Words& words, FaultRule& rule) {
   }
   const bool slow = words.number("slow", 1, 1e6, rule.slow);
   rule.hang = words.flag("hang");
-  rule.kill = words.flag("kill");
+  const bool kill = words.flag("kill");
+  if (kill) rule.signal = SIGKILL;
+  const bool signal = words.signal("signal", rule.signal);
   rule.lost = words.flag("lost");
   const bool sticky = std::find(std::begin(kStickyErrors), std::end(kStickyErrors), rule.error) != std::end(kStickyErrors);
   if (error && !sticky) words.fail("a kernel's error can be 214, 700, 702, 710 or 719");
   // A slow kernel may fail at its end (that is what a timeout looks like); everything else excludes the others.
-  if ((error || slow) + rule.hang + rule.kill + rule.lost != 1)
-    words.fail("a kernel can get one of error=NUMBER, slow=FACTOR, hang, kill and lost, or error with slow");
+  if ((error || slow) + rule.hang + kill + signal + rule.lost != 1)
+    words.fail("a kernel can get one of error=NUMBER, slow=FACTOR, hang, kill, signal=NAME and lost, or error with slow");
 }
 
 // splitmix64: every match gets a number of its own, without state.

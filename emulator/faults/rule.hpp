@@ -24,7 +24,7 @@ struct FaultRule {
   int error = 0;     // fails at its end and kills its context. A call: returns this without doing anything
   double slow = 1;   // takes so many times as long
   bool hang = false;  // never ends
-  bool kill = false;  // launching it kills the process, which holds the device's lock at that moment
+  int signal = 0;     // launching it sends the process this signal while it holds the device's lock
   bool lost = false;  // fails at its end, and the device is gone for everybody
   // A call:
   int64_t delay_ns = 0;  // begins so much later

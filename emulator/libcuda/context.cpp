@@ -83,7 +83,7 @@ Stream* Context::create_stream(unsigned stream_flags, int priority) {
   stream->priority = priority;
   stream->id = g_next_id++;
   stream->queue = session_->open_queue(legacy_ == nullptr ? nullptr : legacy_->queue,
-                                       (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority, id, health_);
+                                       (stream_flags & CU_STREAM_NON_BLOCKING) == 0, priority, id, stream->id, health_);
   require(stream->queue != nullptr, CUDA_ERROR_OUT_OF_MEMORY);
   const std::lock_guard lock(mutex_);
   streams_.push_back(std::move(stream));
@@ -120,11 +120,7 @@ void Context::synchronize() {
 }
 
 void destroy_context(Context* context) {
-  try {
-    context->synchronize();
-  } catch (const Failure&) {
-    // It was killed: nothing is left to wait for.
-  }
+  context->session().abandon(context->id, context->health());
   {
     const std::lock_guard lock(g_live_mutex);
     live_contexts().erase(context->id);

@@ -62,7 +62,7 @@ struct Context : Object {
   Stream* legacy_ = nullptr;
 };
 
-// Waits for the context's work, then frees its streams and memory.
+// Ends the context's work, whether it would ever have ended or not; then frees its streams and memory.
 void destroy_context(Context* context);
 
 // The calling thread's current context; throws INVALID_CONTEXT when there is none, and what killed it when it is dead.

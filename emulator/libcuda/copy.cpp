@@ -172,6 +172,7 @@ Command copy_command(const CopyBox& box) {
       command.duration_ns = transfer_ns(box.bytes(), config.d2d_gbps);
       break;
   }
+  command.bytes = box.bytes();
   command.effect = [box](int64_t) { run(box); };
   return command;
 }
@@ -184,7 +185,8 @@ Command fill_command(const CUDA_MEMSET_NODE_PARAMS& fill) {
     address_space().require_access(pointer(fill.dst), (fill.height - 1) * fill.pitch + fill.width * element, true);
   Command command;
   command.kind = OpKind::fill;
-  command.duration_ns = transfer_ns(fill.width * fill.height * element, driver().config().d2d_gbps);
+  command.bytes = fill.width * fill.height * element;
+  command.duration_ns = transfer_ns(command.bytes, driver().config().d2d_gbps);
   command.effect = [fill](int64_t) {
     for (size_t y = 0; y < fill.height; ++y) {
       char* row = pointer(fill.dst) + y * fill.pitch;

@@ -70,8 +70,10 @@ Session& Device::session() {
   snprintf(identity.name, sizeof identity.name, "%s", config.name.c_str());
   memcpy(identity.uuid, uuid.bytes, sizeof identity.uuid);
   identity.index = index;
+  identity.dilation = config.dilation;
   Segment segment(segment_name(config.for_all_users, driver().set(), index), config.for_all_users, identity,
                   config.device());
+  if (const uint64_t records = asked_trace_records(); records > 0 && !segment.tracing()) segment.trace_on(records);
   session_owner = std::make_unique<Session>(std::move(segment), index, config.dilation);
   return *session_owner;
 }

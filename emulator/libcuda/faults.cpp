@@ -73,7 +73,7 @@ KernelFault Faults::on_kernel(const std::string& name, int device) {
     if (!fault.on_kernel || (fault.device >= 0 && fault.device != device) || !strikes(rule, name)) continue;
     struck.slow *= fault.slow;
     struck.hang = struck.hang || fault.hang;
-    struck.kill = struck.kill || fault.kill;
+    if (struck.signal == 0) struck.signal = fault.signal;
     if (struck.error == 0) struck.error = fault.lost ? kDeviceLost : fault.error;
   }
   return struck;

@@ -18,7 +18,7 @@ struct KernelFault {
   double slow = 1;
   int error = 0;  // CUresult with which it ends, kDeviceLost included
   bool hang = false;
-  bool kill = false;
+  int signal = 0;
 };
 
 class Faults {

@@ -36,6 +36,7 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
   Command command;
   command.kind = OpKind::kernel;
   command.kernel = &function.name;
+  command.shape = g;
   if (function.rule.from_param0) {
     command.duration_ns = static_cast<int64_t>(arguments.get<uint64_t>(0, 0));
   } else {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -57,7 +58,8 @@ void Session::leave_context() {
   device->release(process_, device->state().context_memory_bytes);
 }
 
-Queue* Session::open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, Health health) {
+Queue* Session::open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, uint64_t id,
+                           Health health) {
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);
   const int slot = device->open_stream(process_, priority, static_cast<int32_t>(context));
@@ -66,6 +68,8 @@ Queue* Session::open_queue(Queue* legacy, bool blocking, int priority, uint64_t 
   queue->slot = slot;
   queue->blocking = blocking;
   queue->legacy = legacy == nullptr ? queue.get() : legacy;
+  queue->context = context;
+  queue->id = id;
   queue->health = std::move(health);
   queue->tail = queue->done = queue->reaped = device->state().streams[slot].tail;
   queues_.push_back(std::move(queue));
@@ -77,6 +81,31 @@ void Session::close_queue(Queue* queue) {
   queue->closing = true;
   { play(*Segment::Lock(segment_)); }
   apply_effects();
+}
+
+void Session::abandon(uint64_t context, const Health& health) {
+  std::unique_lock lock(mutex_);
+  {
+    Segment::Lock device(segment_);
+    play(*device);
+    device->abandon(process_, static_cast<int32_t>(context));
+    play(*device);
+  }
+  apply_effects();
+  host_done_.wait(lock, [&] {
+    const auto pending = [&](const HostCall& call) { return call.context == context; };
+    const bool waited_for = std::find(waiting_.begin(), waiting_.end(), health.get()) != waiting_.end();
+    return !waited_for && called_context_ != context && std::none_of(host_calls_.begin(), host_calls_.end(), pending);
+  });
+}
+
+Session::Waiting::Waiting(Session& session, const Health& health) : session_(session), whose_(health.get()) {
+  session_.waiting_.push_back(whose_);
+}
+
+Session::Waiting::~Waiting() {
+  session_.waiting_.erase(std::find(session_.waiting_.begin(), session_.waiting_.end(), whose_));
+  session_.host_done_.notify_all();
 }
 
 // Advances the shared device and notes what of ours is done, or killed.
@@ -143,12 +172,31 @@ void Session::apply_effects() {
   });
 }
 
+// The op's number in the trace, 0 while nothing is recorded.
+uint64_t Session::record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns) const {
+  Trace* trace = device.recording();
+  if (trace == nullptr) return 0;
+  TraceRecord record{};
+  record.enqueue_ns = device.state().time_ns;
+  record.work_ns = work_ns;
+  record.seq = queue.tail;
+  record.context = queue.context;
+  record.stream = queue.id;
+  record.bytes = command.bytes;
+  record.pid = device.state().processes[process_].pid;
+  std::copy_n(command.shape.grid, 3, record.grid);
+  std::copy_n(command.shape.block, 3, record.block);
+  record.kind = static_cast<uint8_t>(command.kind);
+  return trace->add(record, command.kernel == nullptr ? "" : std::string_view(*command.kernel));
+}
+
 uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command) {
   const double stretched = std::min(static_cast<double>(command.duration_ns) * dilation_, double{kForeverNs});
-  queue.tail = device.enqueue(queue.slot, {command.kind, std::llround(stretched), command.wait_stream, command.wait_seq,
-                                           static_cast<int16_t>(command.error)}) +
+  const int64_t work_ns = std::llround(stretched);
+  queue.tail = device.enqueue(queue.slot, {command.kind, work_ns, command.wait_stream, command.wait_seq,
+                                           static_cast<int16_t>(command.error), record(device, queue, command, work_ns)}) +
                1;
-  if (command.kill) raise(SIGKILL);  // with the device's lock held: the next one to take it repairs the state
+  if (command.signal != 0) raise(command.signal);  // with the device's lock held: the next one to take it repairs
   return queue.tail - 1;
 }
 
@@ -180,12 +228,13 @@ void Session::inject(Command& command) const {
   command.duration_ns =
       fault.hang ? kForeverNs : std::llround(static_cast<double>(command.duration_ns) * fault.slow);
   command.error = static_cast<CUresult>(fault.error);
-  command.kill = fault.kill;
+  command.signal = fault.signal;
 }
 
 uint64_t Session::enqueue(Queue& queue, Command command) {
   inject(command);
   std::unique_lock lock(mutex_);
+  std::optional<Waiting> waiting;
   for (;;) {
     uint64_t seq = 0;
     int64_t bound = 0;
@@ -205,7 +254,7 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
     }
     if (pushed && command.effect) queue.effects.push_back({seq, command.frees, std::move(command.effect)});
     if (pushed && (command.kind == OpKind::host || command.prompt)) {
-      host_calls_.push_back({&queue, queue.slot, seq, CUDA_SUCCESS, std::move(command.host_function),
+      host_calls_.push_back({&queue, queue.context, queue.slot, seq, CUDA_SUCCESS, std::move(command.host_function),
                              std::move(command.condition)});
       if (!host_thread_started_) start_quiet_thread([this] { host_loop(); });
       host_thread_started_ = true;
@@ -214,6 +263,7 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
     apply_effects();
     if (pushed) return seq;
     require_alive(queue.health);
+    if (!waiting) waiting.emplace(*this, queue.health);
     sleep(lock, bound);
   }
 }
@@ -227,6 +277,7 @@ bool Session::poll(const std::function<bool()>& reached) {
 
 void Session::wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq) {
   std::unique_lock lock(mutex_);
+  const Waiting waiting(*this, health);
   for (;;) {
     int64_t bound = 0;
     bool finished = false;
@@ -293,12 +344,16 @@ void Session::host_loop() {
     }
     const HostCall call = std::move(*ready);
     host_calls_.erase(ready);
-    if (!call.function) continue;  // its effect has just been applied
     const int slot = call.queue == nullptr ? kNone : call.slot;  // the queue may go meanwhile
-    lock.unlock();
-    call.function(call.status);
-    lock.lock();
-    if (slot != kNone) {
+    if (call.function) {  // else its effect has just been applied
+      called_context_ = call.context;
+      if (slot != kNone) Segment::Lock(segment_)->start_host(slot, call.seq);
+      lock.unlock();
+      call.function(call.status);
+      lock.lock();
+      called_context_ = 0;
+    }
+    if (call.function && slot != kNone) {
       Segment::Lock device(segment_);
       device->advance(clock_.now_ns());
       device->complete_host(slot, call.seq);

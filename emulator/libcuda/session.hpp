@@ -14,6 +14,7 @@
 
 #include "../device_model/clock.hpp"
 #include "../device_model/segment.hpp"
+#include "kernel_node.hpp"
 #include "objects.hpp"
 
 namespace emu {
@@ -32,7 +33,9 @@ struct Command {
   const std::string* kernel = nullptr;  // its name, by which faults are injected
   bool frees = false;                   // the effect gives something back: it happens in a killed context, too
   CUresult error = CUDA_SUCCESS;        // injected: it fails at its end
-  bool kill = false;                    // injected: this process dies while it enqueues it
+  int signal = 0;                       // injected: this process gets it while it enqueues
+  Grid shape = {};                      // of a kernel, and...
+  uint64_t bytes = 0;                   // ...of a copy or fill: for the trace
 };
 
 // What killed a context, CUDA_SUCCESS while it lives. Shared by whatever belongs to the context.
@@ -51,6 +54,8 @@ struct Queue {
   uint64_t tail = 0;        // ops enqueued
   uint64_t done = 0;        // ops that the model has completed, as last seen
   uint64_t reaped = 0;      // ops whose effects are applied
+  uint64_t context = 0;     // whose it is, and...
+  uint64_t id = 0;          // ...which, as the program's calls tell it
   uint64_t barrier = 0;     // tail of the other side when the last barrier between this and the legacy stream was set
   bool closing = false;     // destroyed by the program; the slot is given back when drained
   Health health;
@@ -72,9 +77,12 @@ class Session {
   bool enter_context();
   void leave_context();
 
-  // `context` tells the process's contexts apart. Null when every stream is taken.
-  Queue* open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, Health health);
+  // `context` and `id`: as the program's calls tell contexts and streams apart. Null when every stream is taken.
+  Queue* open_queue(Queue* legacy, bool blocking, int priority, uint64_t context, uint64_t id, Health health);
   void close_queue(Queue* queue);
+  // Ends a context's work where it is, and returns when nobody waits for it any more and no host function of it runs or
+  // will run.
+  void abandon(uint64_t context, const Health& health);
 
   // Returns the op's sequence number. Waits while the stream is full. Like all that waits, throws the Failure that
   // killed the context.
@@ -107,6 +115,7 @@ class Session {
   // What the host thread has to do when a stream has come to it.
   struct HostCall {
     Queue* queue;  // null: its context was killed, it is told so at once
+    uint64_t context;
     int slot;
     uint64_t seq;
     CUresult status;
@@ -114,11 +123,25 @@ class Session {
     std::function<bool()> condition;
   };
 
+  // Announces, with mutex_ held, that a thread waits for a context's work: its queues must live so long.
+  class Waiting {
+   public:
+    Waiting(Session& session, const Health& health);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Session& session_;
+    const void* whose_;
+  };
+
   void play(DeviceModel& device);
   void drop_work(Queue& queue);
   void inject(Command& command) const;
   void apply_effects();
   bool room(const Queue& queue) const { return queue.tail - queue.reaped + queues_.size() + 1 <= kRingOps; }
+  uint64_t record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns) const;
   uint64_t push(DeviceModel& device, Queue& queue, const Command& command);
   void push_barriers(DeviceModel& device, Queue& queue);
   void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
@@ -135,6 +158,8 @@ class Session {
   int process_ = kNone;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::deque<HostCall> host_calls_;
+  std::vector<const void*> waiting_;  // whose work threads are waiting for, by the context's Health
+  uint64_t called_context_ = 0;  // whose host function is just running; 0: none
   bool host_thread_started_ = false;
   std::condition_variable host_work_;
   std::condition_variable host_done_;

@@ -144,12 +144,43 @@ def test_hung_kernel_holds_its_own_process_only(client: Path, bystander: Path, e
     assert not any(p["alive"] for p in stats(native, env)[0]["processes"])
 
 
-def test_killed_inside_the_device_lock(client: Path, bystander: Path, emulator_env: Env, native: Path) -> None:
-    done = run(client, emulator_env(EMUCUDA_FAULTS="kernel=emu_increment nth=5 kill"), "launch", 9)
-    assert done.returncode == -signal.SIGKILL
+@pytest.mark.parametrize("what", ["kill", "signal=SEGV", "signal=ABRT"])
+def test_killed_inside_the_device_lock(
+    client: Path, bystander: Path, emulator_env: Env, native: Path, what: str
+) -> None:
+    env = emulator_env(EMUCUDA_FAULTS=f"kernel=emu_increment nth=5 {what}")
+    number = signal.Signals["SIG" + (what.partition("=")[2] or "KILL")]
+    without_core = ["sh", "-c", 'ulimit -c 0; exec "$@"', "sh", client, "launch", "9"]
+    done = subprocess.run(without_core, env=env, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -number
     assert subprocess.run([bystander, "order", "2000"], env=emulator_env(), check=False, timeout=60).returncode == 0
     (device,) = stats(native, emulator_env())
     assert device["memory_used_bytes"] == 0
+
+
+@pytest.mark.parametrize("mode", ["context", "primary", "stream"])
+def test_giving_a_hung_context_up_does_not_wait_for_it(
+    native: Path, cc: Callable[..., Path], emulator_env: Env, mode: str
+) -> None:
+    program = cc(SOURCES / "emu_destroy.c", *driver_flags(native))
+    env = emulator_env(EMUCUDA_FAULTS="kernel=fikit_spin times=all hang")
+    done = run(program, env, mode)
+    assert done.returncode == 0, done.stderr
+    assert stats(native, env)[0]["memory_used_bytes"] == 0
+
+
+def test_giving_a_context_up_waits_for_its_running_host_function(
+    native: Path, cc: Callable[..., Path], emulator_env: Env
+) -> None:
+    done = run(cc(SOURCES / "emu_destroy.c", *driver_flags(native)), emulator_env(), "running")
+    assert done.returncode == 0, done.stderr
+
+
+def test_program_with_hung_work_can_leave(native: Path, cc: Callable[..., Path], emulator_env: Env) -> None:
+    env = emulator_env(EMUCUDA_FAULTS="kernel=fikit_spin hang")
+    done = run(cc(SOURCES / "emu_destroy.c", *driver_flags(native)), env, "exit")
+    assert (done.returncode, done.stdout) == (0, "leaving\n")
+    assert not any(p["alive"] for p in stats(native, env)[0]["processes"])
 
 
 def test_delayed_call(client: Path, emulator_env: Env) -> None:
@@ -181,6 +212,8 @@ def test_kernel_that_takes_the_device_along(client: Path, emulator_env: Env) -> 
         ("kernel=a call=b error=700", "one of them"),
         ("kernel=a error=1", "214, 700, 702, 710 or 719"),
         ("kernel=a hang kill", "one of error=NUMBER, slow=FACTOR, hang"),
+        ("kernel=a kill signal=SEGV", "one of error=NUMBER, slow=FACTOR, hang"),
+        ("kernel=a signal=HUP", "signal must be one of KILL, SEGV, ABRT, BUS, FPE, ILL, TERM"),
         ("kernel=a", "one of error=NUMBER, slow=FACTOR, hang"),
         ("kernel=a nth=0 hang", "nth must be a whole number from 1"),
         ("kernel=a hang delay=5ms", '"delay=5ms" is not a word'),

@@ -1,0 +1,67 @@
+"""`python -m bench`: what it lists, and what it says to typing errors."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench import record
+from bench.__main__ import BENCHES
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=record.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_without_a_name_it_lists_the_benches() -> None:
+    done = bench()
+    assert done.returncode == 0
+    for name, module in BENCHES.items():
+        assert f"\n    {name} " in done.stdout
+        assert module.ABOUT.split()[0] in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(BENCHES))
+def test_help_of_a_bench_lists_every_option(name: str) -> None:
+    out = bench(name, "--help").stdout
+    assert "--json FILE" in out
+    assert "--real" in out
+    own = argparse.ArgumentParser(add_help=False)
+    getattr(BENCHES[name], "add_arguments", lambda parser: None)(own)
+    for action in own._actions:
+        assert set(action.option_strings) <= set(re.findall(r"--[\w-]+", out))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("replya",), "invalid choice: 'replya'"),
+        (("replay", "--traces"), "argument --traces: expected one argument"),
+        (("launch", "--bogus"), "unrecognized arguments: --bogus"),
+    ],
+)
+def test_typing_error_is_one_sentence(arguments: tuple[str, ...], complaint: str) -> None:
+    done = bench(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "sub" / "model.json"
+    with pytest.raises(record.BenchError, match=f"^couldn't write {target}: Not a directory$"):
+        record.write(target, "model", record.Result("", True, {}, {}))
