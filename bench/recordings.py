@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,22 +14,25 @@ RECORDED = ROOT.parent / "shared" / "traces"
 SEED = 1
 
 
-def recordings(directory: Path | None) -> dict[str, bytes]:
-    """Name -> text of every recording in `directory`; by default the recorded ones beside the repository, else made-up ones."""
-    if directory is None and not RECORDED.is_dir():
-        return {
-            name: make(SEED).text() for name, make in (("made_up_inference", inference), ("made_up_training", training))
-        }
-    found = sorted((directory or RECORDED).glob("*.csv*"))
+def recordings(source: Path | None) -> dict[str, bytes]:
+    """Name -> text of every recording in a folder, or of one file; by default the recorded ones beside the repository,
+    else made-up ones."""
+    if source is None and not RECORDED.is_dir():
+        return {f"made_up_{name}": make(SEED).text() for name, make in SHAPES.items()}
+    place = source or RECORDED
+    found = [place] if place.is_file() else sorted(path for path in place.glob("*.csv*") if path.is_file())
     if not found:
-        raise BenchError(f"couldn't find a recording (*.csv.gz or *.csv) in {directory or RECORDED}")
-    return {path.name.split(".csv")[0]: _read(path) for path in found}
+        raise BenchError(f"couldn't find a recording (*.csv.gz or *.csv) in {place}")
+    names = [path.name.split(".csv")[0] for path in found]
+    return {name if names.count(name) == 1 else path.name: _read(path) for name, path in zip(names, found, strict=True)}
 
 
 def _read(path: Path) -> bytes:
+    """The file's text, compressed or not, whatever its name says."""
     try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    except (OSError, EOFError, zlib.error) as error:
         raise BenchError(f"couldn't read {path}: {error}") from error
 
 
@@ -37,13 +41,24 @@ class Made:
     """A host and a device that live through made-up work and write down what a profiler would. Times in us."""
 
     random: random.Random
-    host: float = 0.0
+    thread: int = 0  # which of the host's threads calls now
+    hosts: dict[int, float] = field(default_factory=dict)
     ends: dict[int, float] = field(default_factory=dict)  # of the latest work of each stream
+    engines: dict[str, float] = field(default_factory=dict)  # end of the latest copy of each direction
     queue: list[float] = field(default_factory=list)  # starts of the work that was issued
     names: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     QUEUE = 1000  # calls that a driver takes before it makes the host wait
+
+    @property
+    def host(self) -> float:
+        """The calling thread's time."""
+        return self.hosts.get(self.thread, 0.0)
+
+    @host.setter
+    def host(self, us: float) -> None:
+        self.hosts[self.thread] = us
 
     def _name(self, name: str) -> int:
         if name not in self.names:
@@ -65,21 +80,24 @@ class Made:
         start = self.host + self.random.uniform(1.0, 3.0)
         if stream in self.ends:
             start = max(start, self.ends[stream] + self.random.uniform(0.8, 1.6))
+        engine = name.split("(", maxsplit=1)[0] if size else ""  # copies of one direction share an engine
+        start = max(start, self.engines.get(engine, 0.0)) if engine else start
         duration = us * self.random.uniform(0.95, 1.05)
         self.ends[stream] = start + duration
+        self.engines[engine] = self.ends[stream]
         self.queue.append(start)
         if waits:
             self.host = self.ends[stream] + self.random.uniform(2.0, 6.0)
         shape = "" if size else f"{self.random.randint(1, 4000)},1,1,{self.random.choice([64, 128, 256])},1,1"
         fields = f"{begin:.3f},{self.host - begin:.3f},{start:.3f},{duration:.3f},{stream},{shape or ',,,,,'},32,0"
-        self.lines.append(f"{'M' if size else 'K'},{fields},{size or ''},{self._name(name)},0")
+        self.lines.append(f"{'M' if size else 'K'},{fields},{size or ''},{self._name(name)},{self.thread}")
 
     def synchronize(self) -> None:
         """The host waits for the device to drain."""
         begin = self.host
         self.host = max(self.host, *self.ends.values()) + self.random.uniform(3.0, 8.0)
         fields = f"{begin:.3f},{self.host - begin:.3f},,0.0,,,,,,,,,,"
-        self.lines.append(f"S,{fields},{self._name('cudaDeviceSynchronize')},0")
+        self.lines.append(f"S,{fields},{self._name('cudaDeviceSynchronize')},{self.thread}")
 
     def text(self) -> bytes:
         """The recording."""
@@ -119,3 +137,63 @@ def training(seed: int) -> Made:
         made.work("optimizer_step", 400)
         made.synchronize()
     return made
+
+
+def streams(seed: int) -> Made:
+    """Work spread over many streams, side by side; the host waits for all of it now and then."""
+    made = Made(random.Random(seed))
+    for _ in range(20):
+        for stream in range(1, 25):
+            made.work("tile_kernel", made.random.choice([80, 200, 500]), stream=stream)
+            made.think(2)
+        made.synchronize()
+    return made
+
+
+def sparse(seed: int) -> Made:
+    """A service that is asked now and then: long pauses of the host, a few kernels, an answer copied back."""
+    made = Made(random.Random(seed))
+    for _ in range(40):
+        made.think(9000)
+        for _ in range(3):
+            made.work("attention", 35)
+        made.work("Memcpy DtoH (Device -> Pageable)", 3, size=2_000, waits=True)
+    return made
+
+
+def dense(seed: int) -> Made:
+    """Kernels much shorter than a launch in front of ones much longer, one call after the other for a long time."""
+    made = Made(random.Random(seed))
+    for _ in range(15_000):
+        made.work(made.random.choice(["add", "mul", "scan"]), made.random.choice([1.2, 1.5, 14]), call=3.0)
+    return made
+
+
+def copies(seed: int) -> Made:
+    """A pipeline that moves more than it computes: upload, one kernel, download, in three streams in turn."""
+    made = Made(random.Random(seed))
+    for frame in range(200):
+        stream = 7 + frame % 3
+        made.work("Memcpy HtoD (Pinned -> Device)", 500, stream=stream, size=12_000_000)
+        made.work("filter", 150, stream=stream)
+        made.work("Memset (Device)", 1.5, stream=stream, size=4_096)
+        if frame % 3 == 2:
+            made.synchronize()
+    return made
+
+
+def threads(seed: int) -> Made:
+    """A thread that launches and never waits, and one beside it whose every copy makes it wait."""
+    made = Made(random.Random(seed))
+    for _ in range(1500):
+        made.thread = min((1, 2), key=lambda thread: made.hosts.get(thread, 0.0))
+        if made.thread == 1:
+            made.think(12)
+            made.work("gemm<float>", made.random.choice([8, 20]))
+        else:
+            made.think(150)
+            made.work("Memcpy DtoH (Device -> Pageable)", 400, stream=20, size=3_000_000, waits=True)
+    return made
+
+
+SHAPES = {make.__name__: make for make in (inference, training, streams, sparse, dense, copies, threads)}

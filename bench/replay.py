@@ -26,7 +26,7 @@ name = "Emulated GPU (replay)"
 dilation = {dilation}
 launch_latency_us = {launch_latency_us}
 kernel_gap_us = {kernel_gap_us}
-concurrent_kernels = 32
+concurrent_kernels = 128
 [copy]
 latency_us = 0.0
 h2d_gbps = {gbps}
@@ -41,7 +41,10 @@ duration = "param0_ns"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument(
-        "--traces", type=Path, metavar="DIR", help="recordings (*.csv.gz); default: those of this project"
+        "--traces",
+        type=Path,
+        metavar="DIR",
+        help="recordings (*.csv.gz, *.csv), or one file; default: those of this project",
     )
     parser.add_argument("--live", action="store_true", help="in real time, through libcuda.so.1")
 

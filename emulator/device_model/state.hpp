@@ -14,7 +14,7 @@ inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
     1024;  // per stream, power of two: a launch into a full stream waits, as a real driver does
 inline constexpr int kHistory = 256;       // dead processes whose accounts are kept
-inline constexpr int kMaxConcurrent = 32;  // kernels that may run at the same time
+inline constexpr int kMaxConcurrent = 128;  // kernels that may run at the same time
 inline constexpr int kNone = -1;
 inline constexpr int16_t kContextDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
 inline constexpr int16_t kDeviceLost = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: an op that fails so takes the device along

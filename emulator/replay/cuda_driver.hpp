@@ -31,6 +31,9 @@ using CUevent = struct CUevent_st*;
   X(cuStreamSynchronize, (CUstream stream))                                                                      \
   X(cuEventCreate, (CUevent * event, unsigned flags))                                                            \
   X(cuEventRecord, (CUevent event, CUstream stream))                                                             \
+  X(cuEventQuery, (CUevent event))                                                                              \
+  X(cuEventSynchronize, (CUevent event))                                                                        \
+  X(cuEventDestroy_v2, (CUevent event))                                                                          \
   X(cuEventElapsedTime, (float* ms, CUevent from, CUevent to))                                                   \
   X(cuLaunchKernel,                                                                                              \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \

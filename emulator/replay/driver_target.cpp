@@ -11,6 +11,8 @@ namespace replay {
 namespace {
 
 constexpr unsigned kNonBlocking = 1;                 // CU_STREAM_NON_BLOCKING
+constexpr int kNotReady = 600;                      // CUDA_ERROR_NOT_READY
+constexpr unsigned kDisableTiming = 2;                // CU_EVENT_DISABLE_TIMING
 constexpr unsigned kSharedWithoutAsking = 48 << 10;  // more dynamic shared memory needs an attribute; nothing uses it
 
 int64_t real_now() { return emu::RealClock().now_ns(); }
@@ -110,6 +112,27 @@ void DriverTarget::wait_for_stream(int stream) {
 }
 
 void DriverTarget::wait_for_all() { check(cuda_.cuCtxSynchronize(), "cuCtxSynchronize"); }
+
+void DriverTarget::mark(const Step& step) {
+  for (const auto& [id, stream] : streams_) {
+    if (step.event->kind != EventKind::synchronize && id != step.event->stream) continue;
+    CUevent& event = marks_[step.mark].emplace_back();
+    check(cuda_.cuEventCreate(&event, kDisableTiming), "cuEventCreate");
+    check(cuda_.cuEventRecord(event, stream), "cuEventRecord");
+  }
+}
+
+int64_t DriverTarget::wait_for_mark(int mark) {
+  bool waited = false;
+  for (const CUevent event : marks_[mark]) {
+    const int result = cuda_.cuEventQuery(event);
+    waited = waited || result == kNotReady;
+    check(result == kNotReady ? cuda_.cuEventSynchronize(event) : result, "cuEventSynchronize");
+    check(cuda_.cuEventDestroy_v2(event), "cuEventDestroy");
+  }
+  marks_.erase(mark);
+  return waited ? now_ns() : 0;
+}
 
 int64_t DriverTarget::span_ns() {
   float longest_ms = 0;

@@ -26,6 +26,8 @@ class DriverTarget final : public Target {
   void issue(const Step& step) override;
   void wait_for_stream(int stream) override;
   void wait_for_all() override;
+  void mark(const Step& step) override;
+  int64_t wait_for_mark(int mark) override;
   // By the driver's own events: from the first issue to the last end of any stream.
   int64_t span_ns() override;
   std::string device_name() const { return device_name_; }
@@ -40,6 +42,7 @@ class DriverTarget final : public Target {
   std::string device_name_;
   std::vector<CUfunction> kernels_;  // by the recording's names; null for copies and synchronisations
   std::map<int, CUstream> streams_;
+  std::map<int, std::vector<CUevent>> marks_;
   CUevent first_ = nullptr;
   std::vector<CUevent> last_;  // one per finished stream
   CUdeviceptr on_device_ = 0;  // two halves, for copies within the device

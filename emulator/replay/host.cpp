@@ -21,7 +21,7 @@ void Host::calls(int64_t now_ns) {
 
 void Host::returns(int64_t now_ns) {
   const Step& now = step();
-  if (now.waits) {
+  if (now.waits && now.mark < 0) {
     due_ns_ = std::max(due_ns_ + now.cost_ns, now_ns) + now.tail_ns;
   } else {
     due_ns_ += std::max(now.cost_ns, now.delay_ns + now_ns - called_ns_);

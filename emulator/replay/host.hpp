@@ -2,6 +2,7 @@
 // the device does to the host moves it. play() and the simulator live through recordings by this one rule.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -26,6 +27,8 @@ class Host {
   void calls(int64_t now_ns);
   // it is through: the device has taken its work, which may have kept the host, or a step that waits has its wait over.
   void returns(int64_t now_ns);
+  // The step's call is not made before: its thread waits for something.
+  void not_before(int64_t t_ns) { due_ns_ = std::max(due_ns_, t_ns - step().think_ns); }
   // The call took so much longer, for a reason that the recording does not know.
   void spends(int64_t ns) { due_ns_ += ns; }
 

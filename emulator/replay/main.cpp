@@ -57,7 +57,7 @@ int run(int argc, char** argv) {
   const bool model = mode == "model" && argc == 2;
   if (!model && (mode != "driver" || !read_options(argc - 2, argv + 2, options))) return usage();
   const Recording recording = read_recording(std::cin);
-  const Plan plan = make_plan(recording);
+  const Plan plan = make_plan(recording, Waiting::own_thread);
   if (model) {
     ModelTarget target(plan);
     print(recording, plan, play(plan, target), "Emulated device model");

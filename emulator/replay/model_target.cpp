@@ -1,5 +1,6 @@
 #include "model_target.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "op_kind.hpp"
@@ -13,13 +14,22 @@ emu::DeviceParameters parameters_of(const Plan& plan) {
   emu::DeviceParameters parameters;
   parameters.launch_latency_ns = plan.launch_latency_ns;
   parameters.kernel_gap_ns = plan.kernel_gap_ns;
-  parameters.concurrency = emu::kMaxConcurrent;
+  int streams = 1;
+  for (const Step& step : plan.steps) streams = std::max(streams, step.event->stream + 1);
+  parameters.concurrency = std::min(streams, emu::kMaxConcurrent);
   return parameters;
+}
+
+// Copies that ran beside each other on the recorded device do so here: not on the model's copy engine.
+emu::OpKind kind_of(EventKind kind, const Plan& plan) {
+  const bool beside = (kind == EventKind::copy_to_device && !plan.uploads_queue) ||
+                      (kind == EventKind::copy_to_host && !plan.downloads_queue);
+  return beside ? emu::OpKind::fill : op_kind(kind);
 }
 
 }  // namespace
 
-ModelTarget::ModelTarget(const Plan& plan) : state_(std::make_unique<emu::DeviceState>()), model_(*state_) {
+ModelTarget::ModelTarget(const Plan& plan) : plan_(plan), state_(std::make_unique<emu::DeviceState>()), model_(*state_) {
   emu::DeviceModel::initialise(*state_, parameters_of(plan));
   sleep_until(1);  // 0 would read as "no first op yet" in the accounts
   process_ = model_.attach(1, 1, now_ns());
@@ -31,18 +41,31 @@ void ModelTarget::sleep_until(int64_t t_ns) {
 }
 
 int ModelTarget::slot_of(int stream) {
-  const auto [slot, fresh] = slots_.try_emplace(stream, emu::kNone);
-  if (fresh) slot->second = model_.open_stream(process_, 0);
-  if (slot->second == emu::kNone)
+  const auto known = slots_.find(stream);
+  if (known != slots_.end()) return known->second;
+  int slot = model_.open_stream(process_, 0);
+  if (slot == emu::kNone && give_drained_back()) slot = model_.open_stream(process_, 0);
+  if (slot == emu::kNone)
     throw std::runtime_error("couldn't play the recording: it uses more than " + std::to_string(emu::kMaxStreams) +
-                             " streams");
-  return slot->second;
+                             " streams at once");
+  slots_[stream] = slot;
+  return slot;
+}
+
+// Streams with nothing to do make room for others. False: there is none.
+bool ModelTarget::give_drained_back() {
+  return std::erase_if(slots_, [this](const auto& entry) {
+           const emu::StreamState& stream = state_->streams[entry.second];
+           if (stream.done != stream.tail) return false;
+           model_.close_stream(entry.second);
+           return true;
+         }) > 0;
 }
 
 void ModelTarget::issue(const Step& step) {
   const int slot = slot_of(step.event->stream);
   while (model_.full(slot)) sleep_until(model_.earliest_end(slot, state_->streams[slot].done));
-  model_.enqueue(slot, {op_kind(step.event->kind), step.event->duration_ns});
+  model_.enqueue(slot, {kind_of(step.event->kind, plan_), step.event->duration_ns});
 }
 
 void ModelTarget::wait_for(int slot, uint64_t seq) {
@@ -50,13 +73,32 @@ void ModelTarget::wait_for(int slot, uint64_t seq) {
 }
 
 void ModelTarget::wait_for_stream(int stream) {
-  const int slot = slot_of(stream);
+  const auto known = slots_.find(stream);
+  if (known == slots_.end()) return;  // drained long ago
+  const int slot = known->second;
   const uint64_t tail = state_->streams[slot].tail;
   if (tail > 0) wait_for(slot, tail - 1);
 }
 
 void ModelTarget::wait_for_all() {
   for (const auto& [stream, slot] : slots_) wait_for_stream(stream);
+}
+
+void ModelTarget::mark(const Step& step) {
+  for (const auto& [stream, slot] : slots_) {
+    const bool meant = step.event->kind == EventKind::synchronize || stream == step.event->stream;
+    if (meant && state_->streams[slot].tail > 0) marks_[step.mark].emplace_back(slot, state_->streams[slot].tail - 1);
+  }
+}
+
+int64_t ModelTarget::wait_for_mark(int mark) {
+  int64_t end_ns = 0;
+  for (const auto& [slot, seq] : marks_[mark]) {
+    wait_for(slot, seq);
+    if (state_->streams[slot].tail - seq <= emu::kRingOps) end_ns = std::max(end_ns, model_.op(slot, seq).end_ns);
+  }
+  marks_.erase(mark);
+  return end_ns;
 }
 
 int64_t ModelTarget::span_ns() {

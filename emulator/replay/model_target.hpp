@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "../device_model/clock.hpp"
 #include "../device_model/device_model.hpp"
@@ -19,16 +21,21 @@ class ModelTarget final : public Target {
   void issue(const Step& step) override;
   void wait_for_stream(int stream) override;
   void wait_for_all() override;
+  void mark(const Step& step) override;
+  int64_t wait_for_mark(int mark) override;
   int64_t span_ns() override;
 
  private:
   int slot_of(int stream);
+  bool give_drained_back();
   void wait_for(int slot, uint64_t seq);
 
+  const Plan& plan_;
   emu::ManualClock clock_;
   std::unique_ptr<emu::DeviceState> state_;
   emu::DeviceModel model_;
   int process_;
+  std::map<int, std::vector<std::pair<int, uint64_t>>> marks_;  // slots and the last work in them
   std::map<int, int> slots_;  // recorded stream -> the model's
 };
 

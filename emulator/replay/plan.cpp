@@ -7,11 +7,13 @@
 //  * a long call on a device that had nothing to do cannot be back-pressure: it is the host's own time (a module loaded
 //    at its first launch, pageable memory staged), and the work came to the device late in it;
 //  * a long copy call that returned before its copy began did not wait for it, but for room in the queue;
+//  * a call that waited while other threads called on held its own thread only;
 //  * work that waited in line did not start at the end of its predecessor but a little later: the median of that gap;
 //  * a synchronisation returns a little after the device has drained.
 #include "plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace replay {
@@ -52,6 +54,24 @@ int64_t kernel_gap(const Recording& recording, int64_t latency) {
   return std::clamp<int64_t>(*middle, 0, kLongestGap);
 }
 
+// Whether the copies of one direction shared an engine: then hardly any two of them ran at the same time.
+bool queued(const Recording& recording, EventKind direction) {
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  for (const Event& event : recording.events) {
+    if (event.kind == direction) spans.emplace_back(event.start_ns, event.end_ns());
+  }
+  std::sort(spans.begin(), spans.end());
+  int64_t until = std::numeric_limits<int64_t>::min();
+  int64_t shared = 0;
+  int64_t total = 0;
+  for (const auto& [start, end] : spans) {
+    if (until > start) shared += std::min(until, end) - start;
+    total += end - start;
+    until = std::max(until, end);
+  }
+  return shared <= total / 20;
+}
+
 bool makes_host_wait(const Event& event, const std::string& name) {
   if (event.kind == EventKind::synchronize) return true;
   if (event.kind == EventKind::kernel) return false;
@@ -59,18 +79,49 @@ bool makes_host_wait(const Event& event, const std::string& name) {
   return pageable_read || (event.call_ns > kWaitingCopy && event.call_end_ns() >= event.start_ns);
 }
 
+// For each event: does its call last into one of another thread? Events are in host order.
+std::vector<bool> overlapped(const Recording& recording) {
+  constexpr int64_t kLate = std::numeric_limits<int64_t>::max();
+  const std::vector<Event>& events = recording.events;
+  std::vector<bool> found(events.size());
+  int64_t next = kLate;  // the next call after event i...
+  int thread = -1;       // ...by this thread...
+  int64_t other = kLate;  // ...and the next one by any other
+  for (size_t i = events.size(); i-- > 0;) {
+    const Event& event = events[i];
+    found[i] = event.call_end_ns() > (event.thread == thread ? other : next);
+    if (event.thread != thread) other = next;
+    next = event.host_ns;
+    thread = event.thread;
+  }
+  return found;
+}
+
 }  // namespace
 
-Plan make_plan(const Recording& recording) {
+Plan make_plan(const Recording& recording, Waiting waiting) {
   Plan plan;
   plan.launch_latency_ns = launch_latency(recording);
   plan.kernel_gap_ns = kernel_gap(recording, plan.launch_latency_ns);
+  plan.uploads_queue = queued(recording, EventKind::copy_to_device);
+  plan.downloads_queue = queued(recording, EventKind::copy_to_host);
   plan.steps.reserve(recording.events.size());
+  int marks = 0;
   int64_t called_until = recording.events.front().host_ns;
   int64_t drained = 0;  // end of all work called so far, in the recording
+  const std::vector<bool> beside_others =
+      waiting == Waiting::own_thread ? overlapped(recording) : std::vector<bool>(recording.events.size());
+  std::map<int, const Step*> joined_by;  // by thread: the call that its next one joins
   for (const Event& event : recording.events) {
     Step step{};
     step.event = &event;
+    step.mark = step.joins = -1;
+    if (const auto joined = joined_by.find(event.thread); joined != joined_by.end()) {
+      const Step& before = *joined->second;
+      step.joins = before.mark;
+      step.joins_after_ns = before.tail_ns + std::max<int64_t>(0, event.host_ns - before.event->call_end_ns());
+      joined_by.erase(joined);
+    }
     step.think_ns = std::max<int64_t>(0, event.host_ns - called_until);
     step.waits = makes_host_wait(event, recording.names[static_cast<size_t>(event.name)]);
     // Of calls of several threads at once, only what one adds to those before it.
@@ -86,8 +137,10 @@ Plan make_plan(const Recording& recording) {
       step.tail_ns = std::clamp<int64_t>(event.call_end_ns() - free, 0, kLongestCost);
       step.cost_ns = step.delay_ns;
     }
-    called_until = std::max(called_until, event.call_end_ns());
-    plan.steps.push_back(step);
+    if (step.waits && beside_others[plan.steps.size()]) step.mark = marks++;
+    called_until = std::max(called_until, step.mark < 0 ? event.call_end_ns() : event.host_ns + step.cost_ns);
+    plan.steps.push_back(step);  // never moves: there is room for all
+    if (step.mark >= 0) joined_by[event.thread] = &plan.steps.back();
   }
   std::map<int, Step*> last;
   for (Step& step : plan.steps) {

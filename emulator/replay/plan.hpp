@@ -16,6 +16,11 @@ struct Step {
   int64_t delay_ns;  // ...and hands its work to the device after so much of it
   bool waits;        // the call returns when its work is done (a synchronisation: when all work is)...
   int64_t tail_ns;   // ...and keeps the host for so long after that
+  // Other threads called while this one waited: it holds its own thread only. What it waits for gets this number, -1:
+  // none; the thread's next call is not made before `joins` is done, -1: none, and so long after it.
+  int mark;
+  int joins;
+  int64_t joins_after_ns;
   bool last;         // nothing follows in its stream
 };
 
@@ -24,9 +29,15 @@ struct Plan {
   // What the recorded device was like. An emulated one is made like it; a real one is as it is.
   int64_t launch_latency_ns = 0;
   int64_t kernel_gap_ns = 0;
+  bool uploads_queue = true;  // copies to the device went one after the other, whatever their streams...
+  bool downloads_queue = true;  // ...and those to the host
 };
 
+// Whom a call that waits keeps from going on, when other threads called meanwhile: all of the recorded host (no step has a
+// mark), or its own thread.
+enum class Waiting { whole_host, own_thread };
+
 // The plan refers to the recording's events.
-Plan make_plan(const Recording& recording);
+Plan make_plan(const Recording& recording, Waiting waiting = Waiting::whole_host);
 
 }  // namespace replay

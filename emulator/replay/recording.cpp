@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -11,7 +11,16 @@
 namespace replay {
 namespace {
 
-enum Column { kType, kHost, kCall, kStart, kDuration, kStream, kGrid, kBlock = 9, kShared = 13, kBytes, kName };
+constexpr std::string_view kColumns =
+    "type,host_ts,host_dur,dev_start,dev_dur,stream,gx,gy,gz,bx,by,bz,regs,smem,bytes,name_id,tid";
+enum Column { kType, kHost, kCall, kStart, kDuration, kStream, kGrid, kBlock = 9, kShared = 13, kBytes, kName, kThread };
+constexpr size_t kFields = kThread + 1;
+constexpr int64_t kLongestUs = 4'000'000'000'000'000;  // the time since 1970 is shorter, and differences of ns fit into 64 bits
+constexpr int64_t kLongestSpanNs = 1'000'000'000'000'000'000;  // 31 years: sums of times stay far from overflowing
+
+[[noreturn]] void fail(size_t line, const std::string& what) {
+  throw std::runtime_error("couldn't use line " + std::to_string(line) + ": " + what);
+}
 
 class Line {
  public:
@@ -21,28 +30,47 @@ class Line {
       fields_.push_back(text.substr(begin, end - begin));
       begin = end + 1;
     }
-    if (fields_.size() <= kName) fail("it has " + std::to_string(fields_.size()) + " fields instead of 17");
+    if (fields_.size() != kFields) fail("it has " + std::to_string(fields_.size()) + " fields instead of 17");
   }
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw std::runtime_error("couldn't use line " + std::to_string(number_) + ": " + what);
+  [[noreturn]] void fail(const std::string& what) const { replay::fail(number_, what); }
+  // "'abc' in column 2 is no ..."
+  [[noreturn]] void fail(size_t column, const std::string& what) const {
+    fail("'" + std::string(fields_[column]) + "' in column " + std::to_string(column + 1) + " is no " + what);
   }
 
   std::string_view text(size_t column) const { return fields_[column]; }
 
-  // An empty field is `missing`.
-  double number(size_t column, double missing = 0) const {
+  // A whole number; an empty field is `missing`.
+  int64_t number(size_t column, int64_t least, int64_t most, int64_t missing) const {
     const std::string_view field = fields_[column];
     if (field.empty()) return missing;
-    double value = 0;
+    int64_t value = 0;
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(value) || value < 0 ||
-        value > 1e12)
-      fail("'" + std::string(field) + "' in column " + std::to_string(column + 1) + " is no number of at least 0");
+    if (error != std::errc() || end != field.data() + field.size() || value < least || value > most)
+      fail(column, "whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value;
   }
 
-  int64_t ns(size_t column) const { return std::llround(number(column) * 1e3); }
+  unsigned count(size_t column, unsigned missing) const { return static_cast<unsigned>(number(column, 0, UINT32_MAX, missing)); }
+
+  // Microseconds with up to three decimals that count. Exact, also for the time since 1970.
+  int64_t ns(size_t column, bool may_be_negative) const {
+    const std::string_view field = fields_[column];
+    const size_t point = std::min(field.find('.'), field.size());
+    const std::string_view decimals = field.substr(std::min(point + 1, field.size()));
+    int64_t us = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + point, us);
+    const bool digits = std::all_of(decimals.begin(), decimals.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool negative = field.starts_with('-');
+    if (point == 0 || error != std::errc() || end != field.data() + point || !digits || us > kLongestUs ||
+        us < -kLongestUs || (negative && !may_be_negative))
+      fail(column, may_be_negative ? "time in us" : "number of us of at least 0");
+    int64_t fraction = 0;
+    for (size_t i = 0; i < 3; ++i) fraction = fraction * 10 + (i < decimals.size() ? decimals[i] - '0' : 0);
+    if (decimals.size() > 3 && decimals[3] >= '5') ++fraction;
+    return us * 1000 + (negative ? -fraction : fraction);
+  }
 
  private:
   std::vector<std::string_view> fields_;
@@ -59,25 +87,109 @@ EventKind kind_of(const Line& line, const std::string& name) {
   return EventKind::copy_on_device;
 }
 
-Event event_of(const Line& line, const std::map<int, int>& names, const Recording& recording) {
-  const auto name = names.find(static_cast<int>(line.number(kName)));
-  if (name == names.end()) line.fail("no #N line gives the name " + std::string(line.text(kName)));
-  Event event;
-  event.name = name->second;
-  event.kind = kind_of(line, recording.names[static_cast<size_t>(event.name)]);
-  event.host_ns = line.ns(kHost);
-  event.call_ns = line.ns(kCall);
-  if (event.kind == EventKind::synchronize) return event;
-  event.start_ns = line.ns(kStart);
-  event.duration_ns = line.ns(kDuration);
-  event.stream = static_cast<int>(line.number(kStream));
-  for (size_t i = 0; i < 3; ++i) {
-    event.grid[i] = std::max(1U, static_cast<unsigned>(line.number(kGrid + i, 1)));
-    event.block[i] = std::max(1U, static_cast<unsigned>(line.number(kBlock + i, 1)));
+// What lines refer to by numbers of their own choice, in the order of their first use.
+class Numbers {
+ public:
+  int index_of(int64_t number) { return known_.try_emplace(number, static_cast<int>(known_.size())).first->second; }
+
+ private:
+  std::map<int64_t, int> known_;
+};
+
+class Reader {
+ public:
+  void read(std::string_view text, size_t number) {
+    if (text.starts_with("#N ")) return read_name(text.substr(3), number);
+    if (text.starts_with("\x1f\x8b")) fail(number, "it is compressed, decompress the recording first");
+    if (text.starts_with("type,") && text != kColumns)
+      fail(number, "the columns are not " + std::string(kColumns));
+    if (text.empty() || text[0] == '#' || text == kColumns) return;
+    recording_.events.push_back(event_of(Line(text, number)));
   }
-  event.shared_bytes = static_cast<unsigned>(line.number(kShared));
-  event.bytes = static_cast<uint64_t>(line.number(kBytes));
-  return event;
+
+  Recording take();
+
+ private:
+  void read_name(std::string_view text, size_t number) {
+    const size_t space = text.find(' ');
+    int64_t id = 0;
+    const char* id_end = text.data() + std::min(space, text.size());
+    const auto [end, error] = std::from_chars(text.data(), id_end, id);
+    if (space == std::string_view::npos || error != std::errc() || end != id_end)
+      fail(number, "a name is written #N ID NAME");
+    names_[id] = static_cast<int>(recording_.names.size());
+    recording_.names.emplace_back(text.substr(space + 1));
+  }
+
+  Event event_of(const Line& line) {
+    const auto name = names_.find(line.number(kName, INT64_MIN, INT64_MAX, -1));
+    if (name == names_.end()) line.fail("no #N line before it gives the name " + std::string(line.text(kName)));
+    Event event;
+    event.name = name->second;
+    event.kind = kind_of(line, recording_.names[static_cast<size_t>(event.name)]);
+    event.host_ns = line.ns(kHost, true);
+    event.call_ns = line.ns(kCall, false);
+    event.thread = threads_.index_of(line.number(kThread, INT64_MIN, INT64_MAX, 0));
+    if (event.kind == EventKind::synchronize) return event;
+    event.start_ns = line.ns(kStart, true);
+    event.duration_ns = line.ns(kDuration, false);
+    event.stream = streams_.index_of(line.number(kStream, INT64_MIN, INT64_MAX, 0));
+    for (size_t i = 0; i < 3; ++i) {
+      event.grid[i] = std::max(1U, line.count(kGrid + i, 1));
+      event.block[i] = std::max(1U, line.count(kBlock + i, 1));
+    }
+    event.shared_bytes = line.count(kShared, 0);
+    event.bytes = static_cast<uint64_t>(line.number(kBytes, 0, INT64_MAX, 0));
+    return event;
+  }
+
+  void move_origin();
+
+  Recording recording_;
+  std::map<int64_t, int> names_;
+  Numbers streams_;
+  Numbers threads_;
+};
+
+bool is_work(const Event& event) { return event.kind != EventKind::synchronize; }
+
+void bound(int64_t ns) {
+  if (ns > kLongestSpanNs) throw std::runtime_error("couldn't use the recording: it takes more than 30 years");
+}
+
+// Time begins at the first call. Nothing starts on the device before it was called: where it seems so, the two clocks
+// of the recording differ, and the device's is put right.
+void Reader::move_origin() {
+  int64_t origin = std::numeric_limits<int64_t>::max();
+  int64_t skew = 0;
+  for (const Event& event : recording_.events) {
+    origin = std::min(origin, event.host_ns);
+    if (is_work(event)) skew = std::min(skew, event.start_ns - event.host_ns);
+  }
+  bound(-skew);
+  int64_t total = 0;
+  for (Event& event : recording_.events) {
+    const int64_t latency = is_work(event) ? event.start_ns - event.host_ns - skew : 0;
+    event.host_ns -= origin;
+    bound(event.host_ns);
+    bound(latency);
+    if (is_work(event)) event.start_ns = event.host_ns + latency;
+    bound(event.call_ns);
+    bound(event.duration_ns);
+    total += event.call_ns + event.duration_ns;
+    bound(total);
+  }
+}
+
+Recording Reader::take() {
+  if (std::none_of(recording_.events.begin(), recording_.events.end(), is_work))
+    throw std::runtime_error("couldn't use the recording: nothing in it ran on the device");
+  move_origin();
+  // Host order is what everything else relies on.
+  std::stable_sort(recording_.events.begin(), recording_.events.end(),
+                   [](const Event& a, const Event& b) { return a.host_ns < b.host_ns; });
+  if (recording_.span_ns() == 0) throw std::runtime_error("couldn't use the recording: nothing in it takes time");
+  return std::move(recording_);
 }
 
 }  // namespace
@@ -86,7 +198,7 @@ int64_t Recording::span_ns() const {
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = 0;
   for (const Event& event : events) {
-    if (event.kind == EventKind::synchronize) continue;
+    if (!is_work(event)) continue;
     first = std::min(first, event.start_ns);
     last = std::max(last, event.end_ns());
   }
@@ -94,31 +206,13 @@ int64_t Recording::span_ns() const {
 }
 
 Recording read_recording(std::istream& in) {
-  Recording recording;
-  std::map<int, int> names;
+  Reader reader;
   std::string text;
   for (size_t number = 1; std::getline(in, text); ++number) {
     if (!text.empty() && text.back() == '\r') text.pop_back();
-    if (text.starts_with("#N ")) {
-      const size_t space = text.find(' ', 3);
-      int id = 0;
-      const auto [end, error] = std::from_chars(text.data() + 3, text.data() + std::min(space, text.size()), id);
-      if (space == std::string::npos || error != std::errc() || end != text.data() + space)
-        throw std::runtime_error("couldn't use line " + std::to_string(number) + ": a name is written #N ID NAME");
-      names[id] = static_cast<int>(recording.names.size());
-      recording.names.push_back(text.substr(space + 1));
-      continue;
-    }
-    if (text.empty() || text[0] == '#' || text.starts_with("type,")) continue;
-    recording.events.push_back(event_of(Line(text, number), names, recording));
+    reader.read(text, number);
   }
-  // Host order is what everything else relies on.
-  std::stable_sort(recording.events.begin(), recording.events.end(),
-                   [](const Event& a, const Event& b) { return a.host_ns < b.host_ns; });
-  const bool work = std::any_of(recording.events.begin(), recording.events.end(),
-                                [](const Event& event) { return event.kind != EventKind::synchronize; });
-  if (!work) throw std::runtime_error("couldn't use the recording: nothing in it ran on the device");
-  return recording;
+  return reader.take();
 }
 
 }  // namespace replay

@@ -17,6 +17,10 @@ class Target {
   virtual void issue(const Step& step) = 0;
   virtual void wait_for_stream(int stream) = 0;
   virtual void wait_for_all() = 0;
+  // Notes what the step waits for at this moment, under its number `mark`; wait_for_mark() waits for that, and returns
+  // when it was done. 0: long ago, or nobody knows.
+  virtual void mark(const Step& step) = 0;
+  virtual int64_t wait_for_mark(int mark) = 0;
   // From the first start to the last end on the device. Only after everything is done.
   virtual int64_t span_ns() = 0;
 };

@@ -107,7 +107,7 @@ def test_unusable_line_is_named(native: Path) -> None:
     text = recording(("K", 0, 5, 8, 10, 7, 0)) + b"K,abc,5,8,10,7,1,1,1,1,1,1,0,0,,0,0\n"
     done = subprocess.run([native / "bin/fikit-replay", "model"], input=text, capture_output=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.decode() == "fikit-replay: couldn't use line 7: 'abc' in column 2 is no number of at least 0\n"
+    assert done.stderr.decode() == "fikit-replay: couldn't use line 7: 'abc' in column 2 is no time in us\n"
 
 
 def test_names_grids_copies_and_streams_reach_the_driver(
