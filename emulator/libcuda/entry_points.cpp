@@ -2,12 +2,15 @@
 
 #include <cstdio>
 #include <cstring>
+#include <string>
 
+#include "call_log.hpp"
 #include "driver.hpp"
 
 namespace emu {
 
 CUresult unsupported(const char* name, bool& said) noexcept {
+  if (!said) log_call((std::string(name) + " is not emulated").c_str());
   if (!said)
     fprintf(stderr, "emucuda: %s is not part of the emulated GPU, the program gets CUDA_ERROR_NOT_SUPPORTED (801)\n",
             name);
@@ -58,6 +61,7 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** out, int version
   const Lookup found = look_up(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
   *out = found.address;
   if (status != nullptr) *status = found.status;
+  if (found.address == nullptr) log_missing(name, version);
   return found.address != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -9,6 +9,7 @@
 
 #include "../device_model/clock.hpp"
 #include "../device_model/state.hpp"
+#include "call_log.hpp"
 #include "driver.hpp"
 
 namespace emu {
@@ -45,7 +46,8 @@ void Faults::refresh() {
     for (const Rule& before : rules_) rule.announced = rule.announced || (before.counts == rule.counts && before.announced);
   }
   rules_ = std::move(rules);
-  armed_.store(!rules_.empty(), std::memory_order_relaxed);
+  // The log sits where the faults do, so that a program with neither pays for one look.
+  armed_.store(!rules_.empty() || call_log_on(), std::memory_order_relaxed);
   seen_.store(generation);
 }
 
@@ -80,6 +82,7 @@ KernelFault Faults::on_kernel(const std::string& name, int device) {
 }
 
 void Faults::on_call(const char* name) {
+  log_call(name);
   int64_t delay_ns = 0;
   int error = 0;
   {

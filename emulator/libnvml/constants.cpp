@@ -22,18 +22,23 @@ constexpr unsigned kOff = 0;
 constexpr unsigned kOn = 1;
 
 nvmlReturn constant(nvmlDevice handle, unsigned* out, unsigned value) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) { give(out, value); });
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
+    give(out, value);
+  });
 }
 
 nvmlReturn no_codec(nvmlDevice handle, unsigned* utilisation, unsigned* period_us) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) {
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
     give(utilisation, 0);
     give(period_us, kSamplePeriodUs);
   });
 }
 
 nvmlReturn clock(nvmlDevice handle, unsigned kind, unsigned* out) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) {
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
     require(kind < kClocks, NVML_ERROR_INVALID_ARGUMENT);
     give(out, kind == kMemoryClock ? kMemoryClockMhz : kSmClockMhz);
   });
@@ -42,14 +47,16 @@ nvmlReturn clock(nvmlDevice handle, unsigned kind, unsigned* out) {
 }  // namespace
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetTemperature(nvmlDevice handle, unsigned sensor, unsigned* out) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) {
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
     require(sensor == kGpuSensor, NVML_ERROR_INVALID_ARGUMENT);
     give(out, static_cast<unsigned>(kCelsius));
   });
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetTemperatureV(nvmlDevice handle, nvmlTemperature_v1* out) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) {
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
     require(out != nullptr && out->sensor == kGpuSensor, NVML_ERROR_INVALID_ARGUMENT);
     require(out->version == (sizeof *out | 1U << 24), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     out->celsius = kCelsius;
@@ -90,7 +97,8 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetPersistenceMode(nvmlDevice handle, unsigned*
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetMigMode(nvmlDevice handle, unsigned* current, unsigned* pending) {
-  return api(handle, [&](const Library&, const MonitoredDevice&) {
+  return api(handle, [&](const Library&, const MonitoredDevice& device) {
+    require_present(device);
     give(current, kOff);
     give(pending, kOff);
   });

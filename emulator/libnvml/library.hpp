@@ -77,6 +77,8 @@ void give(Value* out, std::type_identity_t<Value> value) {
   require(out != nullptr, NVML_ERROR_INVALID_ARGUMENT);
   *out = value;
 }
+// Throws GPU_IS_LOST for a device that fell off the bus. What such a one was told by its maker is still known.
+void require_present(const MonitoredDevice& device);
 // Texts: too little room is an error, not a shorter text.
 void give_text(char* out, unsigned size, const std::string& text);
 

@@ -67,6 +67,11 @@ nvmlReturn no_processes(nvmlDevice handle, unsigned* count) {
 
 }  // namespace
 
+void emu::require_present(const MonitoredDevice& device) {
+  std::optional<Segment> segment = Segment::find(device.segment);
+  require(!segment || Segment::Lock(*segment)->state().lost == 0, NVML_ERROR_GPU_IS_LOST);
+}
+
 NVML_EXPORT nvmlReturn nvmlDeviceGetMemoryInfo(nvmlDevice handle, nvmlMemory* out) {
   return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
     const Use use = look(lib, device);

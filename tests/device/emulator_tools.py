@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests/device/src"
 MODEL = ROOT / "emulator/device_model"
-MODEL_FLAGS = ("-std=c++20", f"-I{ROOT / 'emulator'}", *sorted(str(p) for p in MODEL.glob("*.cpp")), "-pthread")
+
+
+def model_flags(cc: Callable[..., Path]) -> tuple[str, ...]:
+    """Flags that compile a C++ test program with the device model, whose sources are compiled once for all of them."""
+    common = ("-std=c++20", f"-I{ROOT / 'emulator'}", "-pthread")
+    first, *others = sorted(MODEL.glob("*.cpp"))
+    return (*common, str(cc(first, *common, "-shared", "-fPIC", *map(str, others))))
 
 
 def driver_flags(native: Path) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import MODEL_FLAGS, ROOT, SOURCES
+from emulator_tools import ROOT, SOURCES, model_flags
 
 CASES = [
     "kernels_of_one_process_run_side_by_side",
@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def compute(cc: Callable[..., Path]) -> Path:
-    return cc(SOURCES / "emu_compute.cpp", *MODEL_FLAGS)
+    return cc(SOURCES / "emu_compute.cpp", *model_flags(cc))
 
 
 @pytest.mark.parametrize("case", CASES)

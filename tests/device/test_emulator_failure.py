@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import MODEL_FLAGS, SOURCES
+from emulator_tools import SOURCES, model_flags
 
 CASES = [
     "failing_op_drops_its_contexts_work",
@@ -19,7 +19,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def model(cc: Callable[..., Path]) -> Path:
-    return cc(SOURCES / "emu_failure.cpp", *MODEL_FLAGS)
+    return cc(SOURCES / "emu_failure.cpp", *model_flags(cc))
 
 
 @pytest.mark.parametrize("case", CASES)

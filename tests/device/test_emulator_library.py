@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import MODEL, ROOT, SOURCES
+from emulator_tools import MODEL, ROOT, SOURCES, model_flags
 
 CASES = [
     "next_event_leads_from_one_to_the_next",
@@ -30,8 +30,8 @@ def sources() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def library(cc: Callable[..., Path], sources: list[str]) -> Path:
-    return cc(SOURCES / "emu_library.cpp", "-std=c++20", f"-I{ROOT / 'emulator'}", *sources)
+def library(cc: Callable[..., Path]) -> Path:
+    return cc(SOURCES / "emu_library.cpp", *model_flags(cc))
 
 
 @pytest.mark.parametrize("case", CASES)

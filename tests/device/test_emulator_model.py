@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import MODEL_FLAGS, SOURCES
+from emulator_tools import SOURCES, model_flags
 
 CASES = [
     "fifo",
@@ -32,7 +32,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def model(cc: Callable[..., Path]) -> Path:
-    return cc(SOURCES / "emu_model.cpp", *MODEL_FLAGS)
+    return cc(SOURCES / "emu_model.cpp", *model_flags(cc))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -46,7 +46,7 @@ def test_every_model_case_is_listed(model: Path) -> None:
 
 
 def test_device_survives_clients_killed_inside_its_lock(cc: Callable[..., Path]) -> None:
-    program = cc(SOURCES / "emu_killed.cpp", *MODEL_FLAGS)
+    program = cc(SOURCES / "emu_killed.cpp", *model_flags(cc))
     name = f"emucuda.0.killed-{uuid.uuid4().hex[:8]}.0"
     try:
         done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -197,6 +198,50 @@ def test_lost_device_says_so_until_it_is_back(native: Path, client: Path, emulat
     finish(holder)
     (device,) = survey(env)
     assert device["used"] == 0
+
+
+LOST = """
+import pynvml as nvml
+nvml.nvmlInit()
+device = nvml.nvmlDeviceGetHandleByIndex(0)
+print(nvml.nvmlDeviceGetName(device), nvml.nvmlDeviceGetUUID(device)[:4])  # who it was is still known
+for what, *arguments in (("MemoryInfo",), ("UtilizationRates",), ("ComputeRunningProcesses",), ("PowerUsage",),
+                         ("Temperature", 0), ("ClockInfo", 0), ("PerformanceState",), ("ComputeMode",)):
+    try:
+        getattr(nvml, "nvmlDeviceGet" + what)(device, *arguments)
+    except nvml.NVMLError_GpuIsLost:
+        continue
+    raise SystemExit(what + " answers")
+try:
+    nvml.nvmlEventSetCreate()
+except nvml.NVMLError_NotSupported:
+    print("no events")
+"""
+
+
+def test_lost_device_keeps_only_its_name(native: Path, client: Path, emulator_env: Env) -> None:
+    env = emulator_env()
+    holder = start(client, "hold", 1, env=env)
+    subprocess.run([native / "bin/emuctl", "lose"], env=env, check=True)
+    assert run(LOST, env).split("\n")[:2] == ["Emulated GPU GPU-", "no events"]
+    finish(holder)
+
+
+@pytest.mark.parametrize("monitor", ["gpustat", "nvitop"])
+def test_monitors_show_a_lost_device_without_figures(
+    native: Path, client: Path, emulator_env: Env, monitor: str
+) -> None:
+    pytest.importorskip(monitor)
+    env = emulator_env()
+    holder = start(client, "hold", 1, env=env)
+    subprocess.run([native / "bin/emuctl", "lose"], env=env, check=True)
+    options = ["--once", "--ascii"] if monitor == "nvitop" else []
+    command = [sys.executable, "-m", monitor, *options]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Emulated GPU" in done.stdout
+    assert not re.search(r"16384|40 ?°?C|100 ?W", done.stdout)
+    finish(holder)
 
 
 PROTOCOL = """

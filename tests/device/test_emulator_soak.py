@@ -17,7 +17,7 @@ import pytest
 from emulator_tools import SOURCES, Partner, driver_flags, start, stats
 
 Env = Callable[..., dict[str, str]]
-SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "20"))
+SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "60"))
 CLIENTS = 8
 SEED = 20261121
 
@@ -61,6 +61,10 @@ def resident_kib(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
 
 
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def segments(env: dict[str, str]) -> list[Path]:
     return sorted(Path("/dev/shm").glob(f"emucuda.*.{env['EMUCUDA_NAME']}.*"))
 
@@ -74,6 +78,8 @@ def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emul
     victims = Victims(client, emulator_env)
     deadline = time.monotonic() + SOAK_S
     resident: list[int] = []
+    files = open_files(survivor.pid)
+    size = segments(env)[0].stat().st_size
     kernels = 0
     try:
         while time.monotonic() < deadline:
@@ -84,11 +90,15 @@ def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emul
                 own = next(p for p in stats(native, env)[0]["processes"] if p["pid"] == survivor.pid)
                 assert own["kernels"] > kernels  # the device goes on
                 kernels = own["kernels"]
+        assert open_files(survivor.pid) == files
     finally:
         victims.end()
         survivor.kill()
         survivor.communicate()
-    print(f"{victims.killed_by_test} killed by the test, {victims.killed_by_fault} inside the lock")
+    print(
+        f"{SOAK_S:g} s, {victims.killed_by_test} killed by the test, {victims.killed_by_fault} inside the lock, "
+        f"{kernels} kernels of the survivor, resident {resident[0]} to {resident[-1]} KiB"
+    )
     assert victims.killed_by_test >= SOAK_S
     assert victims.killed_by_fault > 0
     assert resident[-1] <= resident[0] + 4096
@@ -97,6 +107,7 @@ def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emul
     assert device["memory_used_bytes"] == 0
     assert not any(p["alive"] for p in device["processes"])
     assert [path.suffix for path in segments(env)] == [".0", ".faults"]
+    assert segments(env)[0].stat().st_size == size
     # The lock works, and every stream but the context's own is free again.
     assert subprocess.run([client, "order", "1000"], env=env, check=False, timeout=60).returncode == 0
     assert subprocess.run([client, "streams", "511"], env=env, check=False, timeout=60).returncode == 0
