@@ -138,11 +138,11 @@ def test_running_program_is_traced_and_lost_records_are_counted(
 
 def test_failed_and_dropped_ops_say_so(client: Path, emulator_env: Env, emuctl: Emuctl) -> None:
     env = emulator_env(EMUCUDA_TRACE="on", EMUCUDA_FAULTS="kernel=fikit_spin nth=2 error=700")
-    partner = start(client, "spin", 50_000, 3, env=env)
+    partner = start(client, "spin", 1_000_000, 3, env=env)  # long enough for the third to be queued in time
     partner.communicate("\n")
     kernels = events(emuctl)
     assert [k["outcome"] for k in kernels] == ["done", "failed", "dropped"]
-    assert kernels[1]["end_ns"] - kernels[1]["start_ns"] == 50_000_000
+    assert kernels[1]["end_ns"] - kernels[1]["start_ns"] == 1_000_000_000
     assert (kernels[2]["start_ns"], kernels[2]["end_ns"]) == (None, kernels[1]["end_ns"])
 
 
