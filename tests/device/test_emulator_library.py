@@ -15,6 +15,8 @@ from emulator_tools import MODEL, ROOT, SOURCES, model_flags
 CASES = [
     "next_event_leads_from_one_to_the_next",
     "abandoned_context_leaves_the_engine_to_others",
+    "a_marker_releases_streams_before_its_own",
+    "records_of_a_killed_context_are_closed",
     "trace_follows_ops_until_its_ring_is_full",
     "names_of_the_trace_run_out_without_harm",
 ]

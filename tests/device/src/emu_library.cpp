@@ -67,6 +67,32 @@ int abandoned_context_leaves_the_engine_to_others() {
   return 0;
 }
 
+int a_marker_releases_streams_before_its_own() {
+  Device d;
+  const int waiting = d.model.open_stream(d.process, 0);
+  const int other = d.model.open_stream(d.process, 0);
+  d.kernel(other, 1'000);
+  const uint64_t marker = d.model.enqueue(other, {});
+  const uint64_t seq = d.model.enqueue(waiting, {OpKind::kernel, 10, other, marker});
+  d.model.advance(kMs);
+  EXPECT(waiting < other && d.model.done(waiting, seq));
+  EXPECT(d.model.op(waiting, seq).end_ns == d.model.op(other, marker).end_ns + 10);
+  return 0;
+}
+
+int records_of_a_killed_context_are_closed() {
+  Device d;
+  d.trace->turn_on(16);
+  const int stream = d.model.open_stream(d.process, 0, 1);
+  const auto failing = d.trace->add({}, "fails");
+  d.model.enqueue(stream, {OpKind::kernel, 10, kNone, 0, 700, failing});
+  d.kernel(stream, 10);
+  d.model.advance(kMs);
+  EXPECT(d.trace->find(failing)->outcome == Outcome::failed);
+  EXPECT(d.trace->find(failing + 1)->outcome == Outcome::dropped && d.trace->find(failing + 1)->start_ns == 0);
+  return 0;
+}
+
 int trace_follows_ops_until_its_ring_is_full() {
   Device d;
   const int stream = d.model.open_stream(d.process, 0);
@@ -109,6 +135,8 @@ struct Case {
 constexpr Case kCases[] = {
     {"next_event_leads_from_one_to_the_next", next_event_leads_from_one_to_the_next},
     {"abandoned_context_leaves_the_engine_to_others", abandoned_context_leaves_the_engine_to_others},
+    {"a_marker_releases_streams_before_its_own", a_marker_releases_streams_before_its_own},
+    {"records_of_a_killed_context_are_closed", records_of_a_killed_context_are_closed},
     {"trace_follows_ops_until_its_ring_is_full", trace_follows_ops_until_its_ring_is_full},
     {"names_of_the_trace_run_out_without_harm", names_of_the_trace_run_out_without_harm},
 };
