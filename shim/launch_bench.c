@@ -109,6 +109,7 @@ static void run(void) {
   print_rounds("shim", workers, offsetof(struct worker, shim));
   print_launches("direct", workers, offsetof(struct worker, direct), ", ");
   print_launches("shim", workers, offsetof(struct worker, shim), "}\n");
+  free(workers);
 }
 
 static int number(int argc, char **argv, int index, int otherwise) {

@@ -111,15 +111,15 @@ class Job {
 
   State state_ = State::absent;
   std::int64_t next_ns_ = 0;
-  bool closed_ = false;
   std::uint32_t request_ = 0; // newest at the gate
-  bool has_grant_ = false;    // the step in hand was granted
+  bool closed_ = false;
+  bool has_grant_ = false; // the step in hand was granted
+  bool keeps_runs_ = false;
   std::uint64_t kernels_in_flight_ = 0;
   std::uint64_t kernels_ = 0;
   std::uint64_t granted_ = 0;
   Request current_;
   std::vector<Request> requests_;
-  bool keeps_runs_ = false;
   std::vector<Ran> runs_;
 };
 
