@@ -8,10 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import emulator, launch, measure, model, predict, progress, record, replay
+from bench import emulator, frontier, launch, measure, model, predict, progress, record, replay
 
 BENCHES: dict[str, ModuleType] = {
     "emulator": emulator,
+    "frontier": frontier,
     "launch": launch,
     "measure": measure,
     "model": model,

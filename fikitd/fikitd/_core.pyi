@@ -207,6 +207,9 @@ class Policy:
         epsilon_ns: int = ...,
         run_ahead_ns: int = ...,
         idle_after_ns: int = ...,
+        max_slowdown: float = ...,
+        max_delay_ns: int = ...,
+        ageing_ns: int = ...,
     ) -> None: ...
     def event(
         self,
@@ -222,4 +225,27 @@ class Policy:
         gap_ns: int | None = None,
         since_ns: int | None = None,
         spread_ns: int | None = None,
+        slack_ns: Sequence[int] = (),
+        idle_ns: Sequence[int] = (),
+        span_ns: int | None = None,
+        open: bool = False,
     ) -> list[tuple[Any, ...]]: ...
+
+def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
+    """How much before until_ns a time will be, on average, that is none of eight (or one for all) by from_ns."""
+
+class _Pause(TypedDict):
+    span_ns: int
+    tail_ns: int
+    slack_ns: list[int]
+    idle_ns: list[int]
+    open: bool
+
+class Rhythm:
+    """When a client's host waits for the device, learnt from its launches and waits (fikitd/core/predictor/rhythm.hpp)."""
+
+    def __init__(self) -> None: ...
+    def launched(self, time_ns: int, identity: int, duration_ns: int, in_line_ns: int = 0) -> list[int]:
+        """The launch's slack: eight equally probable times, ascending; all 0 when it was never seen."""
+    def waited(self, time_ns: int, alone: bool) -> _Pause:
+        """What is known of the segment that this wait ended, and of the next one."""

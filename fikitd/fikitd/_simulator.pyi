@@ -77,15 +77,20 @@ def simulate(
     *,
     requests: int,
     costs: Costs,
-    with_context: bool = True,
+    knowledge: str = "context",
     launch_latency_ns: int = -1,
     kernel_gap_ns: int = -1,
     slice_ns: int = 0,
     switch_ns: int = 0,
     until_ns: int = ...,
+    max_slowdown: float = ...,
+    max_delay_ns: int = ...,
 ) -> Result:
     """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
     of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
+
+    knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
+    really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
 
     Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
     """

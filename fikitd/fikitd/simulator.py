@@ -27,7 +27,14 @@ ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
 SLICE_NS = 2_000_000
 """Of the policy "time-slicing": as the emulated GPU's default profile has it."""
 
-POLICIES = (*_simulator.POLICIES, "time-slicing")
+POLICIES = (*_simulator.POLICIES, "oracle", "time-slicing")
+"""Those of fikitd; "oracle": `budget`, which knows what will be; "time-slicing": no gates, the device slices between jobs."""
+
+MAX_SLOWDOWN = 0.05
+"""Of the high job, for the policies that have a budget."""
+
+NATIVE = {"oracle": "budget", "time-slicing": "fifo"}
+KNOWLEDGE = {"oracle": "truth", "fikit": "kernel"}  # the paper's kernel has no context
 
 LEARNING_PASSES = 3
 SPAN_NS = 2_000_000_000
@@ -62,7 +69,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says."""
+    """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says.
+
+    max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
+    Only the policies `budget` and `oracle` know them.
+    """
 
     high: Trace
     lows: Sequence[Trace]
@@ -70,6 +81,8 @@ class Scenario:
     seed: int = 1
     requests: int | None = None
     cold: bool = False
+    max_slowdown: float = MAX_SLOWDOWN
+    max_delay_ns: int | None = None
     costs: Costs = field(default_factory=Costs)
 
     @property
@@ -158,13 +171,16 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
         )
         for low in ([] if alone else scenario.lows)
     ]  # fmt: skip
+    delay = {} if scenario.max_delay_ns is None else {"max_delay_ns": scenario.max_delay_ns}
     try:
         return _simulator.simulate(
-            "fifo" if policy == "time-slicing" else policy,
+            NATIVE.get(policy, policy),
             [high, *lows],
             requests=scenario.count,
             costs=scenario.costs,
-            with_context=policy != "fikit",  # the paper's kernel has no context
+            knowledge=KNOWLEDGE.get(policy, "context"),
+            max_slowdown=scenario.max_slowdown,
+            **delay,
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
         )
     except (RuntimeError, ValueError) as error:

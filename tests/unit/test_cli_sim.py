@@ -6,8 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
+from fikit import quantities
 from fikit.commands.sim import command
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
@@ -67,3 +69,43 @@ def test_bad_recording_is_one_sentence(traces: list[str], tmp_path: Path) -> Non
     done = CliRunner().invoke(command, ["--high", str(bad), "--low", traces[3], "--policy", "prio"])
     assert done.exit_code == 1
     assert f"{bad}: couldn't use line 1" in done.output
+
+
+def test_a_tighter_budget_costs_the_high_job_less(traces: list[str]) -> None:
+    ratios = []
+    for bound in ("1%", "50%"):
+        done = CliRunner().invoke(command, [*traces, "--policy", "budget", "--max-slowdown", bound, "--json"])
+        assert done.exit_code == 0, done.output
+        ratios.append(json.loads(done.stdout)["high_jct_ratio"])
+    assert ratios[0] < ratios[1]
+
+
+def test_a_bound_on_delays_holds_long_kernels_back(traces: list[str]) -> None:
+    shares = []
+    for options in ([], ["--max-delay", "20us"]):
+        done = CliRunner().invoke(command, [*traces, "--policy", "budget", *options, "--json"])
+        assert done.exit_code == 0, done.output
+        shares.append(json.loads(done.stdout)["low_share"])
+    assert shares[1] < shares[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "advice"),
+    [
+        ("--max-slowdown", "five", "write 5% or 0.05"),
+        ("--max-slowdown", "0%", "write 5% or 0.05"),
+        ("--max-slowdown", "120%", "write 5% or 0.05"),
+        ("--max-delay", "200", "write it as 200us"),
+        ("--max-delay", "2 weeks", "write it as 200us"),
+    ],
+)
+def test_a_bad_quantity_says_how_to_write_it(traces: list[str], option: str, text: str, advice: str) -> None:
+    done = CliRunner().invoke(command, [*traces, "--policy", "budget", option, text])
+    assert done.exit_code == 2
+    assert advice in done.output
+
+
+@pytest.mark.parametrize(("text", "ns"), [("200us", 200_000), ("1.5ms", 1_500_000), ("2 s", 2_000_000_000), ("5ns", 5)])
+def test_times_are_read_with_their_units(text: str, ns: int) -> None:
+    context = click.Context(command)
+    assert quantities.nanoseconds(context, command.params[0], text) == ns

@@ -79,6 +79,8 @@ class World:
         for other in self.clients.values():
             if other.measuring or other.priority >= mine.priority:
                 continue
+            if self.name == "budget":
+                continue  # may run beside a higher client; what it may cost is in test_policy_budget.py
             assert self.now >= other.runs_until, "a higher client's known work is running"
             if other.waiting is None:
                 continue
@@ -152,7 +154,7 @@ def checked(test: Any) -> Any:
 
 
 @checked
-@given(st.sampled_from(["fifo", "prio", "fikit", "fikit"]), HISTORY)
+@given(st.sampled_from(["fifo", "prio", "fikit", "fikit", "budget"]), HISTORY)
 def test_no_history_makes_a_policy_break_its_rules(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
     play(World(name, priorities), steps)
@@ -179,13 +181,44 @@ def test_silence_holds_a_waiting_client_for_at_most_the_known_work_and_two_lease
 
 
 @checked
-@given(HISTORY)
-def test_a_client_that_left_is_never_named_again(history: tuple[list[int], list[Any]]) -> None:
+@given(st.sampled_from(["fikit", "budget"]), HISTORY)
+def test_a_client_that_left_is_never_named_again(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
-    world = World("fikit", priorities)
+    world = World(name, priorities)
     play(world, steps)
     for number in list(world.clients):
         del world.clients[number]
         world.event("client_removed", number)  # on_* would fail on an unknown number
     world.now += LEASE
     assert world.policy.event("tick", 0, world.now) == []
+
+
+@checked
+@given(HISTORY)
+def test_budget_lets_nobody_wait_for_longer_than_ageing_and_the_work_in_flight(
+    history: tuple[list[int], list[Any]],
+) -> None:
+    """Driven by wake_at alone: one that waits goes after ageing_ns (1 s), as soon as the lower work in flight allows."""
+    priorities, steps = history
+    world = World("budget", priorities)
+    play(world, steps)
+    if not any(c.waiting for c in world.clients.values()):
+        return
+    passed = world.passed
+    deadline = world.now + 1100 * MS + sum(c.known_work for c in world.clients.values()) * 3 // 2 + 2 * LEASE
+    while world.passed == passed:
+        assert world.wake_at is not None, "somebody waits, and the policy does not want to be asked again"
+        world.now = world.wake_at
+        assert world.now <= deadline
+        world.event("tick")
+
+
+@checked
+@given(HISTORY)
+def test_budget_decides_the_same_after_the_same_history(history: tuple[list[int], list[Any]]) -> None:
+    priorities, steps = history
+    worlds = World("budget", priorities), World("budget", priorities)
+    for world in worlds:
+        play(world, steps)
+    assert worlds[0].clients == worlds[1].clients
+    assert worlds[0].wake_at == worlds[1].wake_at

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "convert.hpp"
+#include "outlook.hpp"
 #include "dispatcher/dispatcher.hpp"
 #include "dispatcher/page.hpp"
 #include "policy/policy.hpp"
@@ -28,7 +29,12 @@ using Triple = std::array<std::uint32_t, 3>;
 
 policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int64_t run_ahead_ns,
                         std::int64_t idle_after_ns) {
-  return {.lease_ns = lease_ns, .epsilon_ns = epsilon_ns, .run_ahead_ns = run_ahead_ns, .idle_after_ns = idle_after_ns};
+  policy::Options options;
+  options.lease_ns = lease_ns;
+  options.epsilon_ns = epsilon_ns;
+  options.run_ahead_ns = run_ahead_ns;
+  options.idle_after_ns = idle_after_ns;
+  return options;
 }
 
 // A policy driven by hand: every event is followed by decide() at the event's time.
@@ -41,7 +47,8 @@ class ManualPolicy {
   nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
                  bool granted, std::uint32_t request, std::optional<std::int64_t> duration_ns,
                  std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
-                 std::optional<std::int64_t> spread_ns) {
+                 std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
+                 const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
@@ -52,7 +59,13 @@ class ManualPolicy {
                                        .granted = granted,
                                        .request = request,
                                        .duration_ns = duration_ns.value_or(policy::kUnknown),
-                                       .gap_ns = gap_ns.value_or(policy::kUnknown)});
+                                       .gap_ns = gap_ns.value_or(policy::kUnknown),
+                                       .outlook = {.slack = times(slack_ns),
+                                                   .idle = times(idle_ns),
+                                                   .span_ns = span_ns.value_or(policy::kUnknown),
+                                                   .tail_ns = policy::kUnknown,
+                                                   .in_line_ns = 0,
+                                                   .open = open}});
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
     policy_->decide(time_ns, decisions_);
     nb::list list;
@@ -261,14 +274,23 @@ void bind_policy(nb::module_& m) {
   nb::class_<ManualPolicy>(m, "Policy")
       .def("__init__",
            [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t epsilon_ns,
-              std::int64_t run_ahead_ns, std::int64_t idle_after_ns) {
-             new (self) ManualPolicy(name, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns));
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
+              std::int64_t ageing_ns) {
+             policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             all.max_slowdown = max_slowdown;
+             all.max_delay_ns = max_delay_ns;
+             all.ageing_ns = ageing_ns;
+             new (self) ManualPolicy(name, all);
            },
            "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
-           "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns)
+           "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
+           "max_slowdown"_a = standard.max_slowdown, "max_delay_ns"_a = standard.max_delay_ns,
+           "ageing_ns"_a = standard.ageing_ns)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
-           "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none());
+           "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
+           "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
+           "span_ns"_a = nb::none(), "open"_a = false);
 }
 
 } // namespace
@@ -280,5 +302,6 @@ NB_MODULE(_core, m) {
   fikit::binding::bind_prediction(m);
   fikit::binding::bind_predictor(m);
   fikit::binding::bind_policy(m);
+  fikit::binding::bind_outlook(m);
   fikit::binding::bind_dispatcher(m);
 }

@@ -83,12 +83,16 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   const auto live = std::span(client.grants).first(client.grant_count);
   const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
   if (it == live.end()) return; // forgotten before, or never given
+  const std::int64_t late_ns = it->duration_ns < 0 ? 0 : t_ns - it->end_ns;
   drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
   std::int64_t remaining_ns = 0;
   for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
     if (grant.duration_ns < 0) remaining_ns = kUnknown;
     else if (remaining_ns >= 0) remaining_ns += grant.duration_ns;
   }
+  // Others' work may stand between its grants: what was reckoned of the newest holds, as late as this one was.
+  if (remaining_ns > 0)
+    remaining_ns = std::max(remaining_ns, client.grants[client.grant_count - 1].end_ns + late_ns - t_ns);
   client.progress.drained({.t_ns = t_ns, .remaining_ns = remaining_ns}, lease_ns_);
 }
 

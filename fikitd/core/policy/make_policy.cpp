@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "budget.hpp"
 #include "exclusive.hpp"
 #include "fifo.hpp"
 #include "fikit.hpp"
@@ -27,7 +28,7 @@ Made prio(const Options& options) {
   return std::make_unique<Prio>(options, Boundary{.in_flight = K});
 }
 
-constexpr std::array<Entry, 11> kPolicies{{
+constexpr std::array<Entry, 12> kPolicies{{
     {"fifo", [](const Options& o) -> Made { return std::make_unique<Fifo>(o); }},
     {"exclusive", [](const Options& o) -> Made { return std::make_unique<Exclusive>(o); }},
     {"excl", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.whole_request = true}); }},
@@ -39,6 +40,7 @@ constexpr std::array<Entry, 11> kPolicies{{
     {"tally", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.idle_ns = kTallyIdleNs}); }},
     {"tgs", [](const Options& o) -> Made { return std::make_unique<Tgs>(o); }},
     {"fikit", [](const Options& o) -> Made { return std::make_unique<Fikit>(o); }},
+    {"budget", [](const Options& o) -> Made { return std::make_unique<Budget>(o); }},
 }};
 
 } // namespace

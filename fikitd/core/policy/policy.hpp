@@ -12,14 +12,32 @@
 #include <string_view>
 
 #include "clients.hpp"
+#include "times.hpp"
 
 namespace fikit::policy {
+
+// What a client would do if it were alone, as far as it is known. "Wait": the host waits for all its work; what is launched
+// between two waits is a segment.
+struct Outlook {
+  // launched: for so long would the device be idle from the end of this launch to the end of the next wait, if it were due
+  // by then anyway. drained: the same for the next segment, from its first launch on.
+  Times slack;
+  Times idle;                      // drained: until the next launch
+  std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
+  std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
+  std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
+  bool open = false;               // drained: sometimes the next launch follows at once, sometimes long after: requests
+                                   // come from outside, and may be waiting already
+};
 
 struct Options {
   std::int64_t lease_ns = 100'000'000;    // how long silence, or work of unknown length, may hold others
   std::int64_t epsilon_ns = 20'000;       // gaps with less than this left are not filled
   std::int64_t run_ahead_ns = 500'000;    // predicted lower-priority work in flight while the holder is idle
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
+  double max_slowdown = 0.05;             // of a client with lower ones: how much longer it may take because of them
+  std::int64_t max_delay_ns = kNever;     // and the longest single delay
+  std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 
 enum class EventKind : std::uint8_t {
@@ -48,6 +66,7 @@ struct Event {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
   std::int64_t gap_ns = kUnknown; // predicted idle time after this launch, until the client's next one
+  Outlook outlook{};
 };
 
 enum class DecisionKind : std::uint8_t { open, close, grant, wake_at };

@@ -1,5 +1,6 @@
 #include "desk.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -7,9 +8,21 @@ namespace fikit::simulator {
 
 using policy::EventKind;
 
-Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, bool with_context)
+namespace {
+
+// What the device needs between two kernels that wait in line: no gap is shorter than that.
+std::int64_t in_line_ns(const predictor::Prediction& predicted) {
+  constexpr std::int64_t kLongestNs = 5'000;
+  return std::clamp<std::int64_t>(predicted.gap_low_ns, 0, kLongestNs);
+}
+
+static_assert(policy::Times::kCount == predictor::kTimes);
+
+} // namespace
+
+Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge)
     : policy_(policy::make_policy(policy, options)),
-      with_context_(with_context),
+      knowledge_(knowledge),
       notes_(costs.observe_ns),
       done_(costs.done_ns) {
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
@@ -18,17 +31,76 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
 void Desk::add(const Job& job, std::uint32_t number) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
+  if (job.profile() != nullptr) clients_[number].rhythm = job.profile()->rhythm;
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
   wake_ns_ = 0;
 }
 
+const Truth* Desk::truth(const Client& client) const {
+  return knowledge_ == Knowledge::truth && client.job->profile() != nullptr ? &client.job->profile()->truth : nullptr;
+}
+
 predictor::Prediction Desk::predict(const Client& client, const Note& note) const {
   if (client.job->profile() == nullptr) return {};
-  return client.job->profile()->predict(client.job->trace().identity(note.step),
-                                        with_context_ ? client.context : predictor::Context{});
+  const auto& model = client.job->profile()->model;
+  const predictor::Identity identity = client.job->trace().identity(note.step);
+  if (knowledge_ == Knowledge::kernel) return model.predict(identity, {});
+  predictor::Prediction predicted = model.predict(identity, client.context);
+  if (knowledge_ == Knowledge::truth) predicted.duration_ns = client.job->duration_ns(note.step);
+  return predicted;
+}
+
+void Desk::launched(Client& client, const Note& note, policy::Event& event) {
+  const bool granted = note.kind == Note::Kind::granted;
+  const predictor::Identity identity = client.job->trace().identity(note.step);
+  const predictor::Prediction predicted = granted ? client.next : predict(client, note);
+  client.context.push(identity);
+  client.step = note.step;
+  ++client.own;
+  ++launches_;
+  if (predicted.duration_ns >= 0)
+    misprediction_.add(std::abs(predicted.duration_ns - client.job->duration_ns(note.step)));
+  event.kind = EventKind::launched;
+  event.granted = granted;
+  event.duration_ns = predicted.duration_ns;
+  event.gap_ns = predicted.gap_ns;
+  event.outlook.in_line_ns = in_line_ns(predicted);
+  event.outlook.slack = {
+      client.rhythm.launched(note.t_ns, identity, predicted.duration_ns, event.outlook.in_line_ns)};
+  if (const Truth* known = truth(client)) {
+    event.outlook.in_line_ns = client.job->trace().plan().kernel_gap_ns;
+    event.outlook.slack.ns.fill(known->launches[note.step].slack_ns);
+  }
+}
+
+void Desk::waited(Client& client, const Note& note, policy::Event& event) {
+  // What was launched in the segment before may still have been there at the beginning of this one.
+  const std::uint64_t others = launches_ - client.own;
+  const predictor::Pause pause = client.rhythm.waited(note.t_ns, others == client.others_before);
+  client.others_before = client.others;
+  client.others = others;
+  event.kind = EventKind::drained;
+  event.duration_ns = 0;
+  event.outlook = {.slack = {pause.slack},
+                   .idle = {pause.idle},
+                   .span_ns = pause.span_ns,
+                   .tail_ns = pause.tail_ns,
+                   .in_line_ns = 0,
+                   .open = pause.open};
+  if (const Truth* known = truth(client)) {
+    const Truth::Launch& last = known->launches[client.step];
+    std::int64_t idle_ns = last.idle_ns;
+    if (client.step == client.job->trace().last_kernel()) // of the pass: the next one begins when its request arrives
+      idle_ns += std::max<std::int64_t>(0, std::min(client.job->arrival_ns(), note.t_ns + policy::kHorizonNs) - note.t_ns);
+    event.outlook.slack.ns.fill(last.next_slack_ns);
+    event.outlook.idle.ns.fill(idle_ns);
+    event.outlook.span_ns = last.span_ns;
+    event.outlook.tail_ns = last.tail_ns;
+  }
 }
 
 void Desk::arrive(const Note& note) {
+  if (keeps_notes_) kept_.push_back(note);
   Client& client = clients_[note.job];
   policy::Event event{.client = note.job, .time_ns = note.t_ns, .request = note.request};
   switch (note.kind) {
@@ -38,22 +110,8 @@ void Desk::arrive(const Note& note) {
       event.duration_ns = client.next.duration_ns;
       break;
     case Note::Kind::launched:
-    case Note::Kind::granted: {
-      const bool granted = note.kind == Note::Kind::granted;
-      const predictor::Prediction predicted = granted ? client.next : predict(client, note);
-      client.context.push(client.job->trace().identity(note.step));
-      const std::int64_t real_ns = client.job->trace().plan().steps[note.step].event->duration_ns;
-      if (predicted.duration_ns >= 0) misprediction_.add(std::abs(predicted.duration_ns - real_ns));
-      event.kind = EventKind::launched;
-      event.granted = granted;
-      event.duration_ns = predicted.duration_ns;
-      event.gap_ns = predicted.gap_ns;
-      break;
-    }
-    case Note::Kind::drained:
-      event.kind = EventKind::drained;
-      event.duration_ns = 0;
-      break;
+    case Note::Kind::granted: launched(client, note, event); break;
+    case Note::Kind::drained: waited(client, note, event); break;
     case Note::Kind::done: event.kind = EventKind::grant_done; break;
   }
   policy_->apply(event);

@@ -12,14 +12,22 @@
 #include "mailbox.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
+#include "predictor/rhythm.hpp"
 #include "predictor/statistics.hpp"
 
 namespace fikit::simulator {
 
+// What predictions rest on.
+enum class Knowledge : std::uint8_t {
+  context, // a kernel, after the last three
+  kernel,  // a kernel, whatever was before it, as the paper has it
+  truth,   // real durations, real slack, real arrivals
+};
+
 class Desk {
  public:
   // Throws std::invalid_argument for an unknown policy.
-  Desk(const std::string& policy, const policy::Options& options, const Costs& costs, bool with_context);
+  Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge);
 
   void add(const Job& job, std::uint32_t number);
   void send(const Note& note, std::int64_t now_ns) {
@@ -31,6 +39,9 @@ class Desk {
   const policy::Decisions& decide(std::int64_t now_ns);
 
   std::uint64_t grants() const { return grants_; }
+  void keep_notes() { keeps_notes_ = true; }
+  const std::vector<Note>& notes() const { return kept_; }
+  const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].rhythm; }
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 
  private:
@@ -38,19 +49,30 @@ class Desk {
     const Job* job = nullptr;
     predictor::Context context;
     predictor::Prediction next; // of the kernel at the gate
+    predictor::Rhythm rhythm;
+    std::size_t step = 0;     // of the last launch
+    std::uint64_t own = 0;    // launches
+    std::uint64_t others_before = 0;
+    std::uint64_t others = 0; // launches of others at its host's last wait
   };
   void arrive(const Note& note);
+  void launched(Client& client, const Note& note, policy::Event& event);
+  void waited(Client& client, const Note& note, policy::Event& event);
+  const Truth* truth(const Client& client) const;
   predictor::Prediction predict(const Client& client, const Note& note) const;
 
   std::unique_ptr<policy::Policy> policy_;
-  bool with_context_;
+  Knowledge knowledge_;
   std::vector<Client> clients_;
   Mailbox notes_;
   Mailbox done_;
   std::int64_t wake_ns_ = kNever;
   policy::Decisions decisions_;
+  std::uint64_t launches_ = 0; // of all
   std::uint64_t grants_ = 0;
   predictor::Statistics misprediction_;
+  bool keeps_notes_ = false;
+  std::vector<Note> kept_;
 };
 
 } // namespace fikit::simulator

@@ -8,8 +8,10 @@
 #include "costs.hpp"
 #include "device_model/device_model.hpp"
 #include "predictor/model.hpp"
+#include "predictor/rhythm.hpp"
 #include "replay/host.hpp"
 #include "trace.hpp"
+#include "truth.hpp"
 
 namespace fikit::simulator {
 
@@ -31,10 +33,17 @@ class Notes {
   virtual void note(const Note& note) = 0;
 };
 
+// What an earlier run left behind.
+struct Profile {
+  predictor::Model model;
+  predictor::Rhythm rhythm;
+  Truth truth; // only an oracle looks at it
+};
+
 struct JobOptions {
   const Trace* trace = nullptr;
   int priority = 5;
-  const predictor::Model* profile = nullptr; // nullptr: starts without
+  const Profile* profile = nullptr; // nullptr: starts without
   bool managed = true;                       // false: no fikit at all, at no cost
   bool thinks = true;                        // false: its host computes nothing between its calls
   // When its requests arrive; empty: the next one follows the end of the last one (closed loop). One request is one pass
@@ -69,12 +78,15 @@ class Job {
 
   int priority() const { return options_.priority; }
   const Trace& trace() const { return *options_.trace; }
-  const predictor::Model* profile() const { return options_.profile; }
+  std::int64_t duration_ns(std::size_t step) const { return trace().plan().steps[step].event->duration_ns; }
+  const Profile* profile() const { return options_.profile; }
   bool managed() const { return options_.managed; }
   int process() const { return process_; }
   std::int64_t device_ns() const { return device_.busy_ns(process_); }
   std::uint64_t kernels() const { return kernels_; }
   std::uint64_t granted() const { return granted_; }
+  // When the request in hand arrived, or the next one will; kNever: there is none.
+  std::int64_t arrival_ns() const { return state_ == State::absent ? kNever : current_.arrival_ns; }
   const std::vector<Request>& requests() const { return requests_; } // that have ended
   // What ran since the last call, in order of launch within a stream. Kept only on request.
   void keep_runs() { keeps_runs_ = true; }

@@ -5,8 +5,9 @@
 #include "simulation.hpp"
 
 namespace fikit::simulator {
+namespace {
 
-predictor::Model learn(const Trace& trace, std::size_t passes) {
+predictor::Model measured(const Trace& trace, std::size_t passes) {
   JobOptions job;
   job.trace = &trace;
   job.managed = false;
@@ -25,6 +26,24 @@ predictor::Model learn(const Trace& trace, std::size_t passes) {
     context.push(identity);
   }
   return model;
+}
+
+} // namespace
+
+Profile learn(const Trace& trace, std::size_t passes) {
+  Profile profile{.model = measured(trace, passes), .rhythm = {}, .truth = {}};
+  // When its host waits is learnt by the desk, as in any run: here in one alone.
+  JobOptions job;
+  job.trace = &trace;
+  job.profile = &profile;
+  Setup setup;
+  setup.costs = {0, 0, 0, 0};
+  Simulation alone(setup, {job});
+  alone.desk().keep_notes();
+  alone.run(passes, kNever);
+  profile.rhythm = alone.desk().rhythm(0);
+  profile.truth = truth_of(trace, alone.desk().notes());
+  return profile;
 }
 
 } // namespace fikit::simulator

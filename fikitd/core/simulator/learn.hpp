@@ -3,11 +3,10 @@
 
 #include <cstddef>
 
-#include "predictor/model.hpp"
-#include "trace.hpp"
+#include "job.hpp"
 
 namespace fikit::simulator {
 
-predictor::Model learn(const Trace& trace, std::size_t passes);
+Profile learn(const Trace& trace, std::size_t passes);
 
 } // namespace fikit::simulator

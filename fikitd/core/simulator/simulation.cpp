@@ -29,7 +29,7 @@ emu::DeviceState* fresh_state() {
 Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     : state_(fresh_state()),
       device_(*state_),
-      desk_(setup.policy, setup.options, setup.costs, setup.with_context) {
+      desk_(setup.policy, setup.options, setup.costs, setup.knowledge) {
   if (jobs.empty()) throw std::invalid_argument("a simulation needs a job");
   emu::DeviceModel::initialise(*state_, device_of(setup, *jobs.front().trace));
   device_.advance(1); // 0 would read as "no first op yet" in the accounts

@@ -22,7 +22,7 @@ inline constexpr std::int64_t kRecorded = -1; // as the first job's recording sh
 struct Setup {
   std::string policy = "fifo";
   policy::Options options;
-  bool with_context = true; // predictions after the last three kernels; false: by the kernel alone, as the paper does
+  Knowledge knowledge = Knowledge::context;
   Costs costs;
   // The device.
   std::int64_t launch_latency_ns = kRecorded;
@@ -42,7 +42,7 @@ class Simulation final : public Notes {
   std::int64_t now_ns() const { return state_->time_ns; }
   Job& job(std::size_t number) { return *jobs_[number]; }
   const std::vector<std::unique_ptr<Job>>& jobs() const { return jobs_; }
-  const Desk& desk() const { return desk_; }
+  Desk& desk() { return desk_; }
 
   void note(const Note& note) override { desk_.send(note, state_->time_ns); }
 

@@ -47,6 +47,7 @@ Trace::Trace(const std::string& text)
     const bool is_kernel = event.kind == replay::EventKind::kernel;
     identities_.push_back(is_kernel ? predictor::identify(kernel(i)) : 0);
     kernels_ += is_kernel ? 1 : 0;
+    if (is_kernel) last_kernel_ = i;
     const auto at = std::find(streams_.begin(), streams_.end(), event.stream);
     stream_of_.push_back(static_cast<std::size_t>(at - streams_.begin()));
     if (at == streams_.end()) streams_.push_back(event.stream);

@@ -29,6 +29,7 @@ class Trace {
   // Index into streams(), by step.
   std::size_t stream(std::size_t step) const { return stream_of_[step]; }
   std::size_t kernels() const { return kernels_; } // in one pass
+  std::size_t last_kernel() const { return last_kernel_; } // its step
 
  private:
   replay::Recording recording_;
@@ -38,6 +39,7 @@ class Trace {
   std::vector<int> streams_;
   std::vector<std::size_t> stream_of_;
   std::size_t kernels_ = 0;
+  std::size_t last_kernel_ = 0;
 };
 
 } // namespace fikit::simulator

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fikit.errors import UserError, did_you_mean
+from fikit.quantities import nanoseconds, share
 from fikit.reporters import json, simulation, table
 from fikitd import simulator
 
@@ -26,13 +27,21 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Requests of the high job (a request is one pass through its recording): one after the other, or at random "
     "times with 30 or 70 % of what it could serve alone.",
 )  # fmt: skip
+@click.option(
+    "--max-slowdown", callback=share, default="5%", show_default=True, metavar="SHARE",
+    help="How much longer the high job may take because of the low ones; for the policies budget and oracle.",
+)  # fmt: skip
+@click.option(
+    "--max-delay", callback=nanoseconds, metavar="TIME",
+    help="The longest single delay of the high job, as 200us or 1.5ms; default: any. For budget and oracle.",
+)  # fmt: skip
 @click.option("--requests", type=click.IntRange(min=1), help="So many requests; default: two seconds of the high job.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the random arrivals.")
 @click.option("--cold", is_flag=True, help="Without profiles; by default each job was measured alone before.")
 @click.option("--json", "as_json", is_flag=True, help="One object; times in the units of their names.")
 def command(  # noqa: PLR0917
-    high: Path, lows: tuple[Path, ...], policy: str, arrivals: str, requests: int | None, seed: int, cold: bool,
-    as_json: bool,
+    high: Path, lows: tuple[Path, ...], policy: str, arrivals: str, max_slowdown: float, max_delay: int | None,
+    requests: int | None, seed: int, cold: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """What POLICY does to a high-priority job and to low ones, all of them recorded timelines (*.csv.gz).
 
@@ -43,8 +52,9 @@ def command(  # noqa: PLR0917
         raise UserError(f'there is no policy "{policy}"{near}')
     try:
         scenario = simulator.Scenario(
-            simulator.load(high), [simulator.load(low) for low in lows], arrivals, seed, requests, cold
-        )
+            simulator.load(high), [simulator.load(low) for low in lows], arrivals, seed, requests, cold,
+            max_slowdown, max_delay,
+        )  # fmt: skip
         outcome = simulator.simulate(scenario, policy)
     except simulator.SimulatorError as error:
         raise UserError(str(error)) from error

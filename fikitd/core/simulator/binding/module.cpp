@@ -17,6 +17,13 @@ using namespace nb::literals;
 namespace fikit::simulator {
 namespace {
 
+Knowledge knowledge_of(const std::string& name) {
+  if (name == "context") return Knowledge::context;
+  if (name == "kernel") return Knowledge::kernel;
+  if (name == "truth") return Knowledge::truth;
+  throw nb::value_error("unknown knowledge, use context, kernel or truth");
+}
+
 nb::dict results_of(const Job& job) {
   nb::list requests;
   for (const Request& request : job.requests()) requests.append(nb::make_tuple(request.arrival_ns, request.end_ns));
@@ -50,12 +57,12 @@ void bind(nb::module_& m) {
       .def_prop_ro("kernels", &Trace::kernels)
       .def_prop_ro("recorded_span_ns", [](const Trace& self) { return self.recording().span_ns(); });
 
-  nb::class_<predictor::Model>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
+  nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
   m.def("learn", &learn, "trace"_a, "passes"_a, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
-           [](JobOptions* self, const Trace& trace, int priority, const predictor::Model* profile, bool managed,
+           [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool managed,
               bool thinks, const std::vector<std::int64_t>& arrivals) {
              new (self) JobOptions{.trace = &trace,
                                    .priority = priority,
@@ -80,14 +87,15 @@ void bind(nb::module_& m) {
       .def_ro("wake_ns", &Costs::wake_ns)
       .def_ro("done_ns", &Costs::done_ns);
 
+  const policy::Options standard_options;
   m.def(
       "simulate",
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
-         bool with_context, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
-         std::int64_t switch_ns, std::int64_t until_ns) {
+         const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
+         std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns) {
         const Setup setup{.policy = policy,
-                          .options = {},
-                          .with_context = with_context,
+                          .options = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns},
+                          .knowledge = knowledge_of(knowledge),
                           .costs = costs,
                           .launch_latency_ns = launch_latency_ns,
                           .kernel_gap_ns = kernel_gap_ns,
@@ -95,8 +103,9 @@ void bind(nb::module_& m) {
                           .switch_ns = switch_ns};
         return simulate(setup, jobs, requests, until_ns);
       },
-      "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "with_context"_a = true,
-      "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever);
+      "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
+      "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
+      "max_slowdown"_a = standard_options.max_slowdown, "max_delay_ns"_a = standard_options.max_delay_ns);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("POLICIES") = nb::tuple(names);

@@ -1,0 +1,187 @@
+"""What each policy costs the high job and gives to the low ones: simulated pairs of recorded timelines, budgets from 1 to 20 %."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from bench.chart import Series, scatter
+from bench.record import BenchError, Result
+from bench.recordings import recordings
+from fikitd import simulator
+
+ABOUT = "slowdown of the high job against harvest, every policy, on simulated pairs"
+BUDGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
+DEFAULT = 0.05
+BOUND = 1 + DEFAULT
+MAX_DELAY_NS = 200_000
+P99_BOUND = 1.15
+BASELINES = tuple(name for name in simulator.POLICIES if name not in ("budget", "oracle"))
+# The standard pairs of the recorded timelines' own page.
+PAIRS = {
+    "P1": ("h100_bertsmall_infer", "h100_timesformer_infer"),
+    "P2": ("h100_bertsmall_infer", "h100_qwen0.5b_infer"),
+    "P3": ("h100_vit_nsfw_infer", "h100_qwen0.5b_infer"),
+    "P4": ("h100_vit_nsfw_infer", "h100_timesformer_infer"),
+    "P5": ("h100_qwen0.5b_infer", "h100_timesformer_infer"),
+    "P6": ("2080ti_mlp_train", "2080ti_resnet18_train"),
+    "P7": ("v100_dlrm_step", "v100_resnet50_train_w4"),
+    "P8": ("v100_resnet50_train_w0", "v100_resnet50_ddp_train"),
+    "P9": ("a100_resnet50_ddp_train", "v100_resnet50_train_w4"),
+    "P10": ("h100_vit_nsfw_infer", "v100_resnet50_train_w0"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this bench."""
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
+    parser.add_argument(
+        "--pairs", type=Path, metavar="FILE", help='TOML: NAME = ["HIGH", "LOW", ...], names of recordings'
+    )
+    parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here")
+
+
+def _pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
+    if path is not None:
+        try:
+            read = tomllib.loads(path.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise BenchError(f"couldn't read {path}: {error}") from error
+        pairs = {name: tuple(map(str, jobs)) for name, jobs in read.items() if isinstance(jobs, list)}
+        bad = [name for name in read if len(pairs.get(name, ())) < 2]
+        if bad or not pairs:
+            raise BenchError(f'{path}: {bad[0] if bad else "the file"} is no pair, write NAME = ["HIGH", "LOW"]')
+    else:
+        pairs = {name: pair for name, pair in PAIRS.items() if set(pair) <= set(known)}
+        names = sorted(known)
+        pairs = pairs or {f"{a} + {b}": (a, b) for a in names for b in names if a != b}
+    missing = sorted({job for pair in pairs.values() for job in pair} - set(known))
+    if missing:
+        raise BenchError(f"there is no recording {missing[0]}; there are {', '.join(sorted(known))}")
+    return pairs
+
+
+def _case(job: tuple[str, tuple[str, ...], str, dict[str, bytes], int | None]) -> list[dict[str, Any]]:
+    """Every policy on one pair with one kind of arrivals."""
+    pair, names, arrivals, texts, requests = job
+    traces = {name: simulator.parse(name, texts[name].decode()) for name in set(names)}
+    scenario = simulator.Scenario(
+        traces[names[0]], [traces[name] for name in names[1:]], arrivals, requests=requests
+    )  # fmt: skip
+    runs = [(policy, policy, scenario) for policy in BASELINES]
+    for budget in BUDGETS:
+        runs.append((f"budget {budget:.0%}", "budget", replace(scenario, max_slowdown=budget)))
+    bounded = replace(scenario, max_delay_ns=MAX_DELAY_NS)
+    runs += [("oracle", "oracle", scenario), (f"budget, delay <= {MAX_DELAY_NS // 1000} us", "budget", bounded)]
+    rows = []
+    for label, policy, setup in runs:
+        try:
+            outcome = simulator.simulate(setup, policy)
+        except simulator.SimulatorError as error:
+            raise BenchError(f"{pair} {arrivals} {label}: {error}") from error
+        rows.append({"pair": pair, "arrivals": arrivals, "label": label, **asdict(outcome)})
+    return rows
+
+
+def _by_case(rows: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    cases: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        cases.setdefault(f"{row['pair']} {row['arrivals']}", {})[row["label"]] = row
+    yield from cases.items()
+
+
+def _judge(name: str, case: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """One case of the table: the policy, the best baseline within the bound, the oracle."""
+    mine, oracle = case[f"budget {DEFAULT:.0%}"], case["oracle"]
+    bounded = case[f"budget, delay <= {MAX_DELAY_NS // 1000} us"]
+    within = [case[policy] for policy in BASELINES if case[policy]["high_jct_ratio"] <= BOUND]
+    best = max(within, key=lambda row: float(row["harvest"]))
+    return {
+        "case": name, "jct": mine["high_jct_ratio"], "p99": mine["high_p99_ratio"], "harvest": mine["harvest"],
+        "low_jct": mine["low_jct_ratio"], "oracle": oracle["harvest"], "oracle_jct": oracle["high_jct_ratio"],
+        "best": best["policy"], "best_jct": best["high_jct_ratio"], "best_harvest": best["harvest"],
+        "fifo_jct": case["fifo"]["high_jct_ratio"], "fifo_low_jct": case["fifo"]["low_jct_ratio"],
+        "bounded_p99": bounded["high_p99_ratio"], "bounded_harvest": bounded["harvest"],
+    }  # fmt: skip
+
+
+def _table(cases: list[dict[str, Any]]) -> str:
+    width = max(len(case["case"]) for case in cases)
+    head = f"{'case':{width}}  {'JCT':>6} {'p99':>6} {'harvest':>7} {'oracle':>7}  best baseline <= {BOUND:.2f}        {'with max_delay':>16}  {'fifo':>8}"
+    lines = [head]
+    for c in cases:
+        best = f"{c['best']:>12} {c['best_jct']:6.3f} {c['best_harvest']:7.3f}"
+        bounded = f"p99 {c['bounded_p99']:5.2f} {c['bounded_harvest']:6.3f}"
+        lines.append(
+            f"{c['case']:{width}}  {c['jct']:6.3f} {c['p99']:6.2f} {c['harvest']:7.3f} {c['oracle']:7.3f}  {best}  "
+            f"{bounded}  {c['fifo_jct']:8.2f}"
+        )
+    return "\n".join(lines)
+
+
+def _values(cases: list[dict[str, Any]]) -> dict[str, float]:
+    of_oracle = [c["harvest"] / c["oracle"] for c in cases if c["oracle"] > 0]
+    faster = [c["fifo_jct"] / c["jct"] for c in cases]
+    return {
+        "cases": len(cases),
+        "highest_jct_ratio": max(c["jct"] for c in cases),
+        "cases_above_every_baseline": sum(c["harvest"] >= c["best_harvest"] for c in cases),
+        "of_oracle_median": statistics.median(of_oracle) if of_oracle else 1.0,
+        "of_oracle_worst": min(of_oracle, default=1.0),
+        "highest_p99_ratio_with_max_delay": max(c["bounded_p99"] for c in cases),
+        "cases_3_4_times_faster_than_fifo": sum(ratio > 3.4 for ratio in faster),
+    }
+
+
+def _draw(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Mean slowdown against mean harvest over all cases: a point for a policy, a line through the budgets."""
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+
+    def mean(label: str) -> tuple[float, float]:
+        mine = [row for row in rows if row["label"] == label]
+        slowdown = statistics.geometric_mean(row["high_jct_ratio"] for row in mine)
+        return 100 * (slowdown - 1), 100 * statistics.fmean(min(1.0, row["harvest"]) for row in mine)
+
+    lines = [Series("budget", [mean(label) for label in labels if label.startswith("budget ")])]
+    points = [Series(label, [mean(label)]) for label in labels if not label.startswith("budget ")]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        scatter(
+            "Emulated device: what sharing costs and gives, mean over all cases",
+            ("high job longer than alone, %", "harvest of its idle device time, %"), lines, points, log_x=True,
+        )
+    )  # fmt: skip
+
+
+def run(
+    *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None,
+    svg: Path | None = None,
+) -> Result:  # fmt: skip
+    """Simulate every pair with every policy; raises BenchError."""
+    if not emulated:
+        raise BenchError("it simulates, leave --real away")
+    known = recordings(traces)
+    jobs = [
+        (name, jobs, arrivals, {job: known[job] for job in jobs}, requests)
+        for name, jobs in _pairs(pairs, known).items()
+        for arrivals in simulator.ARRIVALS
+    ]
+    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        rows = [row for case in pool.map(_case, jobs) for row in case]
+    cases = [_judge(name, case) for name, case in _by_case(rows)]
+    values = _values(cases)
+    if svg is not None:
+        _draw(svg, rows)
+    totals = "\n".join(f"{name:36} {value:.3f}".rstrip("0").rstrip(".") for name, value in values.items())
+    settings = {"budgets": list(BUDGETS), "max_delay_ns": MAX_DELAY_NS, "seed": 1, "device": "emulated device model"}
+    summary = f"Simulated on the emulated device model, no claim about hardware\n{_table(cases)}\n\n{totals}"
+    samples = {"high_jct_ratio": [c["jct"] for c in cases], "harvest": [c["harvest"] for c in cases]}
+    return Result(summary, True, values, samples, settings, details={"cases": cases, "runs": rows})

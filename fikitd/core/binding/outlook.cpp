@@ -1,0 +1,49 @@
+#include "outlook.hpp"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "predictor/rhythm.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fikit::binding {
+
+policy::Times times(const std::vector<std::int64_t>& ns) {
+  policy::Times times;
+  if (ns.size() == 1) times.ns.fill(ns.front());
+  else if (ns.size() == policy::Times::kCount) std::copy(ns.begin(), ns.end(), times.ns.begin());
+  else if (!ns.empty()) throw nb::value_error("eight times, one for all eight, or none");
+  return times;
+}
+
+void bind_outlook(nb::module_& m) {
+  m.def(
+      "mean_before",
+      [](const std::vector<std::int64_t>& ns, std::int64_t from_ns, std::int64_t until_ns) {
+        return times(ns).mean_before(from_ns, until_ns);
+      },
+      "times"_a, "from_ns"_a, "until_ns"_a);
+
+  nb::class_<predictor::Rhythm>(m, "Rhythm")
+      .def(nb::init<>())
+      .def("launched", &predictor::Rhythm::launched, "time_ns"_a, "identity"_a, "duration_ns"_a, "in_line_ns"_a = 0)
+      .def(
+          "waited",
+          [](predictor::Rhythm& self, std::int64_t t_ns, bool alone) {
+            const predictor::Pause pause = self.waited(t_ns, alone);
+            nb::dict dict;
+            dict["span_ns"] = pause.span_ns;
+            dict["tail_ns"] = pause.tail_ns;
+            dict["slack_ns"] = pause.slack;
+            dict["idle_ns"] = pause.idle;
+            dict["open"] = pause.open;
+            return dict;
+          },
+          "time_ns"_a, "alone"_a);
+}
+
+} // namespace fikit::binding

@@ -1,0 +1,17 @@
+// What `budget` is told of the future, for tests in manual time.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "policy/times.hpp"
+
+namespace fikit::binding {
+
+// Eight times; one stands for all eight, none for unknown.
+policy::Times times(const std::vector<std::int64_t>& ns);
+void bind_outlook(nanobind::module_& m);
+
+} // namespace fikit::binding

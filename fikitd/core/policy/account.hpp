@@ -1,0 +1,58 @@
+// What a client has been delayed by lower ones, and may still be: its slowdown budget.
+//
+// Between two waits of its host a client only enqueues, so work of others that delays its kernels delays nothing else, as
+// long as it is done by the end of the next wait anyway. Only what makes a wait end later is a delay. It is expected from
+// the client's slack before a lower kernel is granted, and measured when the wait is over.
+#pragma once
+
+#include <cstdint>
+
+#include "policy.hpp"
+
+namespace fikit::policy {
+
+class Account {
+ public:
+  void begin(std::int64_t now_ns) { *this = Account{}, since_ns_ = now_ns; }
+
+  void launched(const Event& event, const Client& client, double max_slowdown);
+  void waited(const Event& event, double max_slowdown); // its host has waited for all its work
+
+  // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns.
+  double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
+  // The same if everything comes as badly as it usually does at worst.
+  std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
+
+  // May lower work of this length be granted, if it is expected to delay the client by so much?
+  bool affords(double delay_ns, std::int64_t length_ns, bool at_work, double max_slowdown) const;
+  void spend(double delay_ns, std::int64_t length_ns);
+
+  double balance_ns() const { return balance_ns_; }
+
+ private:
+  void earn(double progress_ns, double max_slowdown);
+  void see_load(bool open);
+
+  // This segment. Reckoned as if the client were alone since its first launch.
+  bool in_segment_ = false; // something was launched since the last wait
+  std::int64_t first_ns_ = 0;
+  std::int64_t last_ns_ = 0;
+  std::int64_t alone_dry_ns_ = 0;
+  std::int64_t finish_ns_ = 0; // with others
+  std::int64_t earned_until_ns_ = 0;
+  double others_ns_ = 0;   // length of what lower clients were granted since the last wait
+  double inside_ns_ = 0;   // of that, since its first launch after it
+  double expected_ns_ = 0; // delay that was expected from it, and is spent already
+  Times slack_;            // of the last launch; between segments, of the next one
+  // Between segments.
+  std::int64_t since_ns_ = 0; // end of the last wait
+  Times idle_;
+
+  double balance_ns_ = 0;
+  double trust_ = 1;         // share of the slack that is counted on
+  double weight_ = 1;        // of a delay: how many requests feel it
+  double active_ns_ = 0;     // lately, in segments
+  double at_rest_ns_ = 0;    // lately, between them
+};
+
+} // namespace fikit::policy

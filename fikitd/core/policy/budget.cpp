@@ -1,0 +1,118 @@
+#include "budget.hpp"
+
+#include <algorithm>
+
+namespace fikit::policy {
+namespace {
+
+constexpr std::int64_t kReactionNs = 15'000; // from a decision to the launch that it grants
+constexpr double kBehindNs = 1e6;            // a client that comes back is at most so far behind its equals
+constexpr std::int64_t kLongestGuessNs = 10'000'000;
+
+} // namespace
+
+void Budget::noted(const Event& event, const Client& client) {
+  Share& share = shares_[client.slot];
+  double& level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
+  switch (event.kind) {
+    case EventKind::client_added:
+      accounts_[client.slot].begin(event.time_ns);
+      share = Share{};
+      break;
+    case EventKind::launched: accounts_[client.slot].launched(event, client, options().max_slowdown); break;
+    case EventKind::drained:
+      if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, options().max_slowdown);
+      break;
+    case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - kBehindNs); break;
+    case EventKind::grant_done:
+      if (share.asked_ns != 0) {
+        const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - share.asked_ns, 0, kLongestGuessNs);
+        share.guess_ns += (took_ns - share.guess_ns) / 4;
+        share.asked_ns = 0;
+      }
+      break;
+    default: break;
+  }
+}
+
+std::int64_t Budget::length_ns(const Client& client) const {
+  return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : shares_[client.slot].guess_ns;
+}
+
+// When the lower work in flight is over, as far as is known; a lease from now when it is not.
+std::int64_t Budget::lower_end_ns(std::int64_t now_ns) const {
+  std::int64_t end_ns = now_ns;
+  for (const Client& client : clients().all()) {
+    if (!client.closed) continue;
+    if (client.progress.uncertain_at(now_ns)) return now_ns + options().lease_ns;
+    end_ns = std::max(end_ns, client.progress.finish_ns());
+  }
+  return end_ns;
+}
+
+bool Budget::goes_before(const Client& a, const Client& b) const {
+  if (a.priority != b.priority) return a.priority < b.priority;
+  return shares_[a.slot].served_ns < shares_[b.slot].served_ns;
+}
+
+bool Budget::affordable(const Client& client, std::int64_t now_ns) const {
+  const std::int64_t length = length_ns(client);
+  const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
+  const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;
+  for (const Client& higher : clients().all()) {
+    if (!higher.outranks(client)) continue;
+    if (higher.progress.uncertain_at(now_ns)) return false;
+    const Account& account = accounts_[higher.slot];
+    if (account.longest_delay_ns(end_ns, now_ns) > options().max_delay_ns) return false;
+    const double delay_ns = account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns);
+    const bool nothing = delay_ns <= 0.001 * static_cast<double>(length);
+    const bool at_work = higher.progress.busy(now_ns);
+    if (!nothing && !account.affords(delay_ns, length, at_work, options().max_slowdown)) return false;
+  }
+  return true;
+}
+
+void Budget::spend(const Client& client, std::int64_t now_ns) {
+  const std::int64_t length = length_ns(client);
+  const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
+  const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;
+  for (const Client& higher : clients().all()) {
+    if (!higher.outranks(client)) continue;
+    Account& account = accounts_[higher.slot];
+    account.spend(account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns), length);
+  }
+  Share& share = shares_[client.slot];
+  share.served_ns += static_cast<double>(length);
+  level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
+  if (client.waiting_duration_ns < 0) share.asked_ns = now_ns;
+}
+
+Client* Budget::choose(std::int64_t now_ns) {
+  const std::int64_t ahead_ns = lower_end_ns(now_ns) - now_ns;
+  if (ahead_ns > options().run_ahead_ns) return nullptr;
+  Client* best = nullptr;
+  for (Client& client : clients().all()) {
+    if (!client.waiting || client.grant_count == kMaxGrants) continue;
+    if (client.waiting_duration_ns < 0 && (ahead_ns > 0 || client.grant_count > 0)) continue;
+    if (best != nullptr && !goes_before(client, *best)) continue;
+    const bool aged = now_ns - client.waiting_since_ns >= options().ageing_ns;
+    if (aged || affordable(client, now_ns)) best = &client;
+  }
+  if (best != nullptr) spend(*best, now_ns);
+  return best;
+}
+
+std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
+  // Expected delays change as time goes by without an event: look again when they may have become affordable.
+  constexpr std::int64_t kAgainNs = 50'000;
+  constexpr std::int64_t kAgainShare = 16;
+  std::int64_t longest_ns = 0;
+  std::int64_t next_ns = next_end_ns(now_ns);
+  for (const Client& client : clients().all())
+    if (client.waiting) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
+  const std::int64_t ahead_ns = lower_end_ns(now_ns) - options().run_ahead_ns;
+  if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
+  return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
+}
+
+} // namespace fikit::policy

@@ -1,0 +1,47 @@
+// The policy `budget`: lower work runs whenever the delay that it is expected to cause fits into what is left of the higher
+// clients' slowdown budgets (Account). docs/scheduling.md explains it.
+//
+//  - Levels are relative: a client's kernel must be affordable to every client above it.
+//  - Lower work in flight is bounded by run_ahead_ns, so that the grant that follows a kernel is there before its end. A
+//    kernel of unknown length runs alone.
+//  - Higher levels choose first; within a level the client that had least of the device (fair queueing). Who cannot go does
+//    not keep others from going.
+//  - A request that has waited for ageing_ns goes next, whatever it costs.
+#pragma once
+
+#include <array>
+
+#include "account.hpp"
+#include "policy.hpp"
+
+namespace fikit::policy {
+
+class Budget final : public Policy {
+ public:
+  using Policy::Policy;
+
+ private:
+  // A client as a lower one.
+  struct Share {
+    double served_ns = 0;           // of the device, since it came; never far behind its equals
+    std::int64_t guess_ns = 100'000; // length of its kernels of unknown length
+    std::int64_t asked_ns = 0;      // when one of these was granted; 0: none is in flight
+  };
+
+  void noted(const Event& event, const Client& client) override;
+  Client* choose(std::int64_t now_ns) override;
+  std::int64_t next_change_ns(std::int64_t now_ns) const override;
+
+  std::int64_t length_ns(const Client& client) const;
+  std::int64_t lower_end_ns(std::int64_t now_ns) const;
+  bool goes_before(const Client& a, const Client& b) const;
+  bool affordable(const Client& client, std::int64_t now_ns) const;
+  void spend(const Client& client, std::int64_t now_ns);
+
+  // By slot.
+  std::array<Account, kMaxClients> accounts_{};
+  std::array<Share, kMaxClients> shares_{};
+  std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served
+};
+
+} // namespace fikit::policy

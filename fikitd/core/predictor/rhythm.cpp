@@ -1,0 +1,124 @@
+#include "rhythm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fikit::predictor {
+namespace {
+
+constexpr std::uint64_t kStart = 0x243f6a8885a308d3U;
+// A launch this soon after a wait follows at once; or within a quarter more than nearly always.
+constexpr std::int64_t kAtOnceNs = 50'000;
+constexpr std::int64_t kLongIdleNs = 1'000'000;
+constexpr std::int64_t kLongIdleShare = 8; // and at least 1/8 of the segment before it
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15U;
+  return hash ^ (hash >> 29);
+}
+
+double middle(std::size_t i) { return (2 * static_cast<double>(i) + 1) / (2 * kTimes); }
+
+} // namespace
+
+void Recent::add(std::int64_t ns) {
+  ns_[next_] = static_cast<float>(ns);
+  next_ = static_cast<std::uint8_t>((next_ + 1U) % kTimes);
+  count_ = static_cast<std::uint8_t>(std::min<std::size_t>(count_ + 1U, kTimes));
+}
+
+Times Recent::times() const {
+  Times times{};
+  if (count_ == 0) return times;
+  std::array<float, kTimes> sorted{}; // by insertion: there are eight
+  for (std::size_t n = 0; n < count_; ++n) {
+    std::size_t at = n;
+    for (; at > 0 && sorted[at - 1] > ns_[n]; --at) sorted[at] = sorted[at - 1];
+    sorted[at] = ns_[n];
+  }
+  for (std::size_t i = 0; i < kTimes; ++i)
+    times[i] = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(middle(i) * count_)]);
+  return times;
+}
+
+void Rhythm::begin(std::int64_t t_ns) {
+  const auto before = segments_.find(last_path_);
+  if (before != segments_.end()) before->second.idle.add(t_ns - waited_ns_);
+  first_ns_ = t_ns;
+  dry_ns_ = t_ns;
+  work_ns_ = 0;
+  exact_ = true;
+  path_ = kStart;
+}
+
+Times Rhythm::launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns) {
+  if (launches_++ == 0) begin(t_ns);
+  last_ns_ = t_ns;
+  exact_ = exact_ && duration_ns >= 0;
+  const std::int64_t takes_ns = std::clamp<std::int64_t>(duration_ns, 0, kMaxNs) + (dry_ns_ > t_ns ? in_line_ns : 0);
+  dry_ns_ = std::max(dry_ns_, t_ns) + takes_ns;
+  work_ns_ += takes_ns;
+  path_ = mix(path_, identity);
+  context_.push(identity);
+  std::uint64_t nearby = ~kStart;
+  for (const Identity before : context_.last) nearby = mix(nearby, before);
+  if (marks_.size() < kMaxLaunches) marks_.push_back({path_, nearby, dry_ns_, work_ns_});
+  for (const std::uint64_t key : {path_, nearby}) {
+    const auto it = positions_.find(key);
+    if (it != positions_.end()) return it->second.times();
+  }
+  return {};
+}
+
+void Rhythm::learn_at(std::uint64_t position, std::int64_t slack_ns) {
+  const auto it = positions_.find(position);
+  if (it != positions_.end()) it->second.add(slack_ns);
+  else if (positions_.size() < kMaxPositions) positions_[position].add(slack_ns);
+}
+
+void Rhythm::learn(std::int64_t end_ns) {
+  for (const Mark& mark : marks_) {
+    const std::int64_t slack_ns = std::max<std::int64_t>(0, end_ns - mark.dry_ns - (work_ns_ - mark.work_ns));
+    learn_at(mark.path, slack_ns);
+    learn_at(mark.nearby, slack_ns);
+  }
+  if (segments_.size() < kMaxSegments || segments_.contains(path_)) {
+    Segment& segment = segments_[path_];
+    segment.span.add(end_ns - first_ns_);
+    segment.tail.add(end_ns - last_ns_);
+  }
+  const auto before = segments_.find(last_path_);
+  if (before != segments_.end())
+    before->second.next_slack.add(std::max<std::int64_t>(0, end_ns - first_ns_ - work_ns_));
+}
+
+Pause Rhythm::waited(std::int64_t t_ns, bool alone) {
+  if (launches_ > 0) {
+    if (alone && exact_) learn(t_ns);
+    last_path_ = path_;
+    waited_ns_ = t_ns;
+    launches_ = 0;
+    marks_.clear();
+  }
+  return pause();
+}
+
+Pause Rhythm::pause() const {
+  Pause pause;
+  const auto it = segments_.find(last_path_);
+  if (it == segments_.end()) return pause;
+  const Segment& segment = it->second;
+  if (segment.span.known()) {
+    pause.span_ns = segment.span.times().back();
+    pause.tail_ns = segment.tail.times()[1];
+  }
+  pause.slack = segment.next_slack.times();
+  if (segment.idle.count() == 0) return pause;
+  for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle(i)));
+  const std::int64_t at_once_ns = std::max(kAtOnceNs, pause.idle.front() + pause.idle.front() / 4);
+  const std::int64_t long_ns = std::max({kLongIdleNs, pause.span_ns / kLongIdleShare, 2 * at_once_ns});
+  pause.open = pause.idle.back() > long_ns;
+  return pause;
+}
+
+} // namespace fikit::predictor

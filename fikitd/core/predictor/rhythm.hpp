@@ -1,0 +1,92 @@
+// When does a client's host wait for the device? Between two waits it only enqueues, so device work that comes late there
+// delays nothing but what the host will wait for. The slack of a launch is the time for which the device would be idle
+// between it and the end of the host's next wait, were the client alone: so much of it others may have for nothing.
+//
+// Programs repeat themselves: a position is known by everything launched since the last wait, and where that was never
+// seen by the last few kernels. What is launched between two waits is called a segment here.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "kernel.hpp"
+#include "statistics.hpp"
+
+namespace fikit::predictor {
+
+inline constexpr std::size_t kTimes = 8;
+// Equally probable times, ascending: the 1/16, 3/16, ... 15/16 quantiles. All 0 when nothing is known.
+using Times = std::array<std::int64_t, kTimes>;
+
+// The last few times: what has changed is forgotten soon.
+class Recent {
+ public:
+  void add(std::int64_t ns);
+  bool known() const { return count_ > 0; }
+  Times times() const;
+
+ private:
+  std::array<float, kTimes> ns_{};
+  std::uint8_t count_ = 0;
+  std::uint8_t next_ = 0;
+};
+
+// After a wait: what is known of the segment that it ended, and of the next one.
+struct Pause {
+  std::int64_t span_ns = -1; // the segment alone, from its first launch to the end of the wait; at most
+  std::int64_t tail_ns = -1; // the same from its last launch; at least
+  Times slack{};             // of the next segment, from its first launch on
+  Times idle{};              // until then
+  bool open = false;         // the next launch sometimes follows at once and sometimes long after
+};
+
+class Rhythm {
+ public:
+  static constexpr std::size_t kMaxPositions = 65536; // of launches; a program cannot fill the daemon's memory
+  static constexpr std::size_t kMaxSegments = 1024;   // kinds of
+  static constexpr std::size_t kMaxLaunches = 32768;  // of one segment that are learnt from
+
+  // A launch at t_ns of predicted length (negative: unknown), which takes in_line_ns more of the device where it stands in
+  // line. Its slack.
+  Times launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
+  // The host's wait for all work ended at t_ns. `alone`: nobody else's work was on the device, so this segment says what
+  // the client does alone.
+  Pause waited(std::int64_t t_ns, bool alone);
+
+ private:
+  struct Mark { // of a launch of the current segment
+    std::uint64_t path = 0;
+    std::uint64_t nearby = 0;
+    std::int64_t dry_ns = 0;
+    std::int64_t work_ns = 0;
+  };
+  struct Segment {
+    Recent span;
+    Recent tail;
+    Recent next_slack;
+    Statistics idle;
+  };
+  void begin(std::int64_t t_ns);
+  void learn(std::int64_t end_ns);
+  void learn_at(std::uint64_t position, std::int64_t slack_ns);
+  Pause pause() const;
+
+  std::unordered_map<std::uint64_t, Recent> positions_;
+  std::unordered_map<std::uint64_t, Segment> segments_;
+  std::vector<Mark> marks_;
+  Context context_;
+  std::uint64_t path_ = 0;      // hash of the identities since the last wait
+  std::uint64_t last_path_ = 0; // of the segment before; 0: there was none
+  std::size_t launches_ = 0;    // in this segment
+  bool exact_ = true;           // all durations of it are known
+  std::int64_t dry_ns_ = 0;     // end of its work so far, had it been alone
+  std::int64_t work_ns_ = 0;
+  std::int64_t first_ns_ = 0;
+  std::int64_t last_ns_ = 0;
+  std::int64_t waited_ns_ = 0;
+};
+
+} // namespace fikit::predictor

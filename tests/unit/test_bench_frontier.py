@@ -1,0 +1,63 @@
+"""bench frontier: every case judged against every baseline, pairs of one's own, a picture."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from bench import chart, frontier, record, recordings
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
+    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
+    return tmp_path
+
+
+def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
+    pairs, picture = traces / "pairs.toml", traces / "out" / "frontier.svg"
+    pairs.write_text('A = ["serve", "train"]\n')
+    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=4, svg=picture)
+    cases = result.details["cases"]
+    assert [case["case"] for case in cases] == ["A closed", "A open30", "A open70"]
+    assert result.values["cases"] == 3
+    for case in cases:
+        assert case["best_jct"] <= frontier.BOUND
+        assert case["jct"] >= 1
+    labels = {run["label"] for run in result.details["runs"]}
+    assert {"fifo", "prio", "oracle", "budget 1%", "budget 5%", "budget 20%"} <= labels
+    assert "emulated" in result.summary
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("A = 3", "A is no pair"), ('A = ["serve"]', "A is no pair"), ("", "is no pair"), ("A = [", "couldn't read"),
+     ('A = ["serve", "nobody"]', "there is no recording nobody; there are serve, train")],
+)  # fmt: skip
+def test_a_bad_file_of_pairs_is_one_sentence(traces: Path, text: str, what: str) -> None:
+    pairs = traces / "pairs.toml"
+    pairs.write_text(text)
+    with pytest.raises(record.BenchError, match=what):
+        frontier.run(emulated=True, traces=traces, pairs=pairs)
+
+
+def test_it_does_not_run_on_hardware() -> None:
+    with pytest.raises(record.BenchError, match="leave --real away"):
+        frontier.run(emulated=False)
+
+
+def test_names_in_a_picture_do_not_cover_each_other() -> None:
+    points = [chart.Series(f"policy {n}", [(10.0, 50.0)]) for n in range(3)]
+    root = ET.fromstring(chart.scatter("a < b", ("x", "y"), [], points, log_x=True))
+    heights = {
+        text.get("y")
+        for text in root.iter("{http://www.w3.org/2000/svg}text")
+        if (text.text or "").startswith("policy")
+    }
+    assert len(heights) == 3

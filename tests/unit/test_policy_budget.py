@@ -1,0 +1,228 @@
+"""The policy `budget` in manual time: slack is free, delays are paid from what was earned, and nobody starves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fikitd._core import Policy, mean_before
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+HIGH, LOW, LOWER = 1, 2, 3
+
+
+def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
+    return [decision[1] for decision in decisions if decision[0] == "grant"]
+
+
+def wake(decisions: list[tuple[Any, ...]]) -> int | None:
+    return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
+
+
+def policy(**options: Any) -> Policy:
+    """A high client and a low one, from time 0."""
+    made = Policy("budget", **options)
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    return made
+
+
+def test_without_anybody_above_gates_are_open() -> None:
+    assert Policy("budget").event("client_added", LOW, 0, priority=8) == []
+
+
+def test_a_kernel_within_the_slack_runs_while_the_high_job_is_at_work() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=100 * US, slack_ns=[2 * MS])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * MS)) == [LOW]
+
+
+def test_a_kernel_beyond_the_slack_waits_for_budget() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=100 * US, slack_ns=[2 * MS])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=4 * MS)) == []
+
+
+def test_slack_shrinks_by_what_was_granted() -> None:
+    made = policy(run_ahead_ns=10 * MS)
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[2 * MS])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1500 * US)) == [LOW]
+    made.event("launched", LOW, 1 * MS, granted=True, request=1, duration_ns=1500 * US)
+    assert grants(made.event("waiting", LOW, 1 * MS, request=2, duration_ns=1500 * US)) == []
+
+
+def test_lower_work_in_flight_is_bounded_whatever_the_slack() -> None:
+    made = policy(run_ahead_ns=1 * MS)
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    granted = 0
+    for request in range(1, 10):
+        now = 1 * MS + request
+        if grants(made.event("waiting", LOW, now, request=request, duration_ns=400 * US)):
+            granted += 1
+            made.event("launched", LOW, now, granted=True, request=request, duration_ns=400 * US)
+    assert granted == 3
+
+
+def alone(made: Policy, until_ns: int, step_ns: int = 10 * MS) -> int:
+    """The high job works alone in segments without slack, and earns; the time at which the last one ended."""
+    now = step_ns
+    while now < until_ns:
+        made.event("launched", HIGH, now, duration_ns=step_ns - MS, slack_ns=[1])
+        now += step_ns - MS
+        made.event("drained", HIGH, now, duration_ns=0, span_ns=step_ns - MS, slack_ns=[1], idle_ns=[MS])
+        now += MS
+    return now
+
+
+def test_a_delay_is_paid_from_what_the_high_job_has_earned() -> None:
+    poor, rich = policy(), policy()
+    now = alone(rich, 800 * MS)
+    for made, expected in ((poor, []), (rich, [LOW])):
+        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+        assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=1 * MS)) == expected
+
+
+def test_a_measured_overrun_takes_away_what_was_not_expected_to_be_spent() -> None:
+    made = policy()
+    now = alone(made, 800 * MS)
+    for _ in range(4):  # slack that is not there
+        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[20 * MS])
+        assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=10 * MS)) == [LOW]
+        made.event("launched", LOW, now + 20 * US, granted=True, request=1, duration_ns=10 * MS)
+        made.event("grant_done", LOW, now + 11 * MS, request=1)
+        made.event("drained", HIGH, now + 11 * MS, duration_ns=0, span_ns=1 * MS, slack_ns=[1], idle_ns=[MS])
+        now += 12 * MS
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+    assert grants(made.event("waiting", LOW, now + 20 * US, request=2, duration_ns=1 * MS)) == []
+
+
+def test_between_requests_a_kernel_costs_what_it_is_expected_to_delay_the_next_one() -> None:
+    short, long = policy(), policy()
+    for made in (short, long):
+        made.event("launched", HIGH, 1 * MS, duration_ns=10 * US)
+        made.event("drained", HIGH, 2 * MS, duration_ns=0, slack_ns=[3 * MS], idle_ns=[50 * MS], span_ns=MS)
+    assert grants(short.event("waiting", LOW, 2 * MS, request=1, duration_ns=10 * MS)) == [LOW]
+    assert grants(long.event("waiting", LOW, 2 * MS, request=1, duration_ns=80 * MS)) == []
+
+
+def test_max_delay_holds_back_what_the_budget_would_allow() -> None:
+    bounded, free = policy(max_delay_ns=200 * US), policy()
+    for made, expected in ((bounded, []), (free, [LOW])):
+        now = alone(made, 800 * MS)
+        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+        assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=1 * MS)) == expected
+
+
+def test_a_request_that_has_waited_too_long_goes_whatever_it_costs() -> None:
+    made = policy(ageing_ns=500 * MS, max_delay_ns=1)
+    made.event("launched", HIGH, 0, duration_ns=10 * S, slack_ns=[1])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * S)) == []
+    assert grants(made.event("tick", 0, 500 * MS)) == []
+    assert grants(made.event("tick", 0, 501 * MS)) == [LOW]
+
+
+def test_the_policy_wants_to_be_asked_again_while_somebody_waits() -> None:
+    made = policy(ageing_ns=500 * MS, max_delay_ns=1)
+    made.event("launched", HIGH, 0, duration_ns=10 * S, slack_ns=[1])
+    decisions, now = made.event("waiting", LOW, 0, request=1, duration_ns=1 * S), 0
+    while not grants(decisions):
+        at = wake(decisions)
+        assert at is not None
+        assert now < at
+        now = at
+        assert now <= 540 * MS
+        decisions = made.event("tick", 0, now)
+
+
+def test_equals_get_the_device_for_equal_times() -> None:
+    made = policy(run_ahead_ns=0)
+    made.event("client_added", LOWER, 0, priority=8)
+    made.event("launched", HIGH, 0, duration_ns=0, slack_ns=[100 * S])
+    lengths, served = {LOW: 1 * MS, LOWER: 250 * US}, {LOW: 0, LOWER: 0}
+    requests = {LOW: 1, LOWER: 1}
+    decided = grants(made.event("waiting", LOW, 0, request=1, duration_ns=lengths[LOW]))
+    made.event("waiting", LOWER, 0, request=1, duration_ns=lengths[LOWER])
+    now = 0
+    for _ in range(200):  # one runs, both want to go on
+        (client,) = decided
+        made.event("launched", client, now, granted=True, request=requests[client], duration_ns=lengths[client])
+        granted = requests[client]
+        requests[client] += 1
+        assert not grants(made.event("waiting", client, now + 1, request=requests[client], duration_ns=lengths[client]))
+        served[client] += lengths[client]
+        now += lengths[client]
+        decided = grants(made.event("grant_done", client, now, request=granted))
+    assert served[LOW] == pytest.approx(served[LOWER], rel=0.1)
+
+
+def test_a_higher_level_goes_first_and_a_lower_one_only_where_it_cannot() -> None:
+    made = policy(run_ahead_ns=0)
+    made.event("client_added", LOWER, 0, priority=9)
+    made.event("launched", HIGH, 0, duration_ns=100 * US)
+    made.event("waiting", LOWER, 10, request=1, duration_ns=500 * US)
+    made.event("waiting", LOW, 10, request=1, duration_ns=500 * US)
+    first = made.event("drained", HIGH, 100 * US, duration_ns=0, slack_ns=[1 * MS], idle_ns=[1 * MS], span_ns=MS)
+    assert grants(first) == [LOW]
+
+
+def test_a_kernel_of_unknown_length_runs_alone() -> None:
+    made = policy()
+    made.event("launched", HIGH, 0, duration_ns=0, slack_ns=[1 * S])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=50 * US)) == [LOW]
+    made.event("launched", LOW, 1 * MS, granted=True, request=1, duration_ns=50 * US)
+    assert grants(made.event("waiting", LOW, 1 * MS + 1, request=2)) == []
+    assert grants(made.event("grant_done", LOW, 2 * MS, request=1)) == [LOW]
+
+
+TIMES = st.lists(st.integers(0, 100 * MS), min_size=8, max_size=8).map(sorted)
+
+
+@given(TIMES, st.integers(0, 120 * MS), st.integers(0, 120 * MS))
+def test_mean_before_is_a_mean_of_what_is_left(times: list[int], begin: int, length: int) -> None:
+    value = mean_before(times, begin, begin + length)
+    assert 0 <= value <= length + 1
+    assert value <= mean_before(times, begin, begin + length + MS) + 1
+    assert mean_before(times, begin, begin) == 0
+
+
+@given(st.integers(1, 100 * MS), st.integers(0, 200 * MS))
+def test_a_certain_time_is_missed_by_exactly_so_much(time: int, until: int) -> None:
+    assert mean_before([time], 0, until) == pytest.approx(max(0, until - time), abs=2)
+
+
+def test_a_long_silence_is_expected_to_last() -> None:
+    soon, late = (mean_before([1 * MS], after, after + 1 * MS) for after in (2 * MS, 2 * S))
+    assert soon > 0.5 * MS
+    assert late < 0.01 * MS
+
+
+LENGTHS = st.lists(st.integers(1 * US, 3 * MS), min_size=5, max_size=60)
+
+
+@settings(max_examples=80, deadline=None)
+@given(LENGTHS, st.sampled_from([0.01, 0.05, 0.2]), st.integers(0, 1))
+def test_expected_delays_never_exceed_what_was_earned(lengths: list[int], share: float, lie: int) -> None:
+    """No slack at all, so every granted kernel is a delay: their sum stays within the share of the progress."""
+    made = Policy("budget", max_slowdown=share, ageing_ns=1_000 * S)
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    now, progress, delayed = 10 * MS, 0, 0
+    for request, length in enumerate(lengths, start=1):
+        for _ in range(5):
+            made.event("launched", HIGH, now, duration_ns=10 * MS, slack_ns=[1])
+            now, progress = now + 10 * MS, progress + 10 * MS
+            made.event("drained", HIGH, now, duration_ns=0, span_ns=10 * MS, slack_ns=[1], idle_ns=[1])
+        made.event("launched", HIGH, now, duration_ns=1, slack_ns=[1])
+        if grants(made.event("waiting", LOW, now + 1, request=request, duration_ns=length)):
+            took = length * (1 + lie)  # a kernel that takes twice as long as it was predicted
+            made.event("launched", LOW, now + 1, granted=True, request=request, duration_ns=length)
+            made.event("grant_done", LOW, now + took, request=request)
+            delayed += length
+            now += took
+        else:
+            made.event("waiting_ended", LOW, now + 2, request=request)
+        made.event("drained", HIGH, now + 10, duration_ns=0, span_ns=1, slack_ns=[1], idle_ns=[1])
+        now += 20
+        assert delayed <= share * (progress + 1 * MS)

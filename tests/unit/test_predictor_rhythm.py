@@ -1,0 +1,107 @@
+"""Where a host waits: slack by position, segments, idle times."""
+
+from __future__ import annotations
+
+from fikitd._core import Rhythm
+from hypothesis import given
+from hypothesis import strategies as st
+
+US, MS = 1_000, 1_000_000
+KERNELS = (11, 12, 13)
+
+
+def request(
+    rhythm: Rhythm, begin: int, *, gap: int = 100 * US, length: int = 10 * US, alone: bool = True
+) -> list[list[int]]:
+    """Three kernels with pauses of the host between them; the host waits right after the last. Their slacks."""
+    slacks = [rhythm.launched(begin + n * gap, kernel, length) for n, kernel in enumerate(KERNELS)]
+    rhythm.waited(begin + 2 * gap + length, alone)
+    return slacks
+
+
+def test_nothing_is_known_of_what_was_never_seen() -> None:
+    rhythm = Rhythm()
+    assert request(rhythm, 0) == [[0] * 8] * 3
+    assert Rhythm().waited(0, True)["slack_ns"] == [0] * 8
+
+
+def test_slack_is_the_idle_time_until_the_next_wait() -> None:
+    rhythm = Rhythm()
+    request(rhythm, 1 * MS)
+    assert request(rhythm, 2 * MS) == [[180 * US] * 8, [90 * US] * 8, [0] * 8]
+
+
+def test_a_pause_says_what_the_next_segment_offers() -> None:
+    rhythm = Rhythm()
+    for n in range(5):
+        request(rhythm, (n + 1) * 10 * MS)
+    for n, kernel in enumerate(KERNELS):
+        rhythm.launched(60 * MS + n * 100 * US, kernel, 10 * US)
+    pause = rhythm.waited(60 * MS + 210 * US, True)
+    assert pause["span_ns"] == 210 * US
+    assert pause["tail_ns"] == 10 * US
+    assert pause["slack_ns"] == [180 * US] * 8
+    assert all(abs(ns - 9_790 * US) < 1_300 * US for ns in pause["idle_ns"])
+    assert not pause["open"]
+
+
+def test_requests_that_sometimes_queue_come_from_outside() -> None:
+    rhythm = Rhythm()
+    now = 0
+    for n in range(40):
+        now += 20 * MS if n % 3 == 0 else 30 * US
+        request(rhythm, now)
+        now += 210 * US
+    rhythm.launched(now, KERNELS[0], 10 * US)
+    assert not rhythm.waited(now + 10 * US, True)["open"]  # this segment was never seen
+    for n, kernel in enumerate(KERNELS):
+        rhythm.launched(now + MS + n * 100 * US, kernel, 10 * US)
+    assert rhythm.waited(now + MS + 210 * US, True)["open"]
+
+
+def test_a_disturbed_segment_teaches_nothing_about_the_client_alone() -> None:
+    rhythm = Rhythm()
+    request(rhythm, 1 * MS)
+    for n in range(20):
+        request(rhythm, (n + 2) * MS, gap=300 * US, alone=False)
+    assert request(rhythm, 30 * MS)[0] == [180 * US] * 8
+
+
+def test_a_changed_program_is_learnt_within_eight_requests() -> None:
+    rhythm = Rhythm()
+    for n in range(20):
+        request(rhythm, (n + 1) * MS)
+    for n in range(8):
+        request(rhythm, (n + 40) * MS, gap=300 * US)
+    assert request(rhythm, 60 * MS)[0] == [580 * US] * 8
+
+
+def test_an_unknown_kernel_makes_its_segment_teach_nothing() -> None:
+    rhythm = Rhythm()
+    request(rhythm, 1 * MS, length=-1)
+    assert request(rhythm, 2 * MS)[0] == [0] * 8
+
+
+def test_what_stands_in_line_costs_the_device_a_little_more() -> None:
+    rhythm = Rhythm()
+    for _ in range(2):
+        first = rhythm.launched(0, 1, 10 * US, 2 * US)
+        rhythm.launched(1 * US, 2, 10 * US, 2 * US)
+        rhythm.waited(30 * US, True)
+    assert first == [8 * US] * 8
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 10**18), st.integers(0, 10**15)), max_size=60))
+def test_nothing_that_a_client_reports_breaks_it(steps: list[tuple[int, int, int]]) -> None:
+    rhythm, twin, now = Rhythm(), Rhythm(), 0
+    for kernel, length, pause in steps:
+        now += pause
+        if kernel == 0:
+            said = rhythm.waited(now, True)
+            assert said == twin.waited(now, True)
+            assert said["slack_ns"] == sorted(said["slack_ns"])
+        else:
+            slack = rhythm.launched(now, kernel, length)
+            assert slack == twin.launched(now, kernel, length)
+            assert slack == sorted(slack)
+            assert slack[0] >= 0
