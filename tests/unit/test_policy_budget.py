@@ -85,17 +85,38 @@ def test_a_delay_is_paid_from_what_the_high_job_has_earned() -> None:
 
 
 def test_a_measured_overrun_takes_away_what_was_not_expected_to_be_spent() -> None:
+    """Requests were expected in 50 ms and came in 1 ms, while a kernel of 10 ms ran: nothing was expected to be spent."""
+    granted = {}
+    for surprises in (0, 4):
+        made = policy()
+        now = alone(made, 800 * MS)
+        for request in range(1, surprises + 1):
+            made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+            made.event("drained", HIGH, now + MS, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[50 * MS])
+            now += MS
+            assert grants(made.event("waiting", LOW, now, request=request, duration_ns=10 * MS)) == [LOW]
+            made.event("launched", LOW, now, granted=True, request=request, duration_ns=10 * MS)
+            made.event("launched", HIGH, now + MS, duration_ns=10 * US, slack_ns=[1])
+            now += 10 * MS
+            made.event("grant_done", LOW, now, request=request)
+            made.event("drained", HIGH, now, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[50 * MS])
+        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+        granted[surprises] = grants(made.event("waiting", LOW, now + 20 * US, request=9, duration_ns=1 * MS))
+    assert granted == {0: [LOW], 4: []}
+
+
+def test_cheap_delays_end_with_the_budget() -> None:
     made = policy()
-    now = alone(made, 800 * MS)
-    for _ in range(4):  # slack that is not there
-        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[20 * MS])
-        assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=10 * MS)) == [LOW]
-        made.event("launched", LOW, now + 20 * US, granted=True, request=1, duration_ns=10 * MS)
-        made.event("grant_done", LOW, now + 11 * MS, request=1)
-        made.event("drained", HIGH, now + 11 * MS, duration_ns=0, span_ns=1 * MS, slack_ns=[1], idle_ns=[MS])
-        now += 12 * MS
-    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
-    assert grants(made.event("waiting", LOW, now + 20 * US, request=2, duration_ns=1 * MS)) == []
+    now = alone(made, 20 * MS)  # earns less than 1 ms
+    made.event("launched", HIGH, now, duration_ns=0, slack_ns=[9900 * US])
+    granted = []
+    for request in range(1, 20):  # each is expected to delay by a little more than 1 % of its length
+        granted.append(grants(made.event("waiting", LOW, now + request, request=request, duration_ns=10 * MS)) == [LOW])
+        if not granted[-1]:
+            break
+        made.event("launched", LOW, now + request, granted=True, request=request, duration_ns=10 * MS)
+        made.event("grant_done", LOW, now + request, request=request)  # much sooner: the device is free again
+    assert 1 < len(granted) < 10
 
 
 def test_between_requests_a_kernel_costs_what_it_is_expected_to_delay_the_next_one() -> None:
