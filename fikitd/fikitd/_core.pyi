@@ -9,6 +9,9 @@ from typing import Any, TypedDict
 MAX_CLIENTS: int
 """Clients that one dispatcher can take."""
 
+REASONS: tuple[str, ...]
+"""Why a launch stands at a gate; meanings in fikitd/core/policy/reason.hpp."""
+
 BOUNDARY_NS: int
 """Idle times from here on are boundaries between requests, no gaps."""
 
@@ -230,6 +233,8 @@ class Policy:
         span_ns: int | None = None,
         open: bool = False,
     ) -> list[tuple[Any, ...]]: ...
+    def held(self, client: int) -> tuple[str, int] | None:
+        """Of a client that waits, by the last decision: the reason, and the client that is blamed."""
 
 def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
     """How much before until_ns a time will be, on average, that is none of eight (or one for all) by from_ns."""

@@ -73,6 +73,13 @@ class ManualPolicy {
     return list;
   }
 
+  // Of a client that waits: (reason, who is blamed).
+  std::optional<std::pair<std::string, policy::ClientId>> held(policy::ClientId id) const {
+    const policy::Client* client = policy_->client(id);
+    if (client == nullptr || !client->waiting) return std::nullopt;
+    return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(client->held.reason)]), client->held.by);
+  }
+
  private:
   static policy::EventKind kind_of(const std::string& name) {
     static constexpr std::array<const char*, 9> kNames = {"client_added",  "client_removed", "launched",
@@ -290,7 +297,11 @@ void bind_policy(nb::module_& m) {
            "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
-           "span_ns"_a = nb::none(), "open"_a = false);
+           "span_ns"_a = nb::none(), "open"_a = false)
+      .def("held", &ManualPolicy::held, "client"_a);
+  nb::list reasons;
+  for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));
+  m.attr("REASONS") = nb::tuple(reasons);
 }
 
 } // namespace

@@ -114,7 +114,7 @@ std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t 
 // bought where it is cheap, and a kernel that always costs much is bought where it costs least. While the client has work
 // on the device, only what is nearly free: waiting for its next gap costs nothing.
 bool Account::affords(double delay_ns, std::int64_t length_ns, bool at_work, double max_slowdown) const {
-  if (weight_ * delay_ns > balance_ns_) return false;
+  if (!covers(delay_ns)) return false;
   const double filled = balance_ns_ / (max_slowdown * kSavedNs);
   const double price = at_work ? kCheap : kCheap + filled * filled * filled;
   return delay_ns <= price * static_cast<double>(length_ns);

@@ -26,6 +26,7 @@ class Account {
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, bool at_work, double max_slowdown) const;
   void spend(double delay_ns, std::int64_t length_ns);
+  bool covers(double delay_ns) const { return weight_ * delay_ns <= balance_ns_; }
 
   double balance_ns() const { return balance_ns_; }
 

@@ -39,15 +39,16 @@ std::int64_t Budget::length_ns(const Client& client) const {
   return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : shares_[client.slot].guess_ns;
 }
 
-// When the lower work in flight is over, as far as is known; a lease from now when it is not.
-std::int64_t Budget::lower_end_ns(std::int64_t now_ns) const {
-  std::int64_t end_ns = now_ns;
+Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
+  Lower lower{.end_ns = now_ns, .hold = {}};
   for (const Client& client : clients().all()) {
     if (!client.closed) continue;
-    if (client.progress.uncertain_at(now_ns)) return now_ns + options().lease_ns;
-    end_ns = std::max(end_ns, client.progress.finish_ns());
+    if (client.progress.uncertain_at(now_ns))
+      return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
+    if (client.progress.finish_ns() <= lower.end_ns) continue;
+    lower = {.end_ns = client.progress.finish_ns(), .hold = {.reason = Reason::run_ahead, .by = client.id}};
   }
-  return end_ns;
+  return lower;
 }
 
 bool Budget::goes_before(const Client& a, const Client& b) const {
@@ -55,21 +56,24 @@ bool Budget::goes_before(const Client& a, const Client& b) const {
   return shares_[a.slot].served_ns < shares_[b.slot].served_ns;
 }
 
-bool Budget::affordable(const Client& client, std::int64_t now_ns) const {
+Hold Budget::obstacle(const Client& client, std::int64_t now_ns) const {
   const std::int64_t length = length_ns(client);
   const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
   const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;
   for (const Client& higher : clients().all()) {
     if (!higher.outranks(client)) continue;
-    if (higher.progress.uncertain_at(now_ns)) return false;
+    if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
     const Account& account = accounts_[higher.slot];
-    if (account.longest_delay_ns(end_ns, now_ns) > options().max_delay_ns) return false;
+    if (account.longest_delay_ns(end_ns, now_ns) > options().max_delay_ns)
+      return {.reason = Reason::does_not_fit, .by = higher.id};
     const double delay_ns = account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns);
     const bool nothing = delay_ns <= 0.001 * static_cast<double>(length);
     const bool at_work = higher.progress.busy(now_ns);
-    if (!nothing && !account.affords(delay_ns, length, at_work, options().max_slowdown)) return false;
+    if (nothing || account.affords(delay_ns, length, at_work, options().max_slowdown)) continue;
+    if (at_work) return {.reason = Reason::behind, .by = higher.id};
+    return {.reason = account.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
   }
-  return true;
+  return {};
 }
 
 void Budget::spend(const Client& client, std::int64_t now_ns) {
@@ -88,15 +92,22 @@ void Budget::spend(const Client& client, std::int64_t now_ns) {
 }
 
 Client* Budget::choose(std::int64_t now_ns) {
-  const std::int64_t ahead_ns = lower_end_ns(now_ns) - now_ns;
-  if (ahead_ns > options().run_ahead_ns) return nullptr;
+  const Lower lower = lower_work(now_ns);
+  const std::int64_t ahead_ns = lower.end_ns - now_ns;
+  if (ahead_ns > options().run_ahead_ns) {
+    hold_waiting([&](const Client&) { return lower.hold; });
+    return nullptr;
+  }
   Client* best = nullptr;
   for (Client& client : clients().all()) {
-    if (!client.waiting || client.grant_count == kMaxGrants) continue;
-    if (client.waiting_duration_ns < 0 && (ahead_ns > 0 || client.grant_count > 0)) continue;
-    if (best != nullptr && !goes_before(client, *best)) continue;
+    if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
+    const bool alone = ahead_ns == 0 && client.grant_count == 0;
     const bool aged = now_ns - client.waiting_since_ns >= options().ageing_ns;
-    if (aged || affordable(client, now_ns)) best = &client;
+    if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
+    else if (client.waiting_duration_ns < 0 && !alone)
+      client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
+    else client.held = aged ? Hold{} : obstacle(client, now_ns);
+    if (client.held.reason == Reason::none) best = &client;
   }
   if (best != nullptr) spend(*best, now_ns);
   return best;
@@ -110,7 +121,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t next_ns = next_end_ns(now_ns);
   for (const Client& client : clients().all())
     if (client.waiting) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
-  const std::int64_t ahead_ns = lower_end_ns(now_ns) - options().run_ahead_ns;
+  const std::int64_t ahead_ns = lower_work(now_ns).end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
   return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
 }

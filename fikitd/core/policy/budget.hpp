@@ -33,9 +33,15 @@ class Budget final : public Policy {
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
   std::int64_t length_ns(const Client& client) const;
-  std::int64_t lower_end_ns(std::int64_t now_ns) const;
+  // When the lower work in flight is over, as far as is known (a lease from now when it is not), and whose it is.
+  struct Lower {
+    std::int64_t end_ns = 0;
+    Hold hold;
+  };
+  Lower lower_work(std::int64_t now_ns) const;
   bool goes_before(const Client& a, const Client& b) const;
-  bool affordable(const Client& client, std::int64_t now_ns) const;
+  // Why its delay to some higher client cannot be afforded now, Reason::none when it can.
+  Hold obstacle(const Client& client, std::int64_t now_ns) const;
   void spend(const Client& client, std::int64_t now_ns);
 
   // By slot.

@@ -7,10 +7,10 @@
 #include <span>
 
 #include "progress.hpp"
+#include "reason.hpp"
 
 namespace fikit::policy {
 
-using ClientId = std::uint32_t;
 inline constexpr std::size_t kMaxClients = 128;
 inline constexpr std::size_t kMaxGrants = 16; // granted kernels of one client in flight
 
@@ -35,6 +35,7 @@ struct Client {
   std::uint32_t request = 0;
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
+  Hold held; // while waiting: by the last decision
 
   bool reports_done = false; // has ever reported the completion of a grant
   std::array<Grant, kMaxGrants> grants{}; // oldest first

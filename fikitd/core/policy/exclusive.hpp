@@ -10,7 +10,10 @@ class Exclusive final : public Policy {
   using Policy::Policy;
 
  private:
-  Client* choose(std::int64_t) override { return nullptr; }
+  Client* choose(std::int64_t) override {
+    hold_waiting([first = first_id()](const Client&) { return Hold{.reason = Reason::behind, .by = first}; });
+    return nullptr;
+  }
   std::int64_t next_change_ns(std::int64_t) const override { return kNever; }
 };
 

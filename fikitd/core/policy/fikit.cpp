@@ -25,7 +25,7 @@ Fikit::Room Fikit::room_above(int priority, std::int64_t now_ns) const {
   for (const Client& client : clients().all()) {
     if (client.measuring || client.priority >= priority) continue;
     if (client.progress.busy(now_ns)) {
-      room.blocked = true;
+      room.blocked_by = &client;
       return room;
     }
     if (client.waiting) continue; // it had the first choice of this gap and does not fit
@@ -33,53 +33,78 @@ Fikit::Room Fikit::room_above(int priority, std::int64_t now_ns) const {
     if (now_ns >= idle_at_ns(client)) {
       room.idle = true;
     } else if (now_ns < gap_end_ns && !client.progress.uncertain()) {
+      if (gap_end_ns < room.gap_end_ns) room.gap_of = &client;
       room.gap_end_ns = std::min(room.gap_end_ns, gap_end_ns);
     } else {
-      room.blocked = true; // its next launch is due
+      room.blocked_by = &client; // its next launch is due
       return room;
     }
   }
   return room;
 }
 
-std::optional<std::int64_t> Fikit::lower_free_ns(std::int64_t now_ns) const {
-  std::int64_t free_ns = now_ns;
+Fikit::Lower Fikit::lower_work(std::int64_t now_ns) const {
+  Lower lower{.free_ns = now_ns};
   for (const Client& client : clients().all()) {
     if (!client.closed) continue;
-    if (client.progress.uncertain_at(now_ns) || client.overdue(now_ns)) return std::nullopt;
-    free_ns = std::max(free_ns, client.progress.finish_ns());
+    if (client.progress.uncertain_at(now_ns) || client.overdue(now_ns)) lower.unclear = &client;
+    if (client.progress.finish_ns() > lower.free_ns) lower.last = &client;
+    lower.free_ns = std::max(lower.free_ns, client.progress.finish_ns());
   }
-  return free_ns;
+  return lower;
 }
 
-bool Fikit::fits(const Client& client, const Room& room, std::int64_t now_ns, std::int64_t free_ns) const {
+Hold Fikit::obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const {
   const bool known = client.waiting_duration_ns >= 0;
-  if (client.grant_count == kMaxGrants) return false;
+  if (lower.unclear != nullptr) return {.reason = Reason::uncertain, .by = lower.unclear->id};
+  if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
   if (room.gap_end_ns != kNever) {
-    const std::int64_t rest_ns = room.gap_end_ns - free_ns;
-    if (!known || rest_ns <= options().epsilon_ns || client.waiting_duration_ns > rest_ns) return false;
-    if (!room.idle) return true;
+    const std::int64_t rest_ns = room.gap_end_ns - lower.free_ns;
+    if (!known) return {.reason = Reason::unknown, .by = room.gap_of->id};
+    if (rest_ns <= options().epsilon_ns || client.waiting_duration_ns > rest_ns)
+      return {.reason = Reason::does_not_fit, .by = room.gap_of->id};
+    if (!room.idle) return {};
   }
-  const std::int64_t in_flight_ns = free_ns - now_ns;
-  return in_flight_ns == 0 || (known && in_flight_ns + client.waiting_duration_ns <= options().run_ahead_ns);
+  if (lower.last == nullptr) return {};
+  if (!known) return {.reason = Reason::unknown, .by = lower.last->id};
+  if (lower.free_ns - now_ns + client.waiting_duration_ns <= options().run_ahead_ns) return {};
+  return {.reason = Reason::run_ahead, .by = lower.last->id};
+}
+
+void Fikit::hold_below(int priority, const Hold& hold) {
+  for (Client& client : clients().all())
+    if (client.waiting && client.priority >= priority) client.held = hold;
+}
+
+// The one that goes next in this level, whether or not it may go now; in a gap, of those that may.
+Client* Fikit::best_of_level(int priority, const Room& room, std::int64_t now_ns, const Lower& lower) {
+  const bool in_gap = room.gap_end_ns != kNever;
+  Client* best = nullptr;
+  for (Client& client : clients().all()) {
+    if (!client.waiting || client.priority != priority) continue;
+    client.held = obstacle(client, room, now_ns, lower);
+    if (in_gap && client.held.reason != Reason::none) continue;
+    if (best == nullptr || goes_before(client, *best, in_gap)) best = &client;
+  }
+  return best;
 }
 
 Client* Fikit::choose(std::int64_t now_ns) {
-  const std::optional<std::int64_t> free_ns = lower_free_ns(now_ns);
-  if (!free_ns) return nullptr;
+  const Lower lower = lower_work(now_ns);
   for (int priority = 0; priority <= 9; ++priority) { // Q0..Q9
     const Room room = room_above(priority, now_ns);
-    if (room.blocked) return nullptr; // so is every lower level
-    const bool in_gap = room.gap_end_ns != kNever;
-    Client* best = nullptr;
-    for (Client& client : clients().all()) {
-      if (!client.waiting || client.priority != priority) continue;
-      if (in_gap && !fits(client, room, now_ns, *free_ns)) continue;
-      if (best == nullptr || goes_before(client, *best, in_gap)) best = &client;
+    if (room.blocked_by != nullptr) { // so is every lower level
+      hold_below(priority, behind(*room.blocked_by, now_ns));
+      return nullptr;
     }
-    if (best == nullptr) continue;
-    if (in_gap || fits(*best, room, now_ns, *free_ns)) return best;
-    return nullptr; // it is next: lower levels do not overtake it while the holders are idle
+    Client* best = best_of_level(priority, room, now_ns, lower);
+    if (best == nullptr || lower.unclear != nullptr) continue;
+    if (best->held.reason == Reason::none) return best;
+    // It is next: lower levels do not overtake it while the holders are idle.
+    hold_waiting([&](const Client& client) {
+      return client.priority < priority || &client == best ? client.held : after(*best, client);
+    });
+    return nullptr;
   }
   return nullptr;
 }

@@ -12,8 +12,6 @@
 //    the last. A waiting client that does not fit the open gap does not keep lower ones from filling it.
 #pragma once
 
-#include <optional>
-
 #include "policy.hpp"
 
 namespace fikit::policy {
@@ -25,9 +23,16 @@ class Fikit final : public Policy {
  private:
   // What the clients above a level allow to it now.
   struct Room {
-    bool blocked = false;            // one of them runs, or is about to launch
-    std::int64_t gap_end_ns = kNever; // the earliest end of their predicted gaps; kNever: none is in a gap
-    bool idle = false;               // one of them is idle: run ahead only so far
+    const Client* blocked_by = nullptr; // runs, or is about to launch
+    std::int64_t gap_end_ns = kNever;   // the earliest end of their predicted gaps; kNever: none is in a gap
+    const Client* gap_of = nullptr;
+    bool idle = false; // one of them is idle: run ahead only so far
+  };
+  // The lower work in flight.
+  struct Lower {
+    std::int64_t free_ns = 0;        // its end, at least now
+    const Client* last = nullptr;    // whose work ends then; nullptr: none is in flight
+    const Client* unclear = nullptr; // whose end cannot be said
   };
 
   Client* choose(std::int64_t now_ns) override;
@@ -35,9 +40,11 @@ class Fikit final : public Policy {
 
   Room room_above(int priority, std::int64_t now_ns) const;
   std::int64_t idle_at_ns(const Client& client) const;
-  bool fits(const Client& client, const Room& room, std::int64_t now_ns, std::int64_t free_ns) const;
-  // End of lower-priority work in flight (at least now); nothing when that cannot be said.
-  std::optional<std::int64_t> lower_free_ns(std::int64_t now_ns) const;
+  Lower lower_work(std::int64_t now_ns) const;
+  // Why this client's request may not go now, Reason::none when it may.
+  Hold obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const;
+  Client* best_of_level(int priority, const Room& room, std::int64_t now_ns, const Lower& lower);
+  void hold_below(int priority, const Hold& hold); // and at it
 };
 
 } // namespace fikit::policy

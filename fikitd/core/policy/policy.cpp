@@ -30,6 +30,7 @@ bool Policy::apply(const Event& event) {
       client->request = event.request;
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = event.duration_ns;
+      client->held = {};
       break;
     case EventKind::waiting_ended:
       if (client->request == event.request) client->waiting = false;
@@ -85,10 +86,9 @@ Client* Policy::first_waiting() {
   return best;
 }
 
-bool Policy::higher_busy(const Client& than, std::int64_t now_ns) const {
-  const auto all = clients_.all();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Client& other) { return other.outranks(than) && other.progress.busy(now_ns); });
+Hold Policy::behind(const Client& higher, std::int64_t now_ns) {
+  const bool guess = higher.progress.uncertain_at(now_ns) && now_ns >= higher.progress.finish_ns();
+  return {.reason = guess ? Reason::uncertain : Reason::behind, .by = higher.id};
 }
 
 std::int64_t Policy::next_end_ns(std::int64_t now_ns) const {

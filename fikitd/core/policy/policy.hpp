@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "clients.hpp"
 #include "times.hpp"
@@ -113,13 +114,36 @@ class Policy {
   // What just happened to a client, after it was taken note of.
   virtual void noted(const Event&, const Client&) {}
   // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
+  // Before it says nullptr it has told every client that waits why (Client::held).
   virtual Client* choose(std::int64_t now_ns) = 0;
   // When choose() may answer differently without any event; kNever if no such moment.
   virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
 
   // Of all that wait, the highest, and of these the longest waiting.
   Client* first_waiting();
-  bool higher_busy(const Client& than, std::int64_t now_ns) const;
+  // The highest client for which this holds, measuring ones left out: if it does not outrank somebody, none of them does.
+  template <class Holds>
+  const Client* highest(Holds holds) const {
+    const Client* best = nullptr;
+    for (const Client& client : clients_.all())
+      if (!client.measuring && (best == nullptr || client.priority < best->priority) && holds(client)) best = &client;
+    return best;
+  }
+  ClientId first_id() const { // of the highest of all
+    const Client* first = highest([](const Client&) { return true; });
+    return first == nullptr ? 0 : first->id;
+  }
+  // For those below this client, whose work is on the device or due at once.
+  static Hold behind(const Client& higher, std::int64_t now_ns);
+  // For those that wait and are not first.
+  static Hold after(const Client& first, const Client& waiting) {
+    return {.reason = first.priority == waiting.priority ? Reason::turn : Reason::behind, .by = first.id};
+  }
+  template <class Why>
+  void hold_waiting(Why why) {
+    for (Client& client : clients_.all())
+      if (client.waiting) client.held = why(std::as_const(client));
+  }
   // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
   std::int64_t next_end_ns(std::int64_t now_ns) const;
 

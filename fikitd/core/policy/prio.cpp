@@ -12,15 +12,22 @@ bool Prio::holds(const Client& higher, std::int64_t now_ns) const {
 
 Client* Prio::choose(std::int64_t now_ns) {
   std::size_t in_flight = 0;
-  for (const Client& client : clients().all())
-    if (client.closed) in_flight += client.in_flight(now_ns);
+  ClientId running = 0;
+  for (const Client& client : clients().all()) {
+    const std::size_t count = client.closed ? client.in_flight(now_ns) : 0;
+    in_flight += count;
+    if (count > 0) running = client.id;
+  }
+  const Client* holder = highest([&](const Client& client) { return holds(client, now_ns); });
   Client* best = in_flight < boundary_.in_flight ? first_waiting() : nullptr;
-  if (best == nullptr || best->grant_count == kMaxGrants) return nullptr;
-  const auto all = clients().all();
-  const bool held = std::any_of(all.begin(), all.end(), [&](const Client& other) {
-    return other.outranks(*best) && holds(other, now_ns);
+  if (best != nullptr && best->grant_count == kMaxGrants) running = best->id;
+  else if (best != nullptr && (holder == nullptr || !holder->outranks(*best))) return best;
+  hold_waiting([&](const Client& client) {
+    if (holder != nullptr && holder->outranks(client)) return behind(*holder, now_ns);
+    if (best != nullptr && &client != best) return after(*best, client);
+    return Hold{.reason = Reason::run_ahead, .by = running};
   });
-  return held ? nullptr : best;
+  return nullptr;
 }
 
 std::int64_t Prio::next_change_ns(std::int64_t now_ns) const {

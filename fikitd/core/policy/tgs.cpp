@@ -50,9 +50,16 @@ void Tgs::end_period(std::int64_t now_ns) {
 
 Client* Tgs::choose(std::int64_t now_ns) {
   end_period(now_ns);
-  if (low_launches_ + 1 > limit_) return nullptr;
   Client* best = first_waiting();
-  if (best == nullptr || best->grant_count == kMaxGrants) return nullptr;
+  if (best == nullptr) return nullptr;
+  const bool limited = low_launches_ + 1 > limit_;
+  if (limited || best->grant_count == kMaxGrants) {
+    hold_waiting([&, first = first_id()](const Client& client) {
+      if (limited) return Hold{.reason = Reason::limit, .by = first};
+      return &client == best ? Hold{.reason = Reason::run_ahead, .by = best->id} : after(*best, client);
+    });
+    return nullptr;
+  }
   ++low_launches_;
   return best;
 }

@@ -16,7 +16,13 @@ Client* XSched::choose(std::int64_t now_ns) {
     if (!client.waiting || client.in_flight(now_ns) + unnoticed_[client.slot] >= threshold_) continue;
     if (best == nullptr || client.goes_before(*best)) best = &client;
   }
-  return best == nullptr || higher_busy(*best, now_ns) ? nullptr : best;
+  const Client* busy = highest([&](const Client& client) { return client.progress.busy(now_ns); });
+  if (best != nullptr && (busy == nullptr || !busy->outranks(*best))) return best;
+  hold_waiting([&](const Client& client) {
+    if (busy != nullptr && busy->outranks(client)) return behind(*busy, now_ns);
+    return Hold{.reason = Reason::run_ahead, .by = client.id};
+  });
+  return nullptr;
 }
 
 std::int64_t XSched::next_change_ns(std::int64_t now_ns) const { return next_end_ns(now_ns); }
