@@ -4,10 +4,10 @@ PY := $(VENV)/bin/python
 DEVICE ?= emulated
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test lint sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin demo test cluster cluster-all lint sanitize fuzz bench clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: ## install what is missing (Debian packages, .venv, the build)
 	@bash scripts/setup.sh
@@ -15,12 +15,29 @@ setup: ## install what is missing (Debian packages, .venv, the build)
 build: ## rebuild the native parts and refresh .venv
 	@mkdir -p build && flock build/lock $(PY) -m pip install --quiet --no-build-isolation --no-deps -e .
 
+SLURM_INCDIR ?=
+OUT ?= out/slurm-plugin
+CMAKE := $(or $(wildcard $(VENV)/bin/cmake),cmake)
+slurm-plugin: ## the Slurm plugin and its Lua files alone, into OUT, for the Slurm whose headers are in SLURM_INCDIR
+	@mkdir -p $(OUT)
+	@$(CMAKE) -S slurm_plugin -B $(OUT)/build -DSLURM_INCDIR=$(SLURM_INCDIR) >$(OUT).log
+	@$(CMAKE) --build $(OUT)/build >>$(OUT).log || { cat $(OUT).log >&2; exit 1; }
+	@cp $(OUT)/build/spank_fikit.so slurm_plugin/lua/*.lua $(OUT)
+	@echo "in $(OUT): the plugin for Slurm $$($(PY) -m fikit.slurm_versions $(OUT)/spank_fikit.so)"
+
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
 
 test: setup ## linters, then every test
 	@$(MAKE) --no-print-directory lint
 	@$(PY) -m pytest
+
+SLURM ?= 22.05
+cluster: ## the tests under Slurm, of the release line SLURM: 22.05, 24.11 or 26.05 (root; the first time makes a Debian)
+	@$(VENV)/bin/fikit sandbox --slurm $(SLURM) -- $(CURDIR)/$(PY) -m pytest tests/cluster
+
+cluster-all: ## the tests under Slurm, of every release line; says which ran
+	@bash scripts/cluster-all.sh
 
 lint: ## ruff, mypy, layers, clang-tidy
 	@bash scripts/lint.sh

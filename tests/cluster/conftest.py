@@ -147,5 +147,6 @@ def batch_probed(cluster: Cluster) -> Callable[..., Probe]:
 @pytest.fixture(scope="session")
 def spin(cc: Callable[..., Path], shared_cluster: Cluster) -> Path:
     """A GPU program: `spin COUNT NS` launches COUNT kernels of NS nanoseconds each and prints `done`."""
-    built = cc("tests/cluster/src/spin.c", "-ldl")
+    # It calls through pointers without a prototype, which C23, the newest compilers' default, no longer has.
+    built = cc("tests/cluster/src/spin.c", "-std=gnu17", "-ldl")
     return Path(shutil.copy(built, shared_cluster.directory / "spin"))

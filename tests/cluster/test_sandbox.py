@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from fikit import slurm_versions
 from fikit.sandbox import Sandbox, SandboxError
 from fikit.sandbox_processes import processes_of
 from fikitd.client import Control
@@ -41,7 +43,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_exit_code_is_the_commands_and_nothing_stays(temporary: Path) -> None:
-    command = "srun --gres=gpu:1 --fikit-priority=low true; sbatch --wrap='sleep 1000' >/dev/null; echo on $SLURM_CONF; exit 7"
+    command = "srun --gres=gpu:1 --fikit-priority=low true; sbatch --output=/dev/null --wrap='sleep 1000' >/dev/null; echo on $SLURM_CONF; exit 7"
     done = subprocess.run(
         [FIKIT, "sandbox", "--", "sh", "-c", command],
         env={**os.environ, "TMPDIR": str(temporary)}, text=True, capture_output=True, check=False,
@@ -52,7 +54,7 @@ def test_exit_code_is_the_commands_and_nothing_stays(temporary: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_command_and_everything_else(temporary: Path, number: signal.Signals) -> None:
-    command = "sbatch --gres=gpu:1 --fikit-priority=low --wrap='sleep 1000' >/dev/null; echo up; exec sleep 1000"
+    command = "sbatch --gres=gpu:1 --fikit-priority=low --output=/dev/null --wrap='sleep 1000' >/dev/null; echo up; exec sleep 1000"
     with subprocess.Popen(
         [FIKIT, "sandbox", "--", "sh", "-c", command],
         env={**os.environ, "TMPDIR": str(temporary)}, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -92,6 +94,15 @@ def test_policy_changes_between_jobs(cluster: Cluster) -> None:
             assert Control(cluster.sandbox.run_dir).ping().endswith(f" {policy}")
     finally:
         cluster.sandbox.set_policy("fikit")
+
+
+def test_plugin_for_another_slurm_is_one_sentence_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_versions, "installed", lambda: (99, 1, 0))
+    with pytest.raises(SandboxError) as error:
+        Sandbox().start()
+    assert re.search(
+        r"spank_fikit.so was built for Slurm [0-9.]+, this is 99.01: rebuild it by make slurm-plugin", str(error.value)
+    )
 
 
 def test_user_without_root_hears_what_to_do() -> None:

@@ -75,7 +75,8 @@ def test_plugin_of_another_slurm_release_is_refused(cc: Callable[..., Path], tmp
     library = cc(source, "-shared", "-fPIC")
     assert slurm.plugin(library, (22, 5, 8)).status == "ok"
     other = slurm.plugin(library, (23, 11, 1))
-    assert (other.status, other.found) == ("fail", "built for Slurm 22.05, this is 23.11")
+    assert (other.status, other.found) == ("fail", f"{library} was built for Slurm 22.05, this is 23.11")
+    assert other.advice.startswith("make slurm-plugin SLURM_INCDIR=DIR, where DIR/slurm/spank.h is Slurm 23.11's")
 
 
 def test_library_that_needs_a_newer_glibc_is_refused(cc: Callable[..., Path], tmp_path: Path) -> None:

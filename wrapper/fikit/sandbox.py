@@ -25,6 +25,7 @@ from typing import Any
 from fikitd.client import Control, ControlError, DaemonUnreachable
 
 from fikit import sandbox_files as files
+from fikit import slurm_versions
 from fikit.errors import UserError
 from fikit.sandbox_processes import Group, processes_of
 from fikit.sizes import parse_size
@@ -325,5 +326,8 @@ def _check_requirements(real_gpu: bool) -> None:
     for path in needed:
         if not path.exists():
             raise SandboxError(f"{path} is missing; run `make build`, with Debian's libslurm-dev installed")
+    version = slurm_versions.installed()
+    if version and (mismatch := slurm_versions.mismatch(needed[0], version)):
+        raise SandboxError(f"{mismatch}: rebuild it by {slurm_versions.rebuild(version)}")
     if real_gpu and not Path("/dev/nvidia0").exists():
         raise SandboxError("there is no /dev/nvidia0 on this machine: use the emulated GPU, without DEVICE=real")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikit.checks import elf
+from fikit import elf
 from fikit.checks.check import Check, fail, ok
 from fikitd import paths
 

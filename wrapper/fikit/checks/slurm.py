@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikit.checks import elf
+from fikit import slurm_versions
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
 DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
 PLUGIN = "spank_fikit.so"
-SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def area() -> Iterator[Check]:
-    version = slurm_version()
+    version = slurm_versions.installed()
     if version is None:
         yield warn("Slurm", "not installed", "nothing to do for `fikit run`; for jobs: `make setup` installs it")
         return
-    yield ok("Slurm", f"{version[0]}.{version[1]:02}.{version[2]}")
+    yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}")
     yield plugin(paths.slurm_dir() / PLUGIN, version)
     yield munge()
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
@@ -35,29 +33,17 @@ def area() -> Iterator[Check]:
     yield from configuration(path)
 
 
-def slurm_version() -> tuple[int, ...] | None:
-    """(22, 5, 8), or None without Slurm. A node has slurmd; a login node has sinfo, which answers only with a slurm.conf."""
-    for name in ("slurmd", "sinfo"):
-        if program := shutil.which(name, path=SYSTEM_PATH):
-            done = subprocess.run([program, "-V"], capture_output=True, text=True, check=False, timeout=10)
-            if match := re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout):
-                return tuple(int(part) for part in match.groups())
-    return None
-
-
-def plugin(path: Path, version: tuple[int, ...]) -> Check:
+def plugin(path: Path, version: slurm_versions.Version) -> Check:
     """Slurm refuses a SPANK plugin of another major.minor (its plugin_version symbol says which it was built for)."""
-    advice = "install libslurm-dev of that version and run `make build`"
+    advice = slurm_versions.rebuild(version)
     if not path.is_file():
         return fail("SPANK plugin", f"{path} was not built", advice)
     try:
-        number = elf.constant(path, "plugin_version")
+        mismatch = slurm_versions.mismatch(path, version)
     except (OSError, ValueError) as error:
         return fail("SPANK plugin", f"it cannot be read: {error}", advice)
-    built = (number >> 16 & 0xFF, number >> 8 & 0xFF)
-    if built != version[:2]:
-        found = f"built for Slurm {built[0]}.{built[1]:02}, this is {version[0]}.{version[1]:02}"
-        return fail("SPANK plugin", found, advice)
+    if mismatch:
+        return fail("SPANK plugin", mismatch, advice)
     return ok("SPANK plugin", str(path))
 
 

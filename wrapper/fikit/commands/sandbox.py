@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import FrameType
 import click
 from rich.console import Console
 
-from fikit import child
+from fikit import child, slurm_root
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
 from fikit.sandbox import Sandbox
@@ -27,6 +28,13 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 )
 @click.option("--config-extra", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Model file of the emulated GPU, instead of its default.")  # fmt: skip
+@click.option(
+    "--slurm",
+    "line",
+    type=click.Choice(list(slurm_root.RELEASES)),
+    default=None,
+    help="Release line of Slurm, instead of this machine's: in a Debian that is made once and kept (root only).",
+)
 @click.option("--keep", is_flag=True, help="Leave the directory with configuration and logs.")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
@@ -36,6 +44,7 @@ def command(
     policy: str,
     slice_us: int | None,
     config_extra: Path | None,
+    line: str | None,
     keep: bool,
     argv: tuple[str, ...],
 ) -> int:
@@ -43,6 +52,10 @@ def command(
 
     SLURM_CONF and PATH are set, so `sbatch`, `srun` and `fikit report` just work. Everything ends with CMD, also by Ctrl-C.
     """
+    if line and not slurm_root.installed(line):
+        with Console(stderr=True).status(f"Slurm {line}") as status:
+            there = slurm_root.command(line, [sys.executable, *sys.orig_argv[1:]], status.update)
+        os.execvp(there[0], there)
     try:
         sandbox = Sandbox(gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep)
     except ValueError as error:

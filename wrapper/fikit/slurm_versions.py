@@ -1,0 +1,53 @@
+"""Which Slurm is installed here, and which one a plugin was built for: Slurm loads none of another release line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from fikit import elf
+
+SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+Version = tuple[int, ...]
+
+
+def installed() -> Version | None:
+    """(22, 5, 8), or None without Slurm. A node has slurmd; a login node has sinfo, which answers only with a slurm.conf."""
+    for name in ("slurmd", "sinfo"):
+        if program := shutil.which(name, path=SYSTEM_PATH):
+            done = subprocess.run([program, "-V"], capture_output=True, text=True, check=False, timeout=10)
+            if match := re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout):
+                return tuple(int(part) for part in match.groups())
+    return None
+
+
+def line(version: Version) -> str:
+    """The release line, as people name it: "22.05" of (22, 5, 8)."""
+    return f"{version[0]}.{version[1]:02}"
+
+
+def built_for(plugin: Path) -> Version:
+    """Year and month of the Slurm whose headers a plugin was built with. Raises OSError or ValueError when it does not say."""
+    number = elf.constant(plugin, "plugin_version")
+    return number >> 16 & 0xFF, number >> 8 & 0xFF
+
+
+def mismatch(plugin: Path, version: Version) -> str | None:
+    """What is wrong when Slurm of `version` will not load `plugin`; None when it will. Raises as built_for does."""
+    built = built_for(plugin)
+    return None if built == version[:2] else f"{plugin} was built for Slurm {line(built)}, this is {line(version)}"
+
+
+def rebuild(version: Version) -> str:
+    """What to do about a plugin that is missing or of another release line."""
+    return (
+        f"make slurm-plugin SLURM_INCDIR=DIR, where DIR/slurm/spank.h is Slurm {line(version)}'s (Debian: libslurm-dev)"
+    )
+
+
+if __name__ == "__main__":
+    print(line(built_for(Path(sys.argv[1]))))
