@@ -19,9 +19,16 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/protocol": (),
     "fikitd/core/policy": (),
     "fikitd/core/predictor": (),
-    "fikitd/core/dispatcher": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/protocol"),
+    "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor"),
+    "fikitd/core/dispatcher": (
+        "fikitd/core/foresight",
+        "fikitd/core/policy",
+        "fikitd/core/predictor",
+        "fikitd/core/protocol",
+    ),
     # The simulator plays the dispatcher's parts on the emulator's device model: the one arrow to the emulator.
     "fikitd/core/simulator": (
+        "fikitd/core/foresight",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "emulator/device_model",
@@ -35,7 +42,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "slurm_plugin": (),
 }
 # Folders that may use the standard library of C or C++ and nothing else: no POSIX, no Linux, no third party.
-STANDARD_ONLY = ("fikitd/core/protocol", "fikitd/core/policy", "fikitd/core/predictor")
+STANDARD_ONLY = ("fikitd/core/protocol", "fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/foresight")
 # Third-party headers, and who alone may use them.
 BINDINGS = ("fikitd/core/binding", "fikitd/core/simulator")
 THIRD_PARTY = {

@@ -76,7 +76,8 @@ class Dispatcher:
 
     Raises ValueError for an unknown policy or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
     IndexError when they are given the id of a client that is not there. mark_every: a client whose progress others wait
-    for marks one launch in so many, and each that nobody knows; 0 = no marks.
+    for marks one launch in so many, and each that nobody knows; 0 = no marks. max_slowdown, max_delay_ns (None: any) and
+    ageing_ns (None: never) are of the policy "budget" (docs/scheduling.md).
     """
 
     def __init__(
@@ -88,9 +89,26 @@ class Dispatcher:
         idle_after_ns: int,
         spin_ns: int,
         mark_every: int = 32,
+        *,
+        max_slowdown: float = 0.05,
+        max_delay_ns: int | None = None,
+        ageing_ns: int | None = 1_000_000_000,
     ) -> None: ...
-    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None:
-        """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError."""
+    def add_client(
+        self,
+        client_id: int,
+        memfd: int,
+        doorbell: int,
+        priority: int,
+        measure: bool,
+        *,
+        max_slowdown: float | None = None,
+        max_delay_ns: int | None = None,
+    ) -> None:
+        """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
+
+        max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
+        """
 
     def remove_client(self, client_id: int) -> _Stats:
         """Reads the page a last time, opens its gate, forgets it; returns its final figures."""

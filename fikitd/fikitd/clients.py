@@ -168,7 +168,11 @@ class Clients:
         doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             try:
-                dispatcher.add_client(client.number, page, doorbell, record.priority, record.measure)
+                terms = self._gpus.protection(record, job.warn)
+                dispatcher.add_client(
+                    client.number, page, doorbell, record.priority, record.measure,
+                    max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns,
+                )  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
             # From here on the counters are the job's, whatever happens to the connection.

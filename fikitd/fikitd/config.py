@@ -11,11 +11,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd import quantities
 from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
 ENV_CONFIG: Final = "FIKIT_CONFIG"
-POLICIES: Final = ("fifo", "prio", "fikit")
+POLICIES: Final = ("fifo", "prio", "fikit", "budget")
 SOCKET_PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL
 
 Check = Callable[[Any], str | None]  # the fault of a value, as the end of the sentence `KEY ...`; None = none
@@ -55,6 +56,14 @@ def _policy(value: Any) -> str | None:
     return None if value in POLICIES else f"must be one of {', '.join(POLICIES)}, not {_shown(value)}"
 
 
+def _share(value: Any) -> str | None:
+    try:
+        quantities.share(value if isinstance(value, str) else "")
+    except ValueError:
+        return f'must be a share of 0 to 100 %, as "5%", not {_shown(value)}'
+    return None
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -85,6 +94,15 @@ class SchedulerConfig:
     spin_us: int = _key(20, _whole(0, 10_000))
     sample_every: int = _key(64, _whole(0, 1_000_000))
     mark_every: int = _key(32, _whole(0, 1_000_000))
+    max_slowdown: str = _key("5%", _share)
+    max_delay_us: int = _key(0, _whole(0, 10_000_000))
+    ageing_ms: int = _key(1000, _whole(0, 3_600_000))
+    lowest_max_slowdown: str = _key("0%", _share)
+    lowest_max_delay_us: int = _key(0, _whole(0, 10_000_000))
+
+    def share(self, key: str) -> float:
+        """A key whose value is a share, as a number: 0.05 for "5%"."""
+        return quantities.share(getattr(self, key))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fikitd import protection
 from fikitd.config import SchedulerConfig
+from fikitd.protection import Protection
+from fikitd.records import JobRecord
 
 MAX_GPUS = 64  # a node has fewer; UUIDs come from clients, and every dispatcher is a thread
 
@@ -13,7 +16,17 @@ MAX_GPUS = 64  # a node has fewer; UUIDs come from clients, and every dispatcher
 class Dispatcher(Protocol):
     """`fikitd._core.Dispatcher`; a Protocol so that tests can put another in its place."""
 
-    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None: ...
+    def add_client(
+        self,
+        client_id: int,
+        memfd: int,
+        doorbell: int,
+        priority: int,
+        measure: bool,
+        *,
+        max_slowdown: float | None,
+        max_delay_ns: int | None,
+    ) -> None: ...
     def remove_client(self, client_id: int) -> Mapping[str, Any]: ...
     def set_profile(self, client_id: int, kernels: Sequence[Mapping[str, Any]]) -> None: ...
     def describe(  # noqa: PLR0917
@@ -44,6 +57,10 @@ class Core(Protocol):
         idle_after_ns: int,
         spin_ns: int,
         mark_every: int,
+        *,
+        max_slowdown: float,
+        max_delay_ns: int | None,
+        ageing_ns: int | None,
     ) -> Dispatcher: ...
     def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int: ...
 
@@ -64,12 +81,17 @@ class Gpus:
         s = self._scheduler
         return self._core.make_page(measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every)
 
+    def protection(self, record: JobRecord, warn: Callable[[str], None]) -> Protection:
+        """What lower jobs may cost this one at most."""
+        return protection.of_job(record, self._scheduler, warn)
+
     def acquire(self, uuid: str) -> Dispatcher:
         """The dispatcher of a GPU for one more client; give it back with `release`."""
         if uuid not in self._dispatchers:
             if len(self._dispatchers) >= MAX_GPUS and not self._drop_unused():
                 raise TooManyGpus(f"clients named more than {MAX_GPUS} different GPUs")
             s = self._scheduler
+            terms = protection.of_site(s)
             self._dispatchers[uuid] = self._core.Dispatcher(
                 s.policy,
                 s.lease_ms * 1_000_000,
@@ -78,6 +100,9 @@ class Gpus:
                 s.idle_after_us * 1000,
                 s.spin_us * 1000,
                 s.mark_every,
+                max_slowdown=terms.max_slowdown,
+                max_delay_ns=terms.max_delay_ns,
+                ageing_ns=s.ageing_ms * 1_000_000 or None,
             )
         self._clients[uuid] = self._clients.get(uuid, 0) + 1
         return self._dispatchers[uuid]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from fikitd import priorities
+from fikitd import priorities, quantities
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import integer, is_name, printable
 
@@ -25,7 +25,10 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0 or "" mean not given."""
+    """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0, "" or None mean not given.
+
+    max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most.
+    """
 
     job: str
     uid: int
@@ -38,12 +41,17 @@ class JobRecord:
     name: str = ""
     pid: int = 0
     started_ns: int = 0
+    max_slowdown: float | None = None
+    max_delay_ns: int | None = None
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["measure"] = int(self.measure)
         values["name"] = printable(self.name)[:256]
-        return "version=1\n" + "".join(f"{key}={value}\n" for key, value in values.items() if key != "pid" or value)
+        if self.max_slowdown is not None:
+            values["max_slowdown"] = f"{self.max_slowdown:.6f}"
+        said = {key: value for key, value in values.items() if value is not None and (key != "pid" or value)}
+        return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
     def write(self, run_dir: Path | str) -> Path:
         """Write the record atomically into RUN_DIR/jobs (made when missing); returns its path."""
@@ -66,6 +74,12 @@ class JobRecord:
                 raise ValueError(f"{key} is not a number")
             return integer(int(raw), key, 0, maximum)
 
+        def share(key: str) -> float | None:
+            try:
+                return quantities.share(values[key]) if key in values else None
+            except ValueError:
+                raise ValueError(f"{key} is not a share") from None
+
         whole("version", 1)
         job, profile = values.get("job", ""), values.get("profile", "")
         if not is_name(job):
@@ -84,6 +98,8 @@ class JobRecord:
             name=printable(values.get("name", "")),
             pid=whole("pid", 2**31 - 1, 0),
             started_ns=whole("started_ns", 2**63 - 1, 0),
+            max_slowdown=share("max_slowdown"),
+            max_delay_ns=whole("max_delay_ns", quantities.MAX_NS) if "max_delay_ns" in values else None,
         )
 
     @classmethod

@@ -63,13 +63,15 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 
 class FakeClient:
-    def __init__(self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **protection: Any
+    ) -> None:
         self.dispatcher, self.number = dispatcher, number
         memfd = make_page(measure, LEASE, 20_000)
         self.doorbell = os.eventfd(0)
         self.memory = mmap.mmap(memfd, c.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
-        dispatcher.add_client(number, memfd, self.doorbell, priority, measure)
+        dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **protection)
         os.close(memfd)
 
     def describe(self, slot: int, name: str) -> None:
@@ -120,8 +122,11 @@ class FakeClient:
         page.request_seq += 1
         page.waiting = 1
         if not page.awake:
-            os.eventfd_write(self.doorbell, 1)
+            self.ring()
         return int(page.request_seq)
+
+    def ring(self) -> None:
+        os.eventfd_write(self.doorbell, 1)
 
     def granted(self, request: int) -> bool:
         return bool(self.page.grant_seq == request)
@@ -137,6 +142,11 @@ class FakeClient:
         assert eventually(lambda: self.granted(request))
         self.take(request, slot)
         self.put(DONE, slot, request)
+
+    @property
+    def read(self) -> bool:
+        """The dispatcher has read all reports."""
+        return bool(self.page.ring_tail == self.page.ring_head)
 
     @property
     def closed(self) -> bool:
@@ -156,8 +166,8 @@ def profile_entry(name: str, duration_ns: int, gap_ns: int, count: int = 10) -> 
 
 
 @contextmanager
-def dispatcher(policy: str, lease_ns: int = LEASE, spin_ns: int = 20_000) -> Iterator[Dispatcher]:
-    running = Dispatcher(policy, lease_ns, 20_000, 500_000, 2_000_000, spin_ns)
+def dispatcher(policy: str, lease_ns: int = LEASE, spin_ns: int = 20_000, **terms: Any) -> Iterator[Dispatcher]:
+    running = Dispatcher(policy, lease_ns, 20_000, 500_000, 2_000_000, spin_ns, **terms)
     try:
         yield running
     finally:

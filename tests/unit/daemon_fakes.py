@@ -41,15 +41,20 @@ def kernel(name: str = "k", **overrides: Any) -> dict[str, Any]:
 
 
 class FakeDispatcher:
-    def __init__(self, core: FakeCore, *options: Any) -> None:
+    def __init__(self, core: FakeCore, *options: Any, **terms: Any) -> None:
         self.core = core
         self.options = options
+        self.terms = terms
         self.clients: dict[int, dict[str, Any]] = {}
         self.stopped = False
 
-    def add_client(self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool) -> None:
+    def add_client(
+        self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool, **protection: Any
+    ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
-        self.clients[client_id] = {"priority": priority, "measure": measure, "profile": None, "described": []}
+        self.clients[client_id] = {
+            "priority": priority, "measure": measure, "profile": None, "described": [], "protection": protection,
+        }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
 
     def remove_client(self, client_id: int) -> dict[str, Any]:
@@ -83,8 +88,8 @@ class FakeCore:
         self.stats: dict[str, Any] = {}
         self.measured: list[dict[str, Any]] = []
 
-    def Dispatcher(self, *options: Any) -> FakeDispatcher:
-        self.dispatchers.append(FakeDispatcher(self, *options))
+    def Dispatcher(self, *options: Any, **terms: Any) -> FakeDispatcher:
+        self.dispatchers.append(FakeDispatcher(self, *options, **terms))
         return self.dispatchers[-1]
 
     def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int:

@@ -93,7 +93,7 @@ def test_a_bound_on_delays_holds_long_kernels_back(traces: list[str]) -> None:
     ("option", "text", "advice"),
     [
         ("--max-slowdown", "five", "write 5% or 0.05"),
-        ("--max-slowdown", "0%", "write 5% or 0.05"),
+        ("--max-slowdown", "-1%", "write 5% or 0.05"),
         ("--max-slowdown", "120%", "write 5% or 0.05"),
         ("--max-delay", "200", "write it as 200us"),
         ("--max-delay", "2 weeks", "write it as 200us"),

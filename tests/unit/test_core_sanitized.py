@@ -15,7 +15,9 @@ CORE = HERE.parent.parent / "fikitd" / "core"
 
 @pytest.mark.timeout(300)  # most of it is the compiler's
 def test_dispatcher_has_no_races(tmp_path: Path) -> None:
-    sources = [path for part in ("policy", "predictor", "dispatcher") for path in (CORE / part).glob("*.cpp")]
+    sources = [
+        path for part in ("policy", "predictor", "foresight", "dispatcher") for path in (CORE / part).glob("*.cpp")
+    ]
     sources = [path for path in sources if path.name != "bench.cpp"]
     flags = ["-std=c++20", "-O1", "-g", "-fsanitize=thread", "-Wno-tsan", f"-I{CORE}", f"-I{CORE / 'protocol'}"]
 

@@ -26,6 +26,12 @@ def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
     assert record == JobRecord("12", 1000, 100, 1)
 
 
+def test_what_lower_jobs_may_cost_survives_too(tmp_path: Path) -> None:
+    record = JobRecord("12", 1000, 100, 1, max_slowdown=0.012345, max_delay_ns=0)
+    assert JobRecord.read(record.write(tmp_path)) == record
+    assert "max_" not in JobRecord("12", 1000, 100, 1).text()
+
+
 def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
     path = JobRecord("12", 1000, 100, 8, name="x\npriority=0\n").write(tmp_path)
     assert JobRecord.read(path).priority == 8
@@ -46,6 +52,14 @@ def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
         ("profile=../../x", "profile is not a profile name"),
         ("profile=..", "profile is not a profile name"),
         ("mem_bytes=" + "9" * 400, "mem_bytes is not a number"),
+        ("max_slowdown=1.5", "max_slowdown is not a share"),
+        ("max_slowdown=-0.1", "max_slowdown is not a share"),
+        ("max_slowdown=nan", "max_slowdown is not a share"),
+        ("max_slowdown=", "max_slowdown is not a share"),
+        ("max_slowdown=" + "9" * 400, "max_slowdown is not a share"),
+        ("max_delay_ns=-1", "max_delay_ns is not a number"),
+        ("max_delay_ns=1e9", "max_delay_ns is not a number"),
+        ("max_delay_ns=3600000000001", "max_delay_ns is not an integer from 0 to"),
         ("version=2", "version is not an integer from 0 to 1"),
     ],
 )

@@ -209,14 +209,18 @@ void bind_dispatcher(nb::module_& m) {
   nb::class_<Dispatcher>(m, "Dispatcher")
       .def("__init__",
            [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
-              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every) {
-             new (self)
-                 Dispatcher(policy, options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns), spin_ns, mark_every);
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every,
+              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns) {
+             policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
+             all.ageing_ns = ageing_ns.value_or(policy::kNever);
+             new (self) Dispatcher(policy, all, spin_ns, mark_every);
            },
            "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
-           "mark_every"_a = 32)
+           "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
+           "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns)
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
-           released)
+           nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
              dispatcher::Stats stats;
@@ -284,14 +288,13 @@ void bind_policy(nb::module_& m) {
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
               std::int64_t ageing_ns) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
-             all.max_slowdown = max_slowdown;
-             all.max_delay_ns = max_delay_ns;
+             all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
              all.ageing_ns = ageing_ns;
              new (self) ManualPolicy(name, all);
            },
            "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
-           "max_slowdown"_a = standard.max_slowdown, "max_delay_ns"_a = standard.max_delay_ns,
+           "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
            "ageing_ns"_a = standard.ageing_ns)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),

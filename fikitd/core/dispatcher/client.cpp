@@ -14,12 +14,14 @@ using policy::EventKind;
 
 } // namespace
 
-Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns)
+Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
+               Traffic& traffic)
     : id_(id),
       priority_(priority),
       measure_(measure),
       lease_ns_(options.lease_ns),
       epsilon_ns_(options.epsilon_ns),
+      traffic_(traffic),
       page_(memfd),
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
@@ -39,6 +41,7 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
     if (ring_.take_lost()) {
       launches_ = page_.counters(now_ns).launches;
       log_.resume_at(launches_);
+      foresight_.missed(last_report_ns_);
     }
     take(report, now_ns, policy);
     any = read = true;
@@ -94,6 +97,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   complete(predicted, kernel);
   launched_context_.push(kernel);
   ++launches_;
+  count_kernel();
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy.apply({.kind = EventKind::launched,
                 .client = id_,
@@ -101,7 +105,8 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                 .granted = granted,
                 .request = granted ? static_cast<std::uint32_t>(report.value) : 0,
                 .duration_ns = predicted.duration_ns,
-                .gap_ns = predicted.gap_ns});
+                .gap_ns = predicted.gap_ns,
+                .outlook = foresight_.launched(t_ns, kernel, predicted)});
 }
 
 void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
@@ -169,13 +174,16 @@ void Client::gap(const Report& report, std::int64_t ns) {
 void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited,
                      policy::Policy& policy) {
   const std::uint64_t seen = std::min(launches, launches_);
-  policy.apply({.kind = EventKind::drained,
-                .client = id_,
-                .time_ns = t_ns,
-                .since_ns = since_ns,
-                .spread_ns = log_.spread_ns(certain_, seen),
-                .waited = waited,
-                .duration_ns = launches >= launches_ ? 0 : log_.remaining_ns(launches)});
+  const bool all = launches >= launches_;
+  policy::Event event{.kind = EventKind::drained,
+                      .client = id_,
+                      .time_ns = t_ns,
+                      .since_ns = since_ns,
+                      .spread_ns = log_.spread_ns(certain_, seen),
+                      .waited = waited,
+                      .duration_ns = all ? 0 : log_.remaining_ns(launches)};
+  if (waited && all) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
+  policy.apply(event);
   certain_ = std::max(certain_, seen);
 }
 
@@ -237,7 +245,13 @@ void Client::close_gate(std::int64_t until_ns) {
 void Client::grant(std::uint32_t request) {
   granted_ = request;
   posted_ = 0;
+  count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
   page_.grant(request);
+}
+
+void Client::count_kernel() {
+  ++kernels_;
+  ++traffic_.kernels;
 }
 
 void Client::ask_for_marks(std::uint32_t every) {
@@ -270,57 +284,6 @@ void Client::say_known(std::uint32_t slot) {
   const bool gap = cost != nullptr && (cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
                                        cost->boundary.count() * kOften > cost->duration.count());
   page_.set_known(slot, gap);
-}
-
-Stats Client::stats(std::int64_t now_ns) const {
-  const Page::Counters counters = page_.counters(now_ns);
-  Stats stats;
-  stats.kernels = counters.launches;
-  if (counters.first_launch_ns > 0)
-    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns - paused_ns_, 0);
-  stats.wait_count = counters.wait_count;
-  stats.wait_total_ns = counters.wait_total_ns;
-  stats.wait_p99_ns = counters.wait_p99_ns;
-  stats.gaps_offered = gaps_.offered();
-  stats.gaps_filled = gaps_.filled();
-  stats.others_kernels = gaps_.others_kernels();
-  stats.predicted_gap_ns = gaps_.predicted_ns();
-  stats.actual_gap_ns = gaps_.actual_ns();
-  stats.gap_error_p50_ns = gaps_.error_quantile_ns(0.5);
-  stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
-  stats.expired = counters.expired;
-  stats.drifted = profile_.drift_alarms();
-
-  add_work(stats);
-  return stats;
-}
-
-// Launches times what each costs, provided that (nearly) all of them are known.
-void Client::add_work(Stats& stats) const {
-  const predictor::Model& model = measure_ ? measured_ : profile_;
-  const std::vector<std::uint64_t> launches = page_.slot_launches();
-  double all = 0;
-  double known = 0;
-  SoloAccount::Work sum;
-  for (std::size_t slot = 0; slot < launches.size(); ++slot) {
-    const auto count = static_cast<double>(launches[slot]);
-    all += count;
-    const predictor::Cost* cost = model.cost(identities_[slot]);
-    if (cost == nullptr || cost->duration.count() == 0) continue;
-    known += count;
-    const double gaps = static_cast<double>(cost->gap.count());
-    const double share = gaps / std::max(gaps + static_cast<double>(cost->boundary.count()), 1.0);
-    const SoloAccount::Work one{.gpu_ns = cost->duration.mean_ns(), .gap_ns = share * cost->gap.mean_ns()};
-    // What was measured is exact already.
-    const SoloAccount::Work work = measure_ ? SoloAccount::Work{count * one.gpu_ns, count * one.gap_ns}
-                                            : solo_.of(slot, count, one);
-    sum.gpu_ns += work.gpu_ns;
-    sum.gap_ns += work.gap_ns;
-  }
-  constexpr double kEnough = 0.99;
-  if (all == 0 || known < kEnough * all) return;
-  stats.gpu_time_ns = sum.gpu_ns;
-  stats.solo_ns = sum.gpu_ns + sum.gap_ns;
 }
 
 } // namespace fikit::dispatcher

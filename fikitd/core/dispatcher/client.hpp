@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "account.hpp"
+#include "foresight/foresight.hpp"
 #include "marks.hpp"
 #include "page.hpp"
 #include "policy/policy.hpp"
@@ -36,9 +37,16 @@ struct Stats {
   std::uint64_t drifted = 0; // kernels that came to take 30 % more or less than their profile says
 };
 
+// What all clients of a GPU together sent to it.
+struct Traffic {
+  std::uint64_t kernels = 0;
+};
+
 class Client {
  public:
-  Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns);
+  // traffic: of its GPU; outlives it.
+  Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
+         Traffic& traffic);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -83,6 +91,7 @@ class Client {
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
   bool takes(std::uint64_t seen) const;
   void say_known(std::uint32_t slot);
+  void count_kernel();
   void add_work(Stats& stats) const;
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
@@ -96,6 +105,8 @@ class Client {
   bool alone_ = true;
   int disturbed_drains_ = 0; // reports of drains until what is sampled has run alone
   std::uint32_t marks_asked_ = 0;
+  Traffic& traffic_;
+  std::uint64_t kernels_ = 0; // its part of the traffic
   Page page_;
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
@@ -114,6 +125,7 @@ class Client {
   GapAccount gaps_;
   IdleLog idle_;
   Marks marks_;
+  foresight::Foresight foresight_;
   SoloAccount solo_;
 };
 

@@ -32,7 +32,15 @@ void sleep_until(std::int64_t moment_ns) {
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
 }
 
+void check(const policy::Protection& protection) {
+  if (!(protection.max_slowdown >= 0 && protection.max_slowdown <= 1))
+    throw std::invalid_argument("max_slowdown must be between 0 and 1");
+  if (protection.max_delay_ns < 0) throw std::invalid_argument("max_delay_ns must not be negative");
+}
+
 void check(const policy::Options& options, std::int64_t spin_ns) {
+  check(options.protection);
+  if (options.ageing_ns < 0) throw std::invalid_argument("ageing_ns must not be negative");
   if (options.lease_ns < kMinLeaseNs || options.lease_ns > policy::kHorizonNs)
     throw std::invalid_argument("lease_ns must be between 5 ms and 10 s");
   for (const std::int64_t ns : {options.epsilon_ns, options.run_ahead_ns, options.idle_after_ns, spin_ns})
@@ -52,18 +60,23 @@ Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, 
 
 Dispatcher::~Dispatcher() { stop(); }
 
-void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure) {
+void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
+                            std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns) {
   if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+  const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
+                                      .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
+  check(protection);
   const std::lock_guard lock(mutex_);
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns);
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_);
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
                        .time_ns = now_ns,
                        .priority = priority,
-                       .measuring = measure}))
+                       .measuring = measure,
+                       .protection = protection}))
     throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
   try {
     doorbells_.add(id, doorbell);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -29,7 +30,9 @@ class Dispatcher {
 
   // The descriptors stay the caller's. When it returns, the gates are as the policy wants them.
   // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
-  void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure);
+  // max_slowdown, max_delay_ns: what lower clients may cost it at most, where that is not the options'.
+  void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
+                  std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {});
   Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
   void set_profile(ClientId id, predictor::Model profile);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
@@ -59,6 +62,7 @@ class Dispatcher {
   std::int64_t spin_ns_;
   std::uint32_t mark_every_;
   std::unique_ptr<policy::Policy> policy_;
+  Traffic traffic_;
   std::vector<std::unique_ptr<Client>> clients_;
   Doorbells doorbells_;
 

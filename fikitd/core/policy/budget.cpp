@@ -19,9 +19,9 @@ void Budget::noted(const Event& event, const Client& client) {
       accounts_[client.slot].begin(event.time_ns);
       share = Share{};
       break;
-    case EventKind::launched: accounts_[client.slot].launched(event, client, options().max_slowdown); break;
+    case EventKind::launched: accounts_[client.slot].launched(event, client, client.protection.max_slowdown); break;
     case EventKind::drained:
-      if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, options().max_slowdown);
+      if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, client.protection.max_slowdown);
       break;
     case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - kBehindNs); break;
     case EventKind::grant_done:
@@ -64,12 +64,12 @@ Hold Budget::obstacle(const Client& client, std::int64_t now_ns) const {
     if (!higher.outranks(client)) continue;
     if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
     const Account& account = accounts_[higher.slot];
-    if (account.longest_delay_ns(end_ns, now_ns) > options().max_delay_ns)
+    if (account.longest_delay_ns(end_ns, now_ns) > higher.protection.max_delay_ns)
       return {.reason = Reason::does_not_fit, .by = higher.id};
     const double delay_ns = account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns);
     const bool nothing = delay_ns <= 0.001 * static_cast<double>(length);
     const bool at_work = higher.progress.busy(now_ns);
-    if (nothing || account.affords(delay_ns, length, at_work, options().max_slowdown)) continue;
+    if (nothing || account.affords(delay_ns, length, at_work, higher.protection.max_slowdown)) continue;
     if (at_work) return {.reason = Reason::behind, .by = higher.id};
     return {.reason = account.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
   }

@@ -14,6 +14,12 @@ namespace fikit::policy {
 inline constexpr std::size_t kMaxClients = 128;
 inline constexpr std::size_t kMaxGrants = 16; // granted kernels of one client in flight
 
+// What lower clients may cost a client at most.
+struct Protection {
+  double max_slowdown = 0.05;         // how much longer it may take because of them
+  std::int64_t max_delay_ns = kNever; // the longest single delay
+};
+
 struct Grant {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
@@ -26,6 +32,7 @@ struct Client {
   std::size_t slot = 0; // below kMaxClients, its own while it is here: where a policy keeps what it knows of it
   int priority = 5;
   bool measuring = false;
+  Protection protection;
   bool closed = false; // its gate
   Progress progress;
   std::int64_t gap_ns = kUnknown; // predicted after its last launch

@@ -7,8 +7,9 @@ namespace fikit::policy {
 bool Policy::apply(const Event& event) {
   if (event.kind == EventKind::tick) return true;
   if (event.kind == EventKind::client_added) {
-    const Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns);
+    Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns);
     if (added == nullptr) return false;
+    added->protection = event.protection.value_or(options_.protection);
     gates_known_ = false;
     noted(event, *added);
     return true;

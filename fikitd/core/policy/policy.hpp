@@ -36,13 +36,12 @@ struct Options {
   std::int64_t epsilon_ns = 20'000;       // gaps with less than this left are not filled
   std::int64_t run_ahead_ns = 500'000;    // predicted lower-priority work in flight while the holder is idle
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
-  double max_slowdown = 0.05;             // of a client with lower ones: how much longer it may take because of them
-  std::int64_t max_delay_ns = kNever;     // and the longest single delay
+  Protection protection{};                // of a client that does not say it itself
   std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 
 enum class EventKind : std::uint8_t {
-  client_added,    // priority, measuring
+  client_added,    // priority, measuring, protection
   client_removed,
   launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
   waiting,         // request, duration_ns: a launch stands at a closed gate
@@ -63,6 +62,7 @@ struct Event {
   bool waited = true; // drained: the client's host knows it; false: only we do
   int priority = 5; // 0 (highest) to 9
   bool measuring = false;
+  std::optional<Protection> protection{}; // client_added
   bool granted = false;
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;

@@ -8,18 +8,6 @@ namespace fikit::simulator {
 
 using policy::EventKind;
 
-namespace {
-
-// What the device needs between two kernels that wait in line: no gap is shorter than that.
-std::int64_t in_line_ns(const predictor::Prediction& predicted) {
-  constexpr std::int64_t kLongestNs = 5'000;
-  return std::clamp<std::int64_t>(predicted.gap_low_ns, 0, kLongestNs);
-}
-
-static_assert(policy::Times::kCount == predictor::kTimes);
-
-} // namespace
-
 Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge)
     : policy_(policy::make_policy(policy, options)),
       knowledge_(knowledge),
@@ -31,7 +19,7 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
 void Desk::add(const Job& job, std::uint32_t number) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
-  if (job.profile() != nullptr) clients_[number].rhythm = job.profile()->rhythm;
+  if (job.profile() != nullptr) clients_[number].foresight = foresight::Foresight(job.profile()->rhythm);
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
   wake_ns_ = 0;
 }
@@ -64,9 +52,7 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
   event.granted = granted;
   event.duration_ns = predicted.duration_ns;
   event.gap_ns = predicted.gap_ns;
-  event.outlook.in_line_ns = in_line_ns(predicted);
-  event.outlook.slack = {
-      client.rhythm.launched(note.t_ns, identity, predicted.duration_ns, event.outlook.in_line_ns)};
+  event.outlook = client.foresight.launched(note.t_ns, identity, predicted);
   if (const Truth* known = truth(client)) {
     event.outlook.in_line_ns = client.job->trace().plan().kernel_gap_ns;
     event.outlook.slack.ns.fill(known->launches[note.step].slack_ns);
@@ -74,19 +60,9 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
 }
 
 void Desk::waited(Client& client, const Note& note, policy::Event& event) {
-  // What was launched in the segment before may still have been there at the beginning of this one.
-  const std::uint64_t others = launches_ - client.own;
-  const predictor::Pause pause = client.rhythm.waited(note.t_ns, others == client.others_before);
-  client.others_before = client.others;
-  client.others = others;
   event.kind = EventKind::drained;
   event.duration_ns = 0;
-  event.outlook = {.slack = {pause.slack},
-                   .idle = {pause.idle},
-                   .span_ns = pause.span_ns,
-                   .tail_ns = pause.tail_ns,
-                   .in_line_ns = 0,
-                   .open = pause.open};
+  event.outlook = client.foresight.waited(note.t_ns, launches_ - client.own);
   if (const Truth* known = truth(client)) {
     const Truth::Launch& last = known->launches[client.step];
     std::int64_t idle_ns = last.idle_ns;

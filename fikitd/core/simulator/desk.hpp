@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "costs.hpp"
+#include "foresight/foresight.hpp"
 #include "job.hpp"
 #include "mailbox.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
-#include "predictor/rhythm.hpp"
 #include "predictor/statistics.hpp"
 
 namespace fikit::simulator {
@@ -41,7 +41,7 @@ class Desk {
   std::uint64_t grants() const { return grants_; }
   void keep_notes() { keeps_notes_ = true; }
   const std::vector<Note>& notes() const { return kept_; }
-  const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].rhythm; }
+  const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].foresight.rhythm(); }
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 
  private:
@@ -49,11 +49,9 @@ class Desk {
     const Job* job = nullptr;
     predictor::Context context;
     predictor::Prediction next; // of the kernel at the gate
-    predictor::Rhythm rhythm;
-    std::size_t step = 0;     // of the last launch
-    std::uint64_t own = 0;    // launches
-    std::uint64_t others_before = 0;
-    std::uint64_t others = 0; // launches of others at its host's last wait
+    foresight::Foresight foresight;
+    std::size_t step = 0;  // of the last launch
+    std::uint64_t own = 0; // launches
   };
   void arrive(const Note& note);
   void launched(Client& client, const Note& note, policy::Event& event);

@@ -15,6 +15,7 @@ from fikit import child, slurm_root
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
 from fikit.sandbox import Sandbox
+from fikitd import config
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
 
@@ -22,7 +23,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of the node.")
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
-@click.option("--policy", type=click.Choice(["fifo", "prio", "fikit"]), default="fikit", show_default=True)
+@click.option("--policy", type=click.Choice(config.POLICIES), default="fikit", show_default=True)
 @click.option(
     "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
 )

@@ -87,14 +87,16 @@ void bind(nb::module_& m) {
       .def_ro("wake_ns", &Costs::wake_ns)
       .def_ro("done_ns", &Costs::done_ns);
 
-  const policy::Options standard_options;
+  const policy::Protection standard_protection;
   m.def(
       "simulate",
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
          std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns) {
+        policy::Options options;
+        options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         const Setup setup{.policy = policy,
-                          .options = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns},
+                          .options = options,
                           .knowledge = knowledge_of(knowledge),
                           .costs = costs,
                           .launch_latency_ns = launch_latency_ns,
@@ -105,7 +107,7 @@ void bind(nb::module_& m) {
       },
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
-      "max_slowdown"_a = standard_options.max_slowdown, "max_delay_ns"_a = standard_options.max_delay_ns);
+      "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("POLICIES") = nb::tuple(names);

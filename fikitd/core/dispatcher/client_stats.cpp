@@ -1,0 +1,59 @@
+// The books of a client as the report wants them.
+#include <algorithm>
+
+#include "client.hpp"
+
+namespace fikit::dispatcher {
+
+Stats Client::stats(std::int64_t now_ns) const {
+  const Page::Counters counters = page_.counters(now_ns);
+  Stats stats;
+  stats.kernels = counters.launches;
+  if (counters.first_launch_ns > 0)
+    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns - paused_ns_, 0);
+  stats.wait_count = counters.wait_count;
+  stats.wait_total_ns = counters.wait_total_ns;
+  stats.wait_p99_ns = counters.wait_p99_ns;
+  stats.gaps_offered = gaps_.offered();
+  stats.gaps_filled = gaps_.filled();
+  stats.others_kernels = gaps_.others_kernels();
+  stats.predicted_gap_ns = gaps_.predicted_ns();
+  stats.actual_gap_ns = gaps_.actual_ns();
+  stats.gap_error_p50_ns = gaps_.error_quantile_ns(0.5);
+  stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
+  stats.expired = counters.expired;
+  stats.drifted = profile_.drift_alarms();
+
+  add_work(stats);
+  return stats;
+}
+
+// Launches times what each costs, provided that (nearly) all of them are known.
+void Client::add_work(Stats& stats) const {
+  const predictor::Model& model = measure_ ? measured_ : profile_;
+  const std::vector<std::uint64_t> launches = page_.slot_launches();
+  double all = 0;
+  double known = 0;
+  SoloAccount::Work sum;
+  for (std::size_t slot = 0; slot < launches.size(); ++slot) {
+    const auto count = static_cast<double>(launches[slot]);
+    all += count;
+    const predictor::Cost* cost = model.cost(identities_[slot]);
+    if (cost == nullptr || cost->duration.count() == 0) continue;
+    known += count;
+    const double gaps = static_cast<double>(cost->gap.count());
+    const double share = gaps / std::max(gaps + static_cast<double>(cost->boundary.count()), 1.0);
+    const SoloAccount::Work one{.gpu_ns = cost->duration.mean_ns(), .gap_ns = share * cost->gap.mean_ns()};
+    // What was measured is exact already.
+    const SoloAccount::Work work = measure_ ? SoloAccount::Work{count * one.gpu_ns, count * one.gap_ns}
+                                            : solo_.of(slot, count, one);
+    sum.gpu_ns += work.gpu_ns;
+    sum.gap_ns += work.gap_ns;
+  }
+  constexpr double kEnough = 0.99;
+  if (all == 0 || known < kEnough * all) return;
+  stats.gpu_time_ns = sum.gpu_ns;
+  stats.solo_ns = sum.gpu_ns + sum.gap_ns;
+}
+
+} // namespace fikit::dispatcher

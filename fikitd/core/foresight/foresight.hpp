@@ -1,0 +1,37 @@
+// What the predictor knows of a client's future, in the words of the policy's events. Dispatcher and simulator feed their
+// policies through this, so that what was tried in the simulator is what runs.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "policy/policy.hpp"
+#include "predictor/prediction.hpp"
+#include "predictor/rhythm.hpp"
+
+namespace fikit::foresight {
+
+// Of one client.
+class Foresight {
+ public:
+  Foresight() = default;
+  explicit Foresight(predictor::Rhythm learnt) : rhythm_(std::move(learnt)) {}
+
+  // For the event `launched`.
+  policy::Outlook launched(std::int64_t t_ns, predictor::Identity identity, const predictor::Prediction& predicted);
+  // For the event `drained`, when the client's host waited for all its work until t_ns. others: how many kernels all the
+  // other clients have sent to the device so far.
+  policy::Outlook waited(std::int64_t t_ns, std::uint64_t others);
+  // Launches were not seen: what is launched until the next wait teaches nothing.
+  void missed(std::int64_t t_ns);
+
+  const predictor::Rhythm& rhythm() const { return rhythm_; }
+
+ private:
+  predictor::Rhythm rhythm_;
+  bool in_segment_ = false;
+  std::uint64_t others_ = 0;        // at the last wait
+  std::uint64_t others_before_ = 0; // at the one before
+};
+
+} // namespace fikit::foresight
