@@ -50,6 +50,29 @@ function fikit.bytes(text)
   return tonumber(number) * UNITS[unit:upper()]
 end
 
+-- What fikitd.quantities and fikit_quantities.c read, as they do: only whether it is one matters here.
+local TIME_UNITS = { ns = 1, us = 1e3, ["\194\181s"] = 1e3, ms = 1e6, s = 1e9 }
+local LONGEST_NS = 3600e9
+
+-- "1.5rest" -> 1.5, "rest"
+local function decimal(text)
+  local whole, places, rest = text:match("^(%d+)%.(%d+)(.*)$")
+  if not whole then whole, rest = text:match("^(%d+)(.*)$") end
+  if not whole or #whole > 12 or places and #places > 6 then return nil end
+  return tonumber(whole .. "." .. (places or "0")), rest
+end
+
+local function valid_share(text)
+  local number, rest = decimal(text)
+  if not number or (rest ~= "" and rest ~= "%") then return false end
+  return number <= (rest == "%" and 100 or 1)
+end
+
+local function valid_time(text)
+  local number, unit = decimal(text)
+  return number ~= nil and TIME_UNITS[unit] ~= nil and number * TIME_UNITS[unit] <= LONGEST_NS
+end
+
 local function valid_priority(text)
   return fikit.priorities[text] ~= nil or text:match("^%d$") ~= nil
 end
@@ -131,12 +154,19 @@ local function invalid_option(request)
   if request.mem and not fikit.bytes(request.mem) then
     return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"
   end
+  if request.max_slowdown and not valid_share(request.max_slowdown) then
+    return "--fikit-max-slowdown=" .. request.max_slowdown .. " is not valid: use a share of 0 to 100 % such as 5% or 0.05"
+  end
+  if request.max_delay and not valid_time(request.max_delay) then
+    return "--fikit-max-delay=" .. request.max_delay .. " is not valid: use a time such as 200us, 1.5ms or 2s"
+  end
   return nil
 end
 
 -- Why a sharing job cannot have what it asks for, as one sentence, or nil.
 local function refusal(request, found, site)
-  local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem" or "--fikit-profile"
+  local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem"
+    or request.profile and "--fikit-profile" or request.max_slowdown and "--fikit-max-slowdown" or "--fikit-max-delay"
   if found.gpus == 0 and not found.shards then
     return option .. " needs a GPU: add --gres=gpu:1"
   end
@@ -154,11 +184,11 @@ local function refusal(request, found, site)
   return nil
 end
 
--- The one rule. request: priority, mem, profile (text or nil), measure (boolean), peak (bytes or nil), per_node, per_job, per_task (GRES
+-- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or nil), per_node, per_job, per_task (GRES
 -- text or nil), nodes, tasks (number or nil). Returns the job's new per-node GRES, or nil to leave the request alone;
 -- and a sentence when the job must be refused.
 function fikit.rewrite(request, site)
-  local shares = request.priority or request.mem or request.profile
+  local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end
   local found = gpus_of(request)
   local sentence = invalid_option(request)
@@ -217,6 +247,8 @@ function fikit.job_submit(job_desc)
     priority = given(sent_option(job_desc, "fikit-priority", "FIKIT_PRIORITY")),
     mem = given(sent_option(job_desc, "fikit-mem", "FIKIT_MEM")),
     profile = given(sent_option(job_desc, "fikit-profile", "FIKIT_PROFILE")),
+    max_slowdown = given(sent_option(job_desc, "fikit-max-slowdown", "FIKIT_MAX_SLOWDOWN")),
+    max_delay = given(sent_option(job_desc, "fikit-max-delay", "FIKIT_MAX_DELAY")),
     measure = measure == "(null)" or true_text(measure),
     per_node = given(job_desc.tres_per_node),
     per_job = given(job_desc.tres_per_job),
@@ -267,6 +299,8 @@ function fikit.cli_filter(options)
     priority = given(spank["fikit-priority"]) or given(os.getenv("FIKIT_PRIORITY")),
     mem = given(spank["fikit-mem"]) or given(os.getenv("FIKIT_MEM")),
     profile = given(spank["fikit-profile"]) or given(os.getenv("FIKIT_PROFILE")),
+    max_slowdown = given(spank["fikit-max-slowdown"]) or given(os.getenv("FIKIT_MAX_SLOWDOWN")),
+    max_delay = given(spank["fikit-max-delay"]) or given(os.getenv("FIKIT_MAX_DELAY")),
     measure = given(spank["fikit-measure"]) ~= nil or true_text(os.getenv("FIKIT_MEASURE")),
     per_node = given(options["gres"]) or gpu_option(options["gpus-per-node"]),
     per_job = gpu_option(options["gpus"]),

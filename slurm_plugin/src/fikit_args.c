@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "fikit_priority.h"
+#include "fikit_quantities.h"
 
-enum argument { PRIORITY, MEASURE, MEM, PROFILE, ARGUMENTS };
+enum argument { PRIORITY, MEASURE, MEM, PROFILE, MAX_SLOWDOWN, MAX_DELAY, ARGUMENTS };
 
 static int on_option(int val, const char *value, int remote);
 
@@ -23,6 +24,11 @@ static struct spank_option table[ARGUMENTS] = {
              1, MEM, on_option},
     [PROFILE] = {"fikit-profile", "NAME", "[fikit] name of the profile to use or to store, instead of one by command", 1,
                  PROFILE, on_option},
+    [MAX_SLOWDOWN] = {"fikit-max-slowdown", "SHARE",
+                      "[fikit] how much longer the job may take because of lower ones on its GPU: 5%", 1, MAX_SLOWDOWN,
+                      on_option},
+    [MAX_DELAY] = {"fikit-max-delay", "TIME", "[fikit] the longest single delay by lower jobs on its GPU: 200us, 1.5ms", 1,
+                   MAX_DELAY, on_option},
 };
 
 static const char *const environment[ARGUMENTS] = {
@@ -30,6 +36,8 @@ static const char *const environment[ARGUMENTS] = {
     [MEASURE] = "FIKIT_MEASURE",
     [MEM] = "FIKIT_MEM",
     [PROFILE] = "FIKIT_PROFILE",
+    [MAX_SLOWDOWN] = "FIKIT_MAX_SLOWDOWN",
+    [MAX_DELAY] = "FIKIT_MAX_DELAY",
 };
 
 static const char *const expected[ARGUMENTS] = {
@@ -37,10 +45,12 @@ static const char *const expected[ARGUMENTS] = {
     [MEASURE] = "use 1 or 0",
     [MEM] = "use a size such as 20G, 512M or 1T",
     [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes, without a dot in front",
+    [MAX_SLOWDOWN] = "use a share of 0 to 100 % such as 5% or 0.05",
+    [MAX_DELAY] = "use a time such as 200us, 1.5ms or 2s",
 };
 
 /* SPANK keeps nothing for a plugin between callback and hook: the process's own state does. */
-static struct fikit_options seen = {.priority = -1};
+static struct fikit_options seen = {.priority = -1, .max_slowdown_ppm = -1, .max_delay_ns = -1};
 static bool given[ARGUMENTS];
 
 /* A number with Slurm's suffix K, M, G or T; "B" or "iB" may follow. Without a suffix it is MB, as for --mem. */
@@ -91,6 +101,8 @@ static bool parse(enum argument argument, const char *value, struct fikit_option
   case MEASURE: return parse_flag(value, &options->measure);
   case MEM: return parse_size(value, &options->mem_bytes);
   case PROFILE: return parse_profile(value, options->profile);
+  case MAX_SLOWDOWN: return fikit_parse_share(value, &options->max_slowdown_ppm);
+  case MAX_DELAY: return fikit_parse_time(value, &options->max_delay_ns);
   default: return false;
   }
 }
@@ -137,7 +149,8 @@ void fikit_args_register(spank_t sp) {
 const struct fikit_options *fikit_args(void) { return &seen; }
 
 bool fikit_any_option(const struct fikit_options *options) {
-  return options->priority >= 0 || options->measure || options->mem_bytes || options->profile[0];
+  return options->priority >= 0 || options->measure || options->mem_bytes || options->profile[0] ||
+         options->max_slowdown_ppm >= 0 || options->max_delay_ns >= 0;
 }
 
 struct fikit_options fikit_args_of_job(spank_t sp) {

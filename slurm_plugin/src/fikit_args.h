@@ -13,9 +13,11 @@ struct fikit_options {
   bool measure;
   uint64_t mem_bytes;                 /* 0 = not given */
   char profile[FIKIT_PROFILE_BYTES];  /* "" = not given */
+  int32_t max_slowdown_ppm;           /* because of lower jobs, in millionths; -1 = not given */
+  int64_t max_delay_ns;               /* -1 = not given */
 };
 
-#define FIKIT_NO_OPTIONS ((struct fikit_options){.priority = -1})
+#define FIKIT_NO_OPTIONS ((struct fikit_options){.priority = -1, .max_slowdown_ppm = -1, .max_delay_ns = -1})
 
 /* Registers the options; to be called from slurm_spank_init of every context. */
 void fikit_args_register(spank_t sp);

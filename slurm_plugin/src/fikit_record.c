@@ -1,4 +1,5 @@
 #include "fikit_record.h"
+#include "fikit_quantities.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define RECORD_BYTES 4096
+#define PROTECTION_BYTES 96
 
 static void path_of(const char *run_dir, uint32_t job, char path[PATH_MAX]) {
   snprintf(path, PATH_MAX, "%s/jobs/%" PRIu32, run_dir, job);
@@ -38,17 +40,30 @@ int fikit_record_directory(const char *run_dir) {
   return error;
 }
 
+/* Keys that are there only when the job gave the option. */
+static void format_protection(const struct fikit_options *options, char text[PROTECTION_BYTES]) {
+  size_t length = 0;
+  text[0] = '\0';
+  if (options->max_slowdown_ppm >= 0)
+    length = (size_t)snprintf(text, PROTECTION_BYTES, "max_slowdown=%d.%06d\n", options->max_slowdown_ppm / 1000000,
+                              options->max_slowdown_ppm % 1000000);
+  if (options->max_delay_ns >= 0)
+    snprintf(text + length, PROTECTION_BYTES - length, "max_delay_ns=%" PRId64 "\n", options->max_delay_ns);
+}
+
 static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   char gpus[sizeof record->gpus];
   char name[sizeof record->name];
+  char protection[PROTECTION_BYTES];
+  format_protection(&record->options, protection);
   printable(record->gpus, gpus, sizeof gpus);
   printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
                   "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
-                  "\nprofile=%s\ngpus=%s\nname=%s\nbatch=%d\nstarted_ns=%" PRId64 "\n",
+                  "\nprofile=%s\ngpus=%s\nname=%s\nbatch=%d\nstarted_ns=%" PRId64 "\n%s",
                   record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
                   record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
-                  record->batch, record->started_ns);
+                  record->batch, record->started_ns, protection);
 }
 
 static int write_all(int fd, const char *text, size_t bytes) {
@@ -99,6 +114,10 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     record->options.mem_bytes = strtoull(value, NULL, 10);
   else if (strcmp(key, "profile") == 0)
     snprintf(record->options.profile, sizeof record->options.profile, "%s", value);
+  else if (strcmp(key, "max_slowdown") == 0)
+    fikit_parse_share(value, &record->options.max_slowdown_ppm);
+  else if (strcmp(key, "max_delay_ns") == 0)
+    record->options.max_delay_ns = strtoll(value, NULL, 10);
   else if (strcmp(key, "gpus") == 0)
     snprintf(record->gpus, sizeof record->gpus, "%s", value);
   else if (strcmp(key, "name") == 0)

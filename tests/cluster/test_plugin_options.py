@@ -82,6 +82,22 @@ def test_option_beats_environment_beats_site_default(cluster: Cluster, probed: C
     assert probed("srun", GPU, "--fikit-mem=1G", cluster.probe).record["priority"] == "5"
 
 
+def test_what_lower_jobs_may_cost(
+    cluster: Cluster, probed: Callable[..., Probe], batch_probed: Callable[..., Probe]
+) -> None:
+    options = ("--fikit-max-slowdown=2.5%", "--fikit-max-delay=1.5ms")
+    wish = {"FIKIT_MAX_SLOWDOWN": "2.5%", "FIKIT_MAX_DELAY": "1.5ms"}
+    for probe in (
+        probed("srun", GPU, *options, cluster.probe),
+        batch_probed(cluster.probe, GPU, *options),
+        probed("salloc", GPU, *options, "srun", cluster.probe),
+        probed("srun", GPU, cluster.probe, **wish),
+    ):
+        assert (probe.record["max_slowdown"], probe.record["max_delay_ns"]) == ("0.025000", "1500000")
+        assert (probe.record["priority"], probe.shards) == ("5", 4), "it shares, like with any option"
+    assert "max_slowdown" not in probed("srun", GPU, "--fikit-priority=high", cluster.probe).record
+
+
 @pytest.mark.parametrize("wish", [{"options": ["--fikit-measure"]}, {"FIKIT_MEASURE": "1"}])
 def test_measured_job_keeps_its_gpu(cluster: Cluster, probed: Callable[..., Probe], wish: dict[str, object]) -> None:
     options = wish.pop("options", []) if "options" in wish else []

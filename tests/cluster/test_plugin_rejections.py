@@ -24,6 +24,8 @@ def ours(output: str) -> list[str]:
         ("--fikit-priority=10", "use high, normal, low"),
         ("--fikit-mem=lots", "use a size such as 20G"),
         ("--fikit-profile=../../etc/passwd", "use 1 to 64 letters"),
+        ("--fikit-max-slowdown=120%", "use a share of 0 to 100 %"),
+        ("--fikit-max-delay=200", "use a time such as 200us"),
     ],
 )
 def test_bad_value_is_one_sentence(cluster: Cluster, command: str, option: str, words: str) -> None:

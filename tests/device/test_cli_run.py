@@ -106,7 +106,7 @@ def test_program_that_cannot_start_is_one_sentence(site: dict[str, str], program
     assert text in done.stderr
 
 
-@pytest.mark.parametrize(("option", "value"), [("--priority", "urgent"), ("--mem", "lots"), ("--profile", "a b")])
+@pytest.mark.parametrize(("option", "value"), [("--priority", "urgent"), ("--mem", "lots"), ("--profile", "a b"), ("--max-slowdown", "120%"), ("--max-delay", "200")])  # fmt: skip
 def test_bad_option_is_one_sentence_that_names_the_value(site: dict[str, str], option: str, value: str) -> None:
     done = fikit(site, "run", option, value, "--", "true")
     assert done.returncode == 2
@@ -125,12 +125,14 @@ def test_only_the_socket_and_the_preload_entry_enter_the_program(site: dict[str,
 def test_record_exists_while_the_program_runs_and_option_beats_environment(
     site: dict[str, str], tmp_path: Path
 ) -> None:
-    env = {**site, "FIKIT_PRIORITY": "low", "FIKIT_MEM": "2G"}
-    done = fikit(env, "run", "--priority", "high", "--", "sh", "-c", f"cat {tmp_path}/run/jobs/*; echo pid $PPID")
+    env = {**site, "FIKIT_PRIORITY": "low", "FIKIT_MEM": "2G", "FIKIT_MAX_DELAY": "200us", "FIKIT_MAX_SLOWDOWN": "10%"}
+    options = ("--priority", "high", "--max-slowdown", "2%")
+    done = fikit(env, "run", *options, "--", "sh", "-c", f"cat {tmp_path}/run/jobs/*; echo pid $PPID")
     *lines, last = done.stdout.splitlines()
     record = dict(line.split("=", 1) for line in lines)
     assert record["priority"] == "1"
     assert record["mem_bytes"] == str(2 * 2**30)
+    assert (record["max_slowdown"], record["max_delay_ns"]) == ("0.020000", "200000")
     assert record["job"] == f"run-{record['pid']}-1"
     assert last == f"pid {record['pid']}"
     assert not list((tmp_path / "run" / "jobs").iterdir())

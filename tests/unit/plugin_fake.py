@@ -14,6 +14,12 @@ SOURCES = Path(__file__).resolve().parents[2] / "slurm_plugin" / "src"
 NEEDS_SLURM = {"fikit_alloc", "fikit_dispatch"}
 HAVE_HEADERS = Path("/usr/include/slurm/spank.h").exists()
 
+# What is and what is not a share or a time, for everybody who reads them.
+SHARES = ["5%", "0.05", "0%", "0", "1", "100%", "12.5%", "0.000001", "99.9999%", "5.5%",
+          "", "5", "101%", "-5%", "5 %", "5%%", "5.%", ".5", "1.000001", "100.000001%", "0.0000001", "nan", "five", "1e-2", "9" * 200]  # fmt: skip
+TIMES = ["200us", "200µs", "1.5ms", "0us", "0.5us", "2s", "3600s", "3600000ms", "17ns",
+         "", "200", "us", "1h", "-1us", "200 us", "1.us", "3601s", "3600.1s", "1e3us", "999999999999s", "9" * 200 + "s"]  # fmt: skip
+
 
 class Options(ctypes.Structure):
     """struct fikit_options of fikit_args.h."""
@@ -23,6 +29,8 @@ class Options(ctypes.Structure):
         ("measure", ctypes.c_bool),
         ("mem_bytes", ctypes.c_uint64),
         ("profile", ctypes.c_char * 65),
+        ("max_slowdown_ppm", ctypes.c_int32),
+        ("max_delay_ns", ctypes.c_int64),
     )
 
 
@@ -64,7 +72,15 @@ def load(cc: Callable[..., Path], directory: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(shutil.copy(library, directory / "plugin.so")))
     loaded.fikit_config.restype = ctypes.POINTER(Config)
     loaded.fikit_args_of_job.restype = Options
-    for function in ("parse_priority", "preload_with", "preload_without", "control", "record_read"):
+    for function in (
+        "parse_priority",
+        "preload_with",
+        "preload_without",
+        "parse_share",
+        "parse_time",
+        "control",
+        "record_read",
+    ):
         getattr(loaded, f"fikit_{function}").restype = ctypes.c_bool
     return loaded
 

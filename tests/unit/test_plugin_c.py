@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from fikitd.records import JobRecord
-from plugin_fake import HAVE_HEADERS, Options, Record, job_option, load, load_config, log_of
+from plugin_fake import HAVE_HEADERS, SHARES, TIMES, Options, Record, job_option, load, load_config, log_of
 
-from fikitd import priorities
+from fikitd import priorities, quantities
 
 GIB = 2**30
 
@@ -55,6 +55,31 @@ def test_memory_that_is_no_size_is_ignored_on_the_node(plugin: ctypes.CDLL, text
 @pytest.mark.parametrize("text", ["../../etc", "a/b", "", "x" * 65, "a b", ".hidden", "a\nb"])
 def test_profile_name_cannot_become_a_path(plugin: ctypes.CDLL, text: str) -> None:
     assert job_option(plugin, "fikit-profile", text).profile == b""
+
+
+def of_fikitd(read: Callable[[str], float], text: str) -> float | None:
+    try:
+        return read(text)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("text", SHARES)
+def test_shares_are_those_of_fikitd(plugin: ctypes.CDLL, text: str) -> None:
+    expected = of_fikitd(quantities.share, text)
+    ppm = ctypes.c_int32(-1)
+    known = plugin.fikit_parse_share(text.encode(), ctypes.byref(ppm))
+    assert (known, ppm.value) == ((False, -1) if expected is None else (True, round(expected * 1e6)))
+    assert job_option(plugin, "fikit-max-slowdown", text).max_slowdown_ppm == ppm.value
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_times_are_those_of_fikitd(plugin: ctypes.CDLL, text: str) -> None:
+    expected = of_fikitd(quantities.nanoseconds, text)
+    ns = ctypes.c_int64(-1)
+    known = plugin.fikit_parse_time(text.encode(), ctypes.byref(ns))
+    assert (known, ns.value) == ((False, -1) if expected is None else (True, expected))
+    assert job_option(plugin, "fikit-max-delay", text).max_delay_ns == ns.value
 
 
 def test_flag_arrives_on_the_node_as_null_text(plugin: ctypes.CDLL) -> None:
@@ -110,7 +135,9 @@ def test_preload_puts_the_shim_first_once_and_keeps_the_users_entries(plugin: ct
 
 def a_record(**changes: object) -> Record:
     record = Record(job=12, uid=33, gid=44, name=b"train", gpus=b"0", batch=True, started_ns=1_700_000_000_000_000_000)
-    record.options = Options(priority=1, measure=False, mem_bytes=20 * GIB, profile=b"resnet")
+    record.options = Options(
+        priority=1, measure=False, mem_bytes=20 * GIB, profile=b"resnet", max_slowdown_ppm=-1, max_delay_ns=-1
+    )
     for key, value in changes.items():
         setattr(record, key, value)
     return record
@@ -139,6 +166,28 @@ def test_record_survives_a_round_trip_and_belongs_to_its_user(plugin: ctypes.CDL
     assert (read.options.priority, read.options.profile, read.name, read.batch) == (1, b"resnet", b"train", True)
     assert not plugin.fikit_record_read(str(tmp_path).encode(), 12, 34, ctypes.byref(read))
     assert not plugin.fikit_record_read(str(tmp_path).encode(), 13, 33, ctypes.byref(read))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ((50_000, 200_000), (0.05, 200_000)),
+        ((0, 0), (0.0, 0)),
+        ((1_000_000, -1), (1.0, None)),
+        ((-1, 7), (None, 7)),
+        ((-1, -1), (None, None)),
+    ],
+)
+def test_what_lower_jobs_may_cost_is_in_the_record_only_when_asked_for(
+    plugin: ctypes.CDLL, tmp_path: Path, asked: tuple[int, int], expected: tuple[float | None, int | None]
+) -> None:
+    record = a_record()
+    record.options.max_slowdown_ppm, record.options.max_delay_ns = asked
+    known = JobRecord.read(write(plugin, tmp_path, record))
+    assert (known.max_slowdown, known.max_delay_ns) == expected
+    again = Record()
+    assert plugin.fikit_record_read(str(tmp_path).encode(), 12, 33, ctypes.byref(again))
+    assert (again.options.max_slowdown_ppm, again.options.max_delay_ns) == asked
 
 
 def test_job_name_cannot_add_a_line_to_the_record(plugin: ctypes.CDLL, tmp_path: Path) -> None:

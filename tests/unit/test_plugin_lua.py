@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
+from plugin_fake import SHARES, TIMES
 
-from fikitd import priorities
+from fikitd import priorities, quantities
 
 LUA = Path(__file__).resolve().parents[2] / "slurm_plugin" / "lua"
 NO_VALUE = 4294967294
@@ -26,7 +28,7 @@ def quote(value: object) -> str:
         return "{" + ", ".join(f"[{quote(k)}] = {quote(v)}" for k, v in value.items()) + "}"
     if isinstance(value, bool | int | float):
         return str(value).lower()
-    return "nil" if value is None else json.dumps(value)
+    return "nil" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def lua(source: str, **env: str) -> list[str]:
@@ -120,6 +122,10 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
         ({"fikit-mem": "17G"}, {"tres_per_node": "gres:gpu:1"}, "more than the 16 GiB"),
         ({"fikit-priority": "urgent"}, {"tres_per_node": "gres:gpu:1"}, "use high, normal, low"),
         ({"fikit-mem": "lots"}, {"tres_per_node": "gres:gpu:1"}, "use a size"),
+        ({"fikit-max-slowdown": "5%"}, {}, "--fikit-max-slowdown needs a GPU"),
+        ({"fikit-max-delay": "1ms"}, {"tres_per_node": "gres:gpu:2"}, "or leave --fikit-max-delay out"),
+        ({"fikit-max-slowdown": "5"}, {"tres_per_node": "gres:gpu:1"}, "use a share of 0 to 100 %"),
+        ({"fikit-max-delay": "200"}, {"tres_per_node": "gres:gpu:1"}, "use a time such as 200us"),
     ],
 )
 def test_refusal_is_one_sentence_and_changes_nothing(
@@ -130,6 +136,26 @@ def test_refusal_is_one_sentence_and_changes_nothing(
     assert len(said) == 1
     assert words in said[0]
     assert node == str(job.get("tres_per_node", "nil"))
+
+
+@pytest.mark.parametrize("text", SHARES)
+def test_shares_are_those_of_the_plugin_and_of_fikitd(text: str) -> None:
+    code = submit({"fikit-max-slowdown": text}, {"tres_per_node": "gres:gpu:1"})[0]
+    assert (code == 0) == (not text or is_read(quantities.share, text)), "an empty value is none"
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_times_are_those_of_the_plugin_and_of_fikitd(text: str) -> None:
+    code = submit({"fikit-max-delay": text}, {"tres_per_node": "gres:gpu:1"})[0]
+    assert (code == 0) == (not text or is_read(quantities.nanoseconds, text))
+
+
+def is_read(read: Callable[[str], float], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
 
 
 def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from fikitd.records import JobRecord
 from fikit import child, daemon
 from fikit.errors import UserError
 from fikit.places import Place
+from fikit.quantities import nanoseconds, share
 from fikit.reporters.line import say
 from fikit.sizes import parse_size
 from fikitd import config, paths, priorities
@@ -64,12 +66,17 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
     help="Which profile to use or to write.",
 )
 @click.option("--mem", callback=_size, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M.")
+@click.option("--max-slowdown", callback=share, envvar="FIKIT_MAX_SLOWDOWN", metavar="SHARE",
+              help="How much longer it may take because of lower ones: 5%. Default: the site's.")  # fmt: skip
+@click.option("--max-delay", callback=nanoseconds, envvar="FIKIT_MAX_DELAY", metavar="TIME",
+              help="The longest single delay by lower ones: 200us, 1.5ms. Default: the site's.")  # fmt: skip
 @click.option("--policy", type=click.Choice(config.POLICIES), help="The daemon's policy, when it starts one.")
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
-    *, priority: int, measure: bool, profile: str, mem: int, policy: str | None, emulated: bool, argv: tuple[str, ...]
-) -> int:
+    *, priority: int, measure: bool, profile: str, mem: int, max_slowdown: float | None, max_delay: int | None,
+    policy: str | None, emulated: bool, argv: tuple[str, ...],
+) -> int:  # fmt: skip
     """Run CMD under fikit on this machine's GPU, without Slurm.
 
     Starts a fikitd of your own when none runs, and exits with CMD's exit code. If fikit cannot work, CMD runs unmanaged.
@@ -81,7 +88,12 @@ def command(
     try:
         place = daemon.join_or_start(policy)
         shim = _readable(paths.shim())
-        job = _register(place, priority=priority, measure=measure, profile=profile, mem=mem, name=Path(argv[0]).name)
+        wishes = JobRecord(
+            job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
+            gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
+            started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
+        )  # fmt: skip
+        job = _register(place, wishes)
     except (daemon.CannotStart, OSError) as error:
         say(f"warning: {error}; the program runs unmanaged")
     else:
@@ -98,17 +110,13 @@ def command(
             _finish(place, job)
 
 
-def _register(place: Place, *, priority: int, measure: bool, profile: str, mem: int, name: str) -> str:
+def _register(place: Place, wishes: JobRecord) -> str:
     """Write the record by which fikitd knows the program as a job, and return the job's id.
 
     The record names our own pid: the program and all it starts are our descendants.
     """
     ids = (f"run-{os.getpid()}-{number}" for number in itertools.count(1))  # pids come back, reports stay
-    record = JobRecord(
-        job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()), uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure,
-        mem_bytes=mem, profile=profile, gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=name,
-        pid=os.getpid(), started_ns=time.time_ns(),
-    )  # fmt: skip
+    record = replace(wishes, job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()))
     record.write(place.run_dir)
     return record.job
 

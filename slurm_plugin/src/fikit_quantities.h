@@ -1,0 +1,14 @@
+/* Shares and times as people write them; the same ones as fikitd.quantities reads. */
+#ifndef FIKIT_QUANTITIES_H
+#define FIKIT_QUANTITIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* "5%" or "0.05", from 0 to 100 %, as millionths. False, and *ppm as it was, for anything else. */
+bool fikit_parse_share(const char *text, int32_t *ppm);
+
+/* "200us", "1.5ms", "2s", an hour at most. False, and *ns as it was, for anything else. */
+bool fikit_parse_time(const char *text, int64_t *ns);
+
+#endif
