@@ -1,6 +1,7 @@
 /* Contexts: attach to fikitd when one is made, know when the calling thread's current one changes. */
 #include "allocation.h"
 #include "device.h"
+#include "handle_map.h"
 #include "marker.h"
 #include "measure.h"
 #include "page_mark.h"
@@ -56,6 +57,8 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
   return switched(REAL(cuCtxPopCurrent_v2)(ctx));
 }
 
+static HANDLE_MAP(attached); /* context -> how many attached to it beside its maker */
+
 /* The shim's events died with their context, and whatever ran in it is over. */
 static _Thread_local CUcontext dead;
 
@@ -71,6 +74,7 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
     fikit_device_each(drop_events);
     fikit_stream_context_gone(ctx);
     fikit_allocation_context_gone(ctx);
+    handle_map_erase(&attached, (uintptr_t)ctx);
   }
   return result;
 }
@@ -81,6 +85,24 @@ CUresult cuCtxDestroy(CUcontext ctx) {
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return destroyed(ctx, REAL(cuCtxDestroy_v2)(ctx));
+}
+
+/* The old pair of CUDA 2: a context ends when everybody who attached to it, its maker among them, is detached. */
+CUresult cuCtxAttach(CUcontext *ctx, unsigned flags) {
+  CUresult result = REAL(cuCtxAttach)(ctx, flags);
+  if (result == CUDA_SUCCESS)
+    handle_map_put(&attached, (uintptr_t)*ctx, handle_map_get(&attached, (uintptr_t)*ctx) + 1, 0);
+  return switched(result);
+}
+
+CUresult cuCtxDetach(CUcontext ctx) {
+  uintptr_t others = handle_map_get(&attached, (uintptr_t)ctx);
+  CUresult result = switched(REAL(cuCtxDetach)(ctx));
+  if (others == 0)
+    return destroyed(ctx, result);
+  if (result == CUDA_SUCCESS)
+    handle_map_put(&attached, (uintptr_t)ctx, others - 1, 0);
+  return result;
 }
 
 static _Atomic(CUcontext) primary[FIKIT_MAX_DEVICES];

@@ -137,6 +137,8 @@ FIKIT_API cuCtxCreate_v3(CUcontext *ctx, void *affinity, int count, unsigned fla
 FIKIT_API cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice device);
 FIKIT_API cuCtxDestroy(CUcontext ctx);
 FIKIT_API cuCtxDestroy_v2(CUcontext ctx);
+FIKIT_API cuCtxAttach(CUcontext *ctx, unsigned flags);
+FIKIT_API cuCtxDetach(CUcontext ctx);
 FIKIT_API cuCtxSetCurrent(CUcontext ctx);
 FIKIT_API cuCtxPushCurrent(CUcontext ctx);
 FIKIT_API cuCtxPushCurrent_v2(CUcontext ctx);

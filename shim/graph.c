@@ -107,14 +107,15 @@ static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   if (result != CUDA_SUCCESS)
     return result;
   const struct fikit_graph_structure structure = fikit_graph_structure_of(graph);
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock_around(&changing))
+    return result;
   struct executable *executable = (void *)handle_map_get(&executables, (uintptr_t)exec);
   if (executable) {
     drop_changes(executable);
     executable->made_from = structure;
     name_it(exec, executable);
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   return result;
 }
 
@@ -145,7 +146,8 @@ static struct change *remember(struct executable *executable, CUgraphNode node, 
 
 /* The program did this to a node: `now` another kernel, or it is switched on or off. `before`: what the graph had there. */
 static void note(CUgraphExec exec, CUgraphNode node, uint64_t before, const uint64_t *now, const bool *off) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock_around(&changing))
+    return;
   struct executable *executable = (void *)handle_map_get(&executables, (uintptr_t)exec);
   struct change *change = executable ? find(executable, node) : NULL;
   const bool nothing = now ? *now == before : !*off;
@@ -158,7 +160,7 @@ static void note(CUgraphExec exec, CUgraphNode node, uint64_t before, const uint
       change->off = *off;
     name_it(exec, executable);
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
 }
 
 /* Programs set new arguments for each launch: a node whose kernel stays what it was is not remembered. */

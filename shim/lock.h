@@ -15,10 +15,14 @@
 #define FIKIT_LOCK_IN_CHILD(name, lock) \
   static pthread_mutex_t *const name##_in_child __attribute__((section("fikit_locks"), used)) = lock
 
-/* False: this very thread holds a lock already (they never nest), so a signal handler of the program interrupted it. Do
- * without what you wanted. */
+/* False: this very thread holds such a lock already (they never nest), so a signal handler of the program interrupted it.
+ * Do without what you wanted. */
 bool fikit_lock(pthread_mutex_t *lock);
 void fikit_unlock(pthread_mutex_t *lock);
+
+/* A lock around others: what is done under it may take one more, by fikit_lock. False: this thread holds any lock. */
+bool fikit_lock_around(pthread_mutex_t *lock);
+void fikit_unlock_around(pthread_mutex_t *lock);
 bool fikit_locked(void); /* by this thread */
 
 /* In the child of a fork: only this thread is left, whoever held them. */

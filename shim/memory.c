@@ -4,6 +4,7 @@
  */
 #include "memory.h"
 #include "clock.h"
+#include "lock.h"
 #include "monitor.h"
 #include "say.h"
 
@@ -126,9 +127,12 @@ bool fikit_memory_reserve(struct fikit_device *device, uint64_t bytes) {
     hold(device, bytes);
     return true;
   }
-  pthread_mutex_lock(&device->reserving);
+  if (!fikit_lock_around(&device->reserving)) { /* a signal handler that interrupted a request */
+    hold(device, bytes);
+    return true;
+  }
   bool fits = reserve(device, bytes, limit);
-  pthread_mutex_unlock(&device->reserving);
+  fikit_unlock_around(&device->reserving);
   return fits;
 }
 

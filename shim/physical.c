@@ -23,8 +23,8 @@ struct mapping {
   struct mapping *next;
 };
 
-/* All of it under `changing`, never while the driver works. */
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+/* All of it under `changing`, never while the driver works. A signal handler that interrupted a change is not noted. */
+FIKIT_LOCK(changing);
 static HANDLE_MAP(handles); /* CUmemGenericAllocationHandle -> struct physical */
 static struct mapping *mappings;
 
@@ -59,61 +59,65 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 
 /* The last handle is forgotten before the driver may give its number out again. */
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock_around(&changing))
+    return REAL(cuMemRelease)(handle);
   struct physical *physical = (void *)handle_map_get(&handles, (uintptr_t)handle);
   if (physical) {
     physical->mappings++; /* keeps it until the driver has answered */
     if (--physical->handles == 0)
       handle_map_erase(&handles, (uintptr_t)handle);
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   CUresult result = REAL(cuMemRelease)(handle);
-  if (!physical)
+  if (!physical || !fikit_lock_around(&changing))
     return result;
-  pthread_mutex_lock(&changing);
   physical->mappings--;
   if (result != CUDA_SUCCESS && physical->handles++ == 0)
     handle_map_put(&handles, (uintptr_t)handle, (uintptr_t)physical, 0);
   give_back_unused(physical);
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   return result;
 }
 
 /* An address gets its memory's handle once more, also after the last handle was released. */
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address) {
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
-  if (result != CUDA_SUCCESS)
+  if (result != CUDA_SUCCESS || !fikit_lock_around(&changing))
     return result;
-  pthread_mutex_lock(&changing);
   for (struct mapping *mapping = mappings; mapping; mapping = mapping->next)
     if ((CUdeviceptr)address - mapping->address < mapping->bytes) {
       if (mapping->physical->handles++ == 0)
         handle_map_put(&handles, (uintptr_t)*handle, (uintptr_t)mapping->physical, 0);
       break;
     }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   return result;
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   struct mapping *mapping = malloc(sizeof *mapping);
-  pthread_mutex_lock(&changing);
-  struct physical *physical = mapping ? (void *)handle_map_get(&handles, (uintptr_t)handle) : NULL;
-  if (physical)
-    physical->mappings++;
-  pthread_mutex_unlock(&changing);
+  struct physical *physical = NULL;
+  if (mapping && fikit_lock_around(&changing)) {
+    physical = (void *)handle_map_get(&handles, (uintptr_t)handle);
+    if (physical)
+      physical->mappings++;
+    fikit_unlock_around(&changing);
+  }
   CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
-  pthread_mutex_lock(&changing);
-  if (physical && result == CUDA_SUCCESS) {
+  if (!physical || !fikit_lock_around(&changing)) {
+    free(mapping);
+    return result;
+  }
+  if (result == CUDA_SUCCESS) {
     *mapping = (struct mapping){address, bytes, physical, mappings};
     mappings = mapping;
     mapping = NULL;
-  } else if (physical) {
+  } else {
     physical->mappings--;
     give_back_unused(physical);
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   free(mapping);
   return result;
 }
@@ -136,11 +140,13 @@ static struct mapping *take_within(CUdeviceptr address, size_t bytes) {
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  pthread_mutex_lock(&changing);
+  if (!fikit_lock_around(&changing))
+    return REAL(cuMemUnmap)(address, bytes);
   struct mapping *taken = take_within(address, bytes);
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   CUresult result = REAL(cuMemUnmap)(address, bytes);
-  pthread_mutex_lock(&changing);
+  if (!taken || !fikit_lock_around(&changing))
+    return result;
   while (taken) {
     struct mapping *mapping = taken;
     taken = mapping->next;
@@ -153,12 +159,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
       mappings = mapping;
     }
   }
-  pthread_mutex_unlock(&changing);
+  fikit_unlock_around(&changing);
   return result;
 }
 
 void fikit_physical_forget_all(void) {
   handle_map_forget_all(&handles);
   mappings = NULL;
-  pthread_mutex_init(&changing, NULL);
 }

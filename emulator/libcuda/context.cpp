@@ -202,7 +202,25 @@ CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext handle) {
   });
 }
 
-CU_EXPORT CUresult cuCtxDetach(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+CU_EXPORT CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
+  return api([&] {
+    require(out != nullptr && flags == 0, CUDA_ERROR_INVALID_VALUE);
+    Context& context = current();
+    ++context.attached;
+    *out = to_handle<CUcontext>(&context);
+  });
+}
+
+CU_EXPORT CUresult cuCtxDetach(CUcontext handle) {
+  bool last = false;
+  const CUresult result = api([&] {
+    driver();
+    auto& context = from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT);
+    require(!context.primary, CUDA_ERROR_INVALID_CONTEXT);
+    last = --context.attached <= 0;
+  });
+  return last ? cuCtxDestroy_v2(handle) : result;
+}
 
 CU_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   return api([&] {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -50,6 +51,7 @@ struct Context : Object {
   const unsigned flags;
   const uint64_t id;
   bool primary = false;
+  std::atomic<int> attached = 1;  // by cuCtxCreate and cuCtxAttach
   std::mutex peers_mutex;
   std::set<uint64_t> peers;  // ids of the contexts whose memory it may use; guarded by peers_mutex
 

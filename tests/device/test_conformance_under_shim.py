@@ -1,15 +1,23 @@
-"""Programs with the shim and without it: the same output, byte for byte, and the same calls of the driver in the same order."""
+"""Programs with the shim and without it: the same output, byte for byte, and the same calls of the driver in the same order.
+
+Managed twice: through an open gate, and through a closed one, launch by launch, on a device that a neighbour keeps busy.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from call_recorder import Recorder
+from emulator_tools import SOURCES, driver_flags
 from shim_daemon import Daemon, wait_for
 from test_emulator_clients import CUDA_CORE, TINYGRAD_EAGER, TINYGRAD_JIT
 from test_emulator_offload import COMPILERS
@@ -30,19 +38,74 @@ QUESTIONS = {
 }  # fmt: skip
 # How often a program asks whether something is done depends on the moment.
 POLLS = {"cuStreamQuery", "cuStreamQuery_ptsz", "cuEventQuery"}
+# How it learns when a granted launch has completed: by a write of the device's to its page, or by an event of its own.
+MARKS = {
+    "cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2", "cuThreadExchangeStreamCaptureMode", "cuStreamWriteValue32_v2",
+    "cuEventCreate", "cuEventRecord",
+}  # fmt: skip
 
 
+@contextmanager
+def granting(daemon: Daemon) -> Iterator[None]:
+    """Let each launch that waits at the closed gate go, some time after it came."""
+    over = threading.Event()
+
+    def grant() -> None:
+        while not over.is_set():
+            time.sleep(0.0001)
+            for page in list(daemon.pages):
+                if page.u32("waiting") and page.u32("request_seq") != page.u32("grant_seq"):
+                    page.grant()
+
+    thread = threading.Thread(target=grant)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def without_marks(calls: list[str], alone: list[str]) -> list[str]:
+    """The calls less those that mark launches, but for the ones that the program makes alone, too."""
+    own = iter([*alone, None])
+    expected = next(own)
+    left = []
+    for name in calls:
+        if name == expected:
+            expected = next(own)
+        elif name in MARKS:
+            continue
+        left.append(name)
+    return left
+
+
+def in_pairs(alone: list[list[str]], managed: list[list[str]]) -> list[tuple[list[str], list[str]]]:
+    """The threads of both runs that made the same calls, but for marks."""
+
+    def key(calls: list[str]) -> list[str]:
+        return [name for name in calls if name not in MARKS]
+
+    return list(zip(sorted(alone, key=key), sorted(managed, key=key), strict=True))
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Runs one program twice, without and with the shim, each time with a recorder and a device of its own."""
+    """Runs one program without and with the shim, with a recorder and a device of the test's own."""
 
-    def __init__(self, recorder: Recorder, shim: Path, daemon: Daemon, env: Env, directory: Path) -> None:
-        self.recorder, self.shim, self.daemon, self.env, self.directory = recorder, shim, daemon, env, directory
+    recorder: Recorder
+    shim: Path
+    neighbour: Path
+    open: Daemon
+    closed: Daemon
+    env: Env
+    directory: Path
 
-    def run(self, command: list[str | Path], managed: bool, **more: str) -> tuple[bytes, list[list[str]]]:
-        calls = self.directory / f"calls-{managed}"
+    def run(self, command: list[str | Path], daemon: Daemon | None, **more: str) -> tuple[bytes, list[list[str]]]:
+        calls = self.directory / "calls"
         env = self.recorder.environment(self.env(**more), calls)
-        if managed:
-            env |= {"LD_PRELOAD": str(self.shim), "FIKIT_SOCKET": str(self.daemon.path)}
+        if daemon:
+            env |= {"LD_PRELOAD": str(self.shim), "FIKIT_SOCKET": str(daemon.path)}
         for _ in range(5):
             calls.unlink(missing_ok=True)
             done = subprocess.run(command, env=env, capture_output=True, timeout=120, check=False)
@@ -53,10 +116,32 @@ class Comparison:
         return done.stdout, self.recorder.calls(calls, QUESTIONS | POLLS)
 
     def check(self, command: list[str | Path], **more: str) -> None:
-        alone, managed = self.run(command, False, **more), self.run(command, True, **more)
-        wait_for(lambda: self.daemon.pages, "client: the program was not managed")
-        assert managed[0] == alone[0]
-        assert managed[1] == alone[1]
+        alone = self.run(command, None, **more)
+        assert self.run(command, self.open, **more) == alone
+        wait_for(lambda: self.open.pages, "client: the program was not managed")
+        with self.busy_device(), granting(self.closed):
+            output, calls = self.run(command, self.closed, **more)
+        assert output == alone[0]
+        for own, managed in in_pairs(alone[1], calls):
+            assert without_marks(managed, own) == own
+        launches = sum(page.launches() for page in self.closed.pages)
+        assert launches == sum(page.launches() for page in self.open.pages)
+        assert [page.u64("expired_count") for page in self.closed.pages] == [0] * len(self.closed.pages)
+        assert sum(page.u64("wait_count") for page in self.closed.pages) >= launches  # a refused one waited, too
+
+    @contextmanager
+    def busy_device(self) -> Iterator[None]:
+        """Another process's kernels of 300 us on the device, 1 ms apart."""
+        beat = subprocess.Popen(
+            [self.neighbour, "beat", "300"], env=self.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert beat.stdout
+        try:
+            assert beat.stdout.readline() == b"running\n"
+            yield
+        finally:
+            beat.kill()
+            beat.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +149,16 @@ def recorder(native: Path, cc: Callable[..., Path], tmp_path_factory: pytest.Tem
     return Recorder(native / "emulator" / "libcuda.so.1", tmp_path_factory.mktemp("recorder"), cc)
 
 
+@pytest.fixture(scope="module")
+def neighbour(native: Path, cc: Callable[..., Path]) -> Path:
+    return cc(SOURCES / "emu_faults.c", *driver_flags(native))
+
+
 @pytest.fixture
 def comparison(
-    recorder: Recorder, shim: Path, daemon: Callable[..., Daemon], emulator_env: Env, tmp_path: Path
+    *, recorder: Recorder, shim: Path, neighbour: Path, daemon: Callable[..., Daemon], emulator_env: Env, tmp_path: Path
 ) -> Comparison:
-    return Comparison(recorder, shim, daemon(), emulator_env, tmp_path)
+    return Comparison(recorder, shim, neighbour, daemon(), daemon(closed=True, lease_s=600), emulator_env, tmp_path)
 
 
 @pytest.mark.parametrize("source", CONFORMANCE, ids=lambda source: source.stem)

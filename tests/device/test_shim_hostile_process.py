@@ -21,6 +21,7 @@ HOW: dict[str, dict[str, object]] = {
     "open": {},
     "measure": {"measure": True},
     "closed": {"closed": True, "lease_s": 0.2},
+    "limit": {"limit_bytes": 1 << 30},
 }
 HABITS = [
     "fork",
@@ -42,7 +43,13 @@ def program(cc: Compile, fake_cuda: Path) -> Path:
 
 
 # With a closed gate every launch of every child of busy threads would wait for a lease: that is not what is tested.
-WAYS = [(habit, how) for habit in HABITS for how in HOW if (habit, how) != ("fork beside busy threads", "closed")]
+BUSY = "fork beside busy threads"
+WAYS = [
+    (habit, how)
+    for habit in HABITS
+    for how in HOW
+    if (how == "limit") <= (habit == BUSY) and (habit, how) != (BUSY, "closed")
+]
 
 
 @pytest.mark.parametrize(("habit", "how"), WAYS)

@@ -98,6 +98,31 @@ pause()
     run.finish()
 
 
+def test_the_last_to_detach_from_a_context_gives_back_what_it_held(on_gpu: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    code = """
+other, one = context(), context()
+kept = made(alloc(MIB))
+same = ctypes.c_void_p()
+check(cu.cuCtxAttach(ctypes.byref(same), 0))
+assert same.value == one.value
+check(cu.cuCtxDetach(one))
+say()
+pause()
+check(cu.cuCtxDetach(one))
+say(cu.cuCtxDetach(one))
+pause()
+"""
+    run = on_gpu(code, fikitd)
+    run.line()
+    assert fikitd.memory.held() == MIB
+    run.go()
+    assert run.line() == "201"
+    assert fikitd.memory.held() == 0
+    run.go()
+    run.finish()
+
+
 def test_memory_may_be_freed_by_another_thread(on_gpu: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """

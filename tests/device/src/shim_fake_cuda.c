@@ -431,9 +431,21 @@ API CUresult cuParamSetf(void *f, int offset, float value) {
   return (int)(value * 2) + offset;
 }
 
-/* ---- memory that the emulated GPU does not have: arrays, and the calls of CUDA 3 with 32-bit addresses */
+/* ---- memory: what children of a fork need, and what the emulated GPU does not have: arrays, and the calls of CUDA 3 with 32-bit addresses */
 
 static uintptr_t next_memory = 0x800000;
+
+API CUresult cuMemCreate(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags) {
+  (void)bytes, (void)properties, (void)flags;
+  COUNTED;
+  *handle = __atomic_add_fetch(&next_memory, 0x100, __ATOMIC_RELAXED);
+  return 0;
+}
+API CUresult cuMemRelease(unsigned long long handle) {
+  (void)handle;
+  COUNTED;
+  return 0;
+}
 
 API CUresult cuArrayCreate(void **out, const void *shape) {
   (void)shape;

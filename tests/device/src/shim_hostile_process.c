@@ -20,6 +20,16 @@ static void fork_and_launch(char **arguments) {
   launch_some(2);
 }
 
+int cuMemCreate(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags);
+int cuMemRelease(unsigned long long handle);
+
+static void take_memory(void) {
+  static const int on_gpu[] = {1, 0, 1, 0, 0, 0, 0, 0}; /* pinned, no handle type, on device 0 */
+  unsigned long long handle;
+  CHECK(cuMemCreate(&handle, 4096, on_gpu, 0));
+  CHECK(cuMemRelease(handle));
+}
+
 static void *load_for_ever(void *argument) {
   _Atomic int *stop = argument;
   CHECK(cuCtxSetCurrent(context));
@@ -31,6 +41,8 @@ static void *load_for_ever(void *argument) {
     CHECK(cuModuleGetFunction(&function, module, name));
     CHECK(cuLaunchKernel(function, 1 + i % 7, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     CHECK(cuCtxSynchronize());
+    for (int j = 0; j < 300; j++)
+      take_memory();
   }
   return NULL;
 }
@@ -50,6 +62,7 @@ static void fork_beside_busy_threads(char **arguments) {
       alarm(20); /* a lock that nobody gives back */
       load();
       launch_some(2);
+      take_memory();
       _exit(0);
     }
     int status;
