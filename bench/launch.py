@@ -1,7 +1,8 @@
 """What the shim adds to a launch when nobody outranks the job: ns per cuLaunchKernel, direct and through an open gate.
 
-In 1, 4 and 16 threads. Two clocks, because on a machine with fewer cores than threads the time of day is mostly the time that
-a thread did not run: `added` is the thread's processor time, paired by round; `launch` is the time of day of single launches.
+In 1, 4 and 16 threads, in the calling thread's processor time: on a machine with fewer cores than threads the time of day is
+mostly the time that a thread did not run. `added` is paired by round. `launch` is of single launches, each with one reading of
+the clock: difference of the quantiles in each tenth of the run, the middle of these, and how far apart they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,22 +63,29 @@ def _measure(emulated: bool, threads: int) -> dict[str, Any]:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
-    if f"{(rounds + rounds // 10 + 1) * LAUNCHES * threads} kernels" not in done.stderr:
+    if f"{2 * (rounds + rounds // 10 + 1) * LAUNCHES * threads} kernels" not in done.stderr:
         raise BenchError(f"fikitd did not count every launch; it said: {done.stderr.strip()}")
     return dict(json.loads(done.stdout))
 
 
-def _quantile(histogram: dict[str, int], share: float) -> float:
-    """Of launches counted by their ns; the last bucket means "so long or longer"."""
-    left = share * sum(histogram.values())
-    for ns, count in sorted((int(key), count) for key, count in histogram.items()):
-        left -= count
-        if left <= 0:
-            return float(ns)
-    return 0.0
+def _tenths(launches: list[int], threads: int) -> list[list[int]]:
+    """The launches of all threads, by the tenth of the run in which they were made."""
+    each = len(launches) // threads
+    return [
+        [ns for thread in range(threads) for ns in launches[thread * each :][each * i // 10 : each * (i + 1) // 10]]
+        for i in range(10)
+    ]
 
 
-def _values(measured: dict[str, Any]) -> dict[str, float]:
+def _quantile(launches: list[int], share: float) -> float:
+    return float(sorted(launches)[min(int(share * len(launches)), len(launches) - 1)])
+
+
+def _added(direct: list[int], shim: list[int], share: float) -> float:
+    return _quantile(shim, share) - _quantile(direct, share)
+
+
+def _values(measured: dict[str, Any], threads: int) -> dict[str, float]:
     direct, shim = measured["direct_ns"], measured["shim_ns"]
     added = sorted(b - a for a, b in zip(direct, shim, strict=True))
     hundredths = statistics.quantiles(added, n=100)
@@ -89,10 +98,14 @@ def _values(measured: dict[str, Any]) -> dict[str, float]:
         "added_p90_ns": hundredths[89],
         "added_p99_ns": hundredths[98],
     }
+    ways = measured["direct_launches"], measured["shim_launches"]
     for name, share in (("p50", 0.5), ("p99", 0.99)):
-        for way in ("direct", "shim"):
-            values[f"launch_{way}_{name}_ns"] = _quantile(measured[f"{way}_launches"], share)
-        values[f"launch_added_{name}_ns"] = values[f"launch_shim_{name}_ns"] - values[f"launch_direct_{name}_ns"]
+        values |= {
+            f"launch_{way}_{name}_ns": _quantile(ns, share) for way, ns in zip(("direct", "shim"), ways, strict=True)
+        }
+        tenths = sorted(_added(*both, share) for both in zip(*(_tenths(ns, threads) for ns in ways), strict=True))
+        values[f"launch_added_{name}_ns"] = statistics.median(tenths)
+        values[f"launch_added_{name}_low_ns"], values[f"launch_added_{name}_high_ns"] = tenths[0], tenths[-1]
     return values
 
 
@@ -101,9 +114,13 @@ def _line(threads: int, values: dict[str, float]) -> str:
         f"{threads:>3} thread{'s' if threads > 1 else ' '}: {values['direct_ns']:.0f} ns direct, {values['shim_ns']:.0f} ns "
         f"through the open gate ({values['ratio']:.2f}x); added {values['added_ns']:.0f} ns (rounds: "
         f"p10 {values['added_p10_ns']:.0f}, p90 {values['added_p90_ns']:.0f}, p99 {values['added_p99_ns']:.0f}); "
-        f"single launches, time of day: added p50 {values['launch_added_p50_ns']:.0f}, "
-        f"p99 {values['launch_added_p99_ns']:.0f} ns"
+        f"single launches: added {_single(values, 'p50')}, {_single(values, 'p99')}"
     )
+
+
+def _single(values: dict[str, float], name: str) -> str:
+    added, low, high = (values[f"launch_added_{name}_{end}"] for end in ("ns", "low_ns", "high_ns"))
+    return f"{name} {added:.0f} ns (tenths {low:.0f} to {high:.0f})"
 
 
 def run(*, emulated: bool, threads: Sequence[int] = THREADS) -> Result:
@@ -117,11 +134,12 @@ def run(*, emulated: bool, threads: Sequence[int] = THREADS) -> Result:
         measured = _measure(emulated, count)
         device = measured["device"]
         prefix = "" if count == 1 else f"threads{count}_"
-        of_count = _values(measured)
+        of_count = _values(measured, count)
         values |= {prefix + name: value for name, value in of_count.items()}
         for way in ("direct", "shim"):
             samples[f"{prefix}{way}_ns"] = measured[f"{way}_ns"]
-            histograms[f"{prefix}{way}_launches"] = measured[f"{way}_launches"]
+            by_ns = Counter(measured[f"{way}_launches"])
+            histograms[f"{prefix}{way}_launches"] = {str(ns): by_ns[ns] for ns in sorted(by_ns)}
         lines.append(_line(count, of_count))
     summary = "\n".join(
         [

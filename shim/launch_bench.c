@@ -3,7 +3,8 @@
  * turns, so that whatever disturbs one disturbs the other. In one thread or in several at once, each with a stream of its
  * own. Prints one JSON object. `python -m bench launch` runs it.
  *
- * Two clocks: per round the processor time of the thread (being preempted does not count), per launch the time of day.
+ * The clock is the thread's own processor time, in which other threads' turns do not count: around a whole round, and, in
+ * rounds of their own, since reading it takes as long as a launch, around each launch.
  *
  * usage: fikit-launch-bench ROUNDS LAUNCHES [THREADS], with the shim preloaded
  */
@@ -13,11 +14,9 @@
 #include <pthread.h>
 #include <stddef.h>
 
-enum { LONGEST_NS = 4096 }; /* launches that took longer are counted here */
-
 struct series {
-  double *round_ns; /* processor time per launch, by round */
-  unsigned launch_ns[LONGEST_NS + 1]; /* launches by their time of day */
+  double *round_ns;   /* per launch, by round */
+  unsigned *launch_ns; /* of each launch, with the reading of the clock */
 };
 
 struct worker {
@@ -41,22 +40,30 @@ static int64_t own_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* One round; the work is waited for outside the measured time. `round` < 0: warming up. */
-static void measure(launch_fn *launch, void *stream, struct series *series, int round) {
+static void launch_one(launch_fn *launch, void *stream) {
   uint64_t duration_ns = 0;
   void *params[] = {&duration_ns};
+  check(launch(bench.kernel, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
+}
+
+/* One round of each kind; the work is waited for outside the measured time. `round` < 0: warming up. */
+static void measure(launch_fn *launch, void *stream, struct series *series, int round) {
   int64_t start_ns = own_ns();
-  int64_t before_ns = now_ns();
-  for (int i = 0; i < bench.launches; i++) {
-    check(launch(bench.kernel, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL), "cuLaunchKernel");
-    int64_t after_ns = now_ns(), ns = after_ns - before_ns;
-    series->launch_ns[ns < LONGEST_NS ? ns : LONGEST_NS] += round >= 0;
-    before_ns = after_ns;
-  }
+  for (int i = 0; i < bench.launches; i++)
+    launch_one(launch, stream);
   int64_t end_ns = own_ns();
   check(bench.synchronize(stream), "cuStreamSynchronize");
   if (round >= 0)
     series->round_ns[round] = (double)(end_ns - start_ns) / bench.launches;
+  int64_t before_ns = own_ns();
+  for (int i = 0; i < bench.launches; i++) {
+    launch_one(launch, stream);
+    int64_t after_ns = own_ns();
+    if (round >= 0)
+      series->launch_ns[round * bench.launches + i] = (unsigned)(after_ns - before_ns);
+    before_ns = after_ns;
+  }
+  check(bench.synchronize(stream), "cuStreamSynchronize");
 }
 
 static void *work(void *argument) {
@@ -83,24 +90,24 @@ static void print_rounds(const char *name, const struct worker *workers, size_t 
 }
 
 static void print_launches(const char *name, const struct worker *workers, size_t series, const char *end) {
-  const char *comma = "";
-  printf("\"%s_launches\": {", name);
-  for (int ns = 0; ns <= LONGEST_NS; ns++) {
-    unsigned sum = 0;
-    for (int t = 0; t < bench.threads; t++)
-      sum += ((const struct series *)((const char *)&workers[t] + series))->launch_ns[ns];
-    if (sum)
-      printf("%s\"%d\": %u", comma, ns, sum), comma = ", ";
-  }
-  printf("}%s", end);
+  printf("\"%s_launches\": [", name);
+  for (int t = 0; t < bench.threads; t++)
+    for (int i = 0; i < bench.rounds * bench.launches; i++)
+      printf("%s%u", t + i ? ", " : "", ((const struct series *)((const char *)&workers[t] + series))->launch_ns[i]);
+  printf("]%s", end);
+}
+
+static void make_room(struct series *series) {
+  series->round_ns = must(calloc((size_t)bench.rounds, sizeof(double)), "memory");
+  series->launch_ns = must(calloc((size_t)bench.rounds * (size_t)bench.launches, sizeof(unsigned)), "memory");
 }
 
 static void run(void) {
   struct worker *workers = must(calloc((size_t)bench.threads, sizeof *workers), "memory");
   pthread_barrier_init(&bench.start, NULL, (unsigned)bench.threads);
   for (int t = 0; t < bench.threads; t++) {
-    workers[t].direct.round_ns = must(calloc((size_t)bench.rounds, sizeof(double)), "memory");
-    workers[t].shim.round_ns = must(calloc((size_t)bench.rounds, sizeof(double)), "memory");
+    make_room(&workers[t].direct);
+    make_room(&workers[t].shim);
     check(pthread_create(&workers[t].thread, NULL, work, &workers[t]), "pthread_create");
   }
   for (int t = 0; t < bench.threads; t++)
