@@ -3,7 +3,8 @@
 A job launches bursts of kernels and computes on; most of its bursts end without a synchronisation, so that only the reckoning
 and the marks can tell. A lower job waits at its gate meanwhile, as it must for anybody to care. Each kernel's duration varies
 by 5 %, which the profile, learnt in an earlier run, does not foretell. On the emulated GPU everything takes ten times as
-long (as with a dilation of 10) and errors are divided by ten: what a shared machine adds is a tenth then, too.
+long (as with a dilation of 10) and errors are divided by ten: what a shared machine adds is a tenth then, too. The record is
+the emulated device's trace of what it did; a real GPU's are the job's own timing events.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,11 @@ def _environment(host: Host, emulated: bool) -> Iterator[dict[str, str]]:
     if not emulated:
         yield environment
         return
-    environment |= {"LD_LIBRARY_PATH": str(paths.emulator_dir()), "EMUCUDA_NAME": f"progress-{os.getpid()}"}
+    environment |= {
+        "LD_LIBRARY_PATH": str(paths.emulator_dir()),
+        "EMUCUDA_NAME": f"progress-{os.getpid()}",
+        "EMUCUDA_TRACE": "on",
+    }
     try:
         yield environment
     finally:
@@ -87,8 +92,12 @@ def _measure(directory: Path, profile: list[Any], *, emulated: bool, scale: int,
         finally:
             low.kill()
             low.wait()
-    truth = [(int(launches), int(end_ns)) for launches, end_ns in played["idle"]]
-    errors = [(believed[launches] - end_ns) / 1000 / scale for launches, end_ns in truth if launches in believed]
+        truth = {int(launches): int(end_ns) for launches, end_ns in played["idle"]}
+        if emulated:
+            truth = _traced(environment, high.pid, truth)
+    errors = [
+        (believed[launches] - end_ns) / 1000 / scale for launches, end_ns in truth.items() if launches in believed
+    ]
     return _Run(str(played["device"]), errors, len(truth))
 
 
@@ -102,6 +111,21 @@ def _start(host: Host, environment: dict[str, str], bursts: int, scale: int, see
         return high
     high.kill()
     raise BenchError((high.communicate()[1].strip().splitlines() or ["the job did not come to the dispatcher"])[-1])
+
+
+def _traced(environment: dict[str, str], pid: int, moments: Iterable[int]) -> dict[int, int]:
+    """When the device was through with the program's first so many kernels, by its own trace."""
+    clean = {key: value for key, value in environment.items() if key != "LD_PRELOAD"}
+    done = subprocess.run([paths.emuctl(), "trace", "--json"], env=clean, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(done.stderr.strip())
+    events = json.loads(done.stdout)["events"]
+    ends = [event["end_ns"] for event in events if event["pid"] == pid and event["kind"] == "kernel"]
+    if len(ends) <= max(moments):
+        raise BenchError(
+            f"the device's trace has {len(ends)} kernels of the job, which launched more than {max(moments)}"
+        )
+    return {launches: ends[launches - 1] for launches in moments}
 
 
 def _watch(host: Host, high: subprocess.Popen[str]) -> dict[int, int]:
