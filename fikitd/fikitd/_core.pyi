@@ -104,10 +104,12 @@ class Dispatcher:
         *,
         max_slowdown: float | None = None,
         max_delay_ns: int | None = None,
+        gang: int = 0,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 
         max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
+        Clients of one gang (not 0) run kernels that wait for each other, also on other GPUs.
         """
 
     def remove_client(self, client_id: int) -> _Stats:
@@ -241,6 +243,7 @@ class Policy:
         priority: int = 5,
         measuring: bool = False,
         granted: bool = False,
+        exclusive: bool = False,
         request: int = 0,
         duration_ns: int | None = None,
         gap_ns: int | None = None,

@@ -171,7 +171,7 @@ class Clients:
                 terms = self._gpus.protection(record, job.warn)
                 dispatcher.add_client(
                     client.number, page, doorbell, record.priority, record.measure,
-                    max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns,
+                    max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
                 )  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None

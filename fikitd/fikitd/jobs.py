@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 import time
@@ -32,11 +33,15 @@ def iso(moment_ns: int) -> str:
     return datetime.fromtimestamp(moment_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_numbers = itertools.count(1)  # of jobs, one after the other
+
+
 class Job:
     """One job over all its processes and steps. Only the event loop touches it."""
 
     def __init__(self, record: JobRecord, device: Device, policy: str) -> None:
         self.record = record
+        self.number = next(_numbers)
         self.device = device  # the first client's
         self.policy = policy
         self.started_ns = record.started_ns or time.time_ns()

@@ -64,18 +64,18 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 class FakeClient:
     def __init__(
-        self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **protection: Any
+        self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **more: Any
     ) -> None:
         self.dispatcher, self.number = dispatcher, number
         memfd = make_page(measure, LEASE, 20_000)
         self.doorbell = os.eventfd(0)
         self.memory = mmap.mmap(memfd, c.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
-        dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **protection)
+        dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **more)
         os.close(memfd)
 
-    def describe(self, slot: int, name: str) -> None:
-        self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, 0)
+    def describe(self, slot: int, name: str, kind: int = 0) -> None:
+        self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, kind)
 
     def put(self, kind: int, slot: int = 0, value: int = 0, t_ns: int | None = None) -> None:
         """One ring entry, stamped last."""

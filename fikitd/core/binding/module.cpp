@@ -45,7 +45,7 @@ class ManualPolicy {
   }
 
   nb::list event(const std::string& kind, policy::ClientId client, std::int64_t time_ns, int priority, bool measuring,
-                 bool granted, std::uint32_t request, std::optional<std::int64_t> duration_ns,
+                 bool granted, bool exclusive, std::uint32_t request, std::optional<std::int64_t> duration_ns,
                  std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
                  const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open) {
@@ -57,6 +57,7 @@ class ManualPolicy {
                                        .priority = priority,
                                        .measuring = measuring,
                                        .granted = granted,
+                                       .exclusive = exclusive,
                                        .request = request,
                                        .duration_ns = duration_ns.value_or(policy::kUnknown),
                                        .gap_ns = gap_ns.value_or(policy::kUnknown),
@@ -82,9 +83,9 @@ class ManualPolicy {
 
  private:
   static policy::EventKind kind_of(const std::string& name) {
-    static constexpr std::array<const char*, 9> kNames = {"client_added",  "client_removed", "launched",
-                                                          "waiting",       "waiting_ended",  "drained",
-                                                          "running",       "grant_done",     "tick"};
+    static constexpr std::array<const char*, 10> kNames = {"client_added", "client_removed", "launched", "waiting",
+                                                           "waiting_ended", "drained", "running", "grant_done",
+                                                           "exclusive_runs", "tick"};
     for (std::size_t i = 0; i < kNames.size(); ++i)
       if (name == kNames[i]) return static_cast<policy::EventKind>(i);
     throw nb::value_error("unknown kind of event");
@@ -220,7 +221,7 @@ void bind_dispatcher(nb::module_& m) {
            "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
            "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns)
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
-           nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), released)
+           nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0, released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
              dispatcher::Stats stats;
@@ -297,7 +298,7 @@ void bind_policy(nb::module_& m) {
            "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
            "ageing_ns"_a = standard.ageing_ns)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
-           "measuring"_a = false, "granted"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
+           "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false)

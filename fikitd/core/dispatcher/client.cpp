@@ -15,7 +15,7 @@ using policy::EventKind;
 } // namespace
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-               Traffic& traffic)
+               Traffic& traffic, std::shared_ptr<Gang> gang)
     : id_(id),
       priority_(priority),
       measure_(measure),
@@ -25,6 +25,7 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       page_(memfd),
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
+      exclusives_(std::move(gang)),
       solo_(FIKIT_SLOTS) {}
 
 bool Client::cannot_wait() const {
@@ -48,6 +49,7 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
   }
   if (read) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
+  any = look_at_gang(now_ns, policy) || any;
   return look_at_request(now_ns, policy) || any; // the request after the launches that came before it
 }
 
@@ -64,6 +66,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       marks_.drained(report.value);
+      exclusives_.drained(report.value);
       drained(report.value, t_ns, policy::kLongAgo, true, policy);
       break;
     case FIKIT_ENTRY_MARK:
@@ -79,6 +82,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
       break;
     }
     case FIKIT_ENTRY_DONE:
+      exclusives_.grant_done(static_cast<std::uint32_t>(report.value));
       policy.apply({.kind = EventKind::grant_done,
                     .client = id_,
                     .time_ns = t_ns,
@@ -98,6 +102,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   launched_context_.push(kernel);
   ++launches_;
   count_kernel();
+  exclusives_.launched(report.slot, launches_, granted ? static_cast<std::uint32_t>(report.value) : 0);
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy.apply({.kind = EventKind::launched,
                 .client = id_,
@@ -197,6 +202,8 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
       return;
     }
     any = true;
+    if (mark.granted) exclusives_.grant_done(static_cast<std::uint32_t>(mark.value));
+    else exclusives_.drained(mark.value);
     if (!mark.granted) return drained(mark.value, now_ns, mark.missing_ns, false, policy);
     policy.apply({.kind = EventKind::grant_done,
                   .client = id_,
@@ -209,6 +216,14 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
                   .time_ns = now_ns,
                   .duration_ns = *missing >= launches_ ? 0 : log_.remaining_ns(*missing)});
   return any;
+}
+
+bool Client::look_at_gang(std::int64_t now_ns, policy::Policy& policy) {
+  const bool awaited = exclusives_.awaited();
+  if (awaited == awaited_) return false;
+  awaited_ = awaited;
+  policy.apply({.kind = EventKind::exclusive_runs, .client = id_, .time_ns = now_ns, .exclusive = awaited});
+  return true;
 }
 
 bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
@@ -226,6 +241,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,
                 .time_ns = t_ns,
+                .exclusive = exclusives_.is(request.slot),
                 .request = request.sequence,
                 .duration_ns = predict(identity(request.slot)).duration_ns});
   return true;
@@ -268,6 +284,7 @@ void Client::set_alone(bool alone) {
 
 void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
   identities_.at(slot) = measured_.describe(kernel);
+  exclusives_.describe(slot, kernel.kind == FIKIT_KIND_COOPERATIVE);
   say_known(slot);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "account.hpp"
+#include "exclusives.hpp"
 #include "foresight/foresight.hpp"
 #include "marks.hpp"
 #include "page.hpp"
@@ -46,7 +47,7 @@ class Client {
  public:
   // traffic: of its GPU; outlives it.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-         Traffic& traffic);
+         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -94,6 +95,7 @@ class Client {
   void count_kernel();
   void add_work(Stats& stats) const;
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy);
+  bool look_at_gang(std::int64_t now_ns, policy::Policy& policy);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
 
   ClientId id_;
@@ -126,6 +128,8 @@ class Client {
   IdleLog idle_;
   Marks marks_;
   foresight::Foresight foresight_;
+  Exclusives exclusives_;
+  bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;
 };
 

@@ -57,6 +57,7 @@ bool Budget::goes_before(const Client& a, const Client& b) const {
 }
 
 Hold Budget::obstacle(const Client& client, std::int64_t now_ns) const {
+  if (const Client* higher = keeps_from_gap(client, now_ns)) return {.reason = Reason::does_not_fit, .by = higher->id};
   const std::int64_t length = length_ns(client);
   const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
   const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;

@@ -3,7 +3,7 @@
 //
 //  - Levels are relative: a client's kernel must be affordable to every client above it.
 //  - Lower work in flight is bounded by run_ahead_ns, so that the grant that follows a kernel is there before its end. A
-//    kernel of unknown length runs alone.
+//    kernel of unknown length runs alone. One that waits for others of its job waits until everybody above is idle.
 //  - Higher levels choose first; within a level the client that had least of the device (fair queueing). Who cannot go does
 //    not keep others from going.
 //  - A request that has waited for ageing_ns goes next, whatever it costs.

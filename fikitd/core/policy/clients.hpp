@@ -43,6 +43,8 @@ struct Client {
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
   Hold held; // while waiting: by the last decision
+  bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
+  bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
 
   bool reports_done = false; // has ever reported the completion of a grant
   std::array<Grant, kMaxGrants> grants{}; // oldest first

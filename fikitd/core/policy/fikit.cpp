@@ -55,18 +55,19 @@ Fikit::Lower Fikit::lower_work(std::int64_t now_ns) const {
 }
 
 Hold Fikit::obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const {
-  const bool known = client.waiting_duration_ns >= 0;
+  const bool known = client.waiting_duration_ns >= 0 && !client.waiting_exclusive;
+  const Reason no_length = client.waiting_exclusive ? Reason::does_not_fit : Reason::unknown;
   if (lower.unclear != nullptr) return {.reason = Reason::uncertain, .by = lower.unclear->id};
   if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
   if (room.gap_end_ns != kNever) {
     const std::int64_t rest_ns = room.gap_end_ns - lower.free_ns;
-    if (!known) return {.reason = Reason::unknown, .by = room.gap_of->id};
+    if (!known) return {.reason = no_length, .by = room.gap_of->id};
     if (rest_ns <= options().epsilon_ns || client.waiting_duration_ns > rest_ns)
       return {.reason = Reason::does_not_fit, .by = room.gap_of->id};
     if (!room.idle) return {};
   }
   if (lower.last == nullptr) return {};
-  if (!known) return {.reason = Reason::unknown, .by = lower.last->id};
+  if (!known) return {.reason = no_length, .by = lower.last->id};
   if (lower.free_ns - now_ns + client.waiting_duration_ns <= options().run_ahead_ns) return {};
   return {.reason = Reason::run_ahead, .by = lower.last->id};
 }

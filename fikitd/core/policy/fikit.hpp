@@ -2,7 +2,7 @@
 // a higher-priority client, the longest that fits first (BestPrioFit); the holder's next launch stops it early.
 //
 // What the paper leaves open, decided here:
-//  - A kernel of unknown length never fills a gap.
+//  - A kernel of unknown length, or one that waits for others of its job, never fills a gap.
 //  - A client whose gap outlasts its prediction by idle_after_ns, or lasts idle_after_ns without prediction, or lasts
 //    lease_ns whatever the prediction, counts as idle until it launches again. While all higher clients are idle, lower
 //    ones run in turn with at most run_ahead_ns of predicted work in flight; a longer kernel, or one of unknown length,

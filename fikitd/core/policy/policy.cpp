@@ -32,6 +32,7 @@ bool Policy::apply(const Event& event) {
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = event.duration_ns;
       client->held = {};
+      client->waiting_exclusive = event.exclusive;
       break;
     case EventKind::waiting_ended:
       if (client->request == event.request) client->waiting = false;
@@ -44,6 +45,7 @@ bool Policy::apply(const Event& event) {
       if (event.waited && event.duration_ns == 0) client->at_rest = true;
       break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
+    case EventKind::exclusive_runs: client->exclusive_runs = event.exclusive; break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
@@ -55,10 +57,12 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   out.clear();
   set_gates(out);
   clients_.forget_old_grants(now_ns);
-  while (Client* client = choose(now_ns)) {
-    clients_.grant(*client, now_ns);
-    out.add({.kind = DecisionKind::grant, .client = client->id, .request = client->request});
-  }
+  const auto grant = [&](Client& client) {
+    clients_.grant(client, now_ns);
+    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request});
+  };
+  while (Client* client = not_to_starve()) grant(*client);
+  while (Client* client = choose(now_ns)) grant(*client);
   const auto all = clients_.all();
   if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.waiting; })) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
@@ -80,11 +84,37 @@ void Policy::set_gates(Decisions& out) {
   }
 }
 
-Client* Policy::first_waiting() {
-  Client* best = nullptr;
+// A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.
+Client* Policy::not_to_starve() {
   for (Client& client : clients_.all())
-    if (client.waiting && (best == nullptr || client.goes_before(*best))) best = &client;
+    if (client.waiting && client.exclusive_runs && client.grant_count < kMaxGrants) return &client;
+  return nullptr;
+}
+
+Client* Policy::first_waiting(std::int64_t now_ns) {
+  Client* best = nullptr;
+  for (Client& client : clients_.all()) {
+    if (!client.waiting) continue;
+    if (const Client* higher = keeps_from_gap(client, now_ns))
+      client.held = {.reason = Reason::does_not_fit, .by = higher->id};
+    else if (best == nullptr || client.goes_before(*best)) best = &client;
+  }
   return best;
+}
+
+const Client* Policy::keeps_from_gap(const Client& client, std::int64_t now_ns) const {
+  if (!client.waiting_exclusive) return nullptr;
+  return highest([&](const Client& other) {
+    return other.outranks(client) && now_ns < other.progress.dry_ns() + options_.idle_after_ns;
+  });
+}
+
+std::int64_t Policy::next_idle_ns(std::int64_t now_ns) const {
+  std::int64_t next_ns = kNever;
+  for (const Client& client : clients_.all())
+    if (const Client* higher = client.waiting ? keeps_from_gap(client, now_ns) : nullptr)
+      next_ns = std::min(next_ns, higher->progress.dry_ns() + options_.idle_after_ns);
+  return next_ns;
 }
 
 Hold Policy::behind(const Client& higher, std::int64_t now_ns) {

@@ -50,6 +50,7 @@ enum class EventKind : std::uint8_t {
                    // spread_ns: by how much the predictions behind the reckoning may well be exceeded
   running,         // work before the last duration_ns of predicted work is still under way at time_ns
   grant_done,      // request: this granted kernel, and those before it, have completed
+  exclusive_runs,  // exclusive: a kernel that waits for others of its job is on a device now, or (false) none is any more
   tick,
 };
 
@@ -64,6 +65,7 @@ struct Event {
   bool measuring = false;
   std::optional<Protection> protection{}; // client_added
   bool granted = false;
+  bool exclusive = false; // waiting: the kernel waits for others like itself once it runs (cooperative, collective)
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
   std::int64_t gap_ns = kUnknown; // predicted idle time after this launch, until the client's next one
@@ -119,8 +121,12 @@ class Policy {
   // When choose() may answer differently without any event; kNever if no such moment.
   virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
 
-  // Of all that wait, the highest, and of these the longest waiting.
-  Client* first_waiting();
+  // Of all that wait and need not wait for their kernel's sake, the highest, and of these the longest waiting.
+  Client* first_waiting(std::int64_t now_ns);
+  // Whoever keeps this one's kernel, which fills no gap, from going: above it, and not idle for idle_after_ns yet.
+  const Client* keeps_from_gap(const Client& client, std::int64_t now_ns) const;
+  // When that may be over for one of those that wait; kNever if for none.
+  std::int64_t next_idle_ns(std::int64_t now_ns) const;
   // The highest client for which this holds, measuring ones left out: if it does not outrank somebody, none of them does.
   template <class Holds>
   const Client* highest(Holds holds) const {
@@ -153,6 +159,7 @@ class Policy {
 
  private:
   void set_gates(Decisions& out);
+  Client* not_to_starve();
 
   Options options_;
   ClientTable clients_;

@@ -19,11 +19,13 @@ Client* Prio::choose(std::int64_t now_ns) {
     if (count > 0) running = client.id;
   }
   const Client* holder = highest([&](const Client& client) { return holds(client, now_ns); });
-  Client* best = in_flight < boundary_.in_flight ? first_waiting() : nullptr;
+  Client* best = in_flight < boundary_.in_flight ? first_waiting(now_ns) : nullptr;
   if (best != nullptr && best->grant_count == kMaxGrants) running = best->id;
   else if (best != nullptr && (holder == nullptr || !holder->outranks(*best))) return best;
   hold_waiting([&](const Client& client) {
     if (holder != nullptr && holder->outranks(client)) return behind(*holder, now_ns);
+    if (const Client* higher = keeps_from_gap(client, now_ns))
+      return Hold{.reason = Reason::does_not_fit, .by = higher->id};
     if (best != nullptr && &client != best) return after(*best, client);
     return Hold{.reason = Reason::run_ahead, .by = running};
   });
@@ -31,7 +33,7 @@ Client* Prio::choose(std::int64_t now_ns) {
 }
 
 std::int64_t Prio::next_change_ns(std::int64_t now_ns) const {
-  std::int64_t next_ns = kNever;
+  std::int64_t next_ns = next_idle_ns(now_ns);
   for (const Client& client : clients().all()) {
     if (client.measuring) continue;
     for (const std::int64_t moment_ns :

@@ -50,7 +50,7 @@ void Tgs::end_period(std::int64_t now_ns) {
 
 Client* Tgs::choose(std::int64_t now_ns) {
   end_period(now_ns);
-  Client* best = first_waiting();
+  Client* best = first_waiting(now_ns);
   if (best == nullptr) return nullptr;
   const bool limited = low_launches_ + 1 > limit_;
   if (limited || best->grant_count == kMaxGrants) {
