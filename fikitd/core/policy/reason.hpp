@@ -13,7 +13,7 @@ using ClientId = std::uint32_t;
 enum class Reason : std::uint8_t {
   none,         // nobody has decided since it came
   behind,       // a higher client's work is on the device, or due at once, or waits itself
-  does_not_fit, // it is longer than what the higher client's idle time can spare
+  does_not_fit, // it is longer than what the higher client's idle time can spare, or waits for others and fills no gap
   budget_spent, // what is left of the higher client's slowdown budget does not cover it
   turn,         // another client of the same priority goes first
   run_ahead,    // as much lower work is in flight as may be; by: whose, possibly its own
