@@ -103,7 +103,8 @@ def _values(measured: dict[str, Any], threads: int) -> dict[str, float]:
         values |= {
             f"launch_{way}_{name}_ns": _quantile(ns, share) for way, ns in zip(("direct", "shim"), ways, strict=True)
         }
-        tenths = sorted(_added(*both, share) for both in zip(*(_tenths(ns, threads) for ns in ways), strict=True))
+        direct_tenths, shim_tenths = (_tenths(ns, threads) for ns in ways)
+        tenths = sorted(_added(a, b, share) for a, b in zip(direct_tenths, shim_tenths, strict=True))
         values[f"launch_added_{name}_ns"] = statistics.median(tenths)
         values[f"launch_added_{name}_low_ns"], values[f"launch_added_{name}_high_ns"] = tenths[0], tenths[-1]
     return values
