@@ -47,12 +47,8 @@ sanitize: ## shim and dispatcher under the address, undefined behaviour and thre
 	  tests/unit/test_core_sanitized.py
 
 FUZZ_S ?= 60
-CLANG ?= clang
-fuzz: ## libFuzzer on what the shim reads from fikitd, for FUZZ_S seconds (clang and its runtime: libclang-rt-dev)
-	@mkdir -p build/fuzz/shim_connect
-	@$(CLANG) -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Ishim -Ifikitd/core/protocol \
-	  -o build/fuzz/shim_connect.bin tests/fuzz/shim_connect.c shim/connect.c
-	@build/fuzz/shim_connect.bin -max_total_time=$(FUZZ_S) -print_final_stats=1 build/fuzz/shim_connect
+fuzz: ## libFuzzer on what shim and fikitd read from each other, each target for FUZZ_S seconds (clang and its runtime: libclang-rt-dev)
+	@FUZZ_S=$(FUZZ_S) bash scripts/fuzz.sh
 
 clean: ## remove build products
 	rm -rf build out .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,190 @@
+// What fikitd reads from a client's page: words, ring, requests and marks, written by somebody who means no good. Whatever
+// stands there, nothing is read or written out of bounds, counters stay in bounds, and once the liar is silent an honest
+// client is served. In manual time. A libFuzzer target (`make fuzz`), or a program of its own (alone.c).
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "dispatcher/client.hpp"
+
+namespace {
+
+using namespace fikit;
+
+constexpr policy::ClientId kHonest = 1, kLiar = 2;
+constexpr std::int64_t kLeaseNs = 100'000'000;
+constexpr double kMaxCounter = 9007199254740992.0; // 2^53
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+  bool empty() const { return left_ == 0; }
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t bytes = std::min(sizeof value, left_);
+    std::memcpy(&value, data_, bytes);
+    data_ += bytes;
+    left_ -= bytes;
+    return value;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+struct Page {
+  Page() : memfd(dispatcher::make_page(false, kLeaseNs, 20'000, 64)) {
+    at = static_cast<fikit_page*>(mmap(nullptr, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
+    if (at == MAP_FAILED) std::abort();
+  }
+  ~Page() {
+    munmap(at, sizeof *at);
+    close(memfd);
+  }
+  Page(const Page&) = delete;
+  Page& operator=(const Page&) = delete;
+
+  int memfd;
+  fikit_page* at;
+};
+
+// One GPU with a liar and an honest client, without the dispatcher's thread and clock.
+class World {
+ public:
+  World(std::string_view policy, int priority) : policy_(policy::make_policy(policy, options_)) {
+    add(honest_, honest_page_, kHonest, 5);
+    add(liar_, liar_page_, kLiar, priority);
+    decide();
+  }
+
+  fikit_page& page() { return *liar_page_.at; }
+  dispatcher::Client& liar() { return *liar_; }
+  std::int64_t now_ns() const { return now_ns_; }
+  void pass(std::int64_t ns) { now_ns_ += ns; }
+
+  void round() {
+    liar_->poll(now_ns_, *policy_);
+    honest_->poll(now_ns_, *policy_);
+    decide();
+  }
+
+  // The liar does nothing any more.
+  bool serves_the_honest_one() {
+    fikit_page& page = *honest_page_.at;
+    page.request_ns = now_ns_;
+    page.request_seq = 1;
+    page.waiting = 1;
+    for (int i = 0; i < 400; ++i, pass(kLeaseNs / 20)) {
+      round();
+      if (!honest_->closed() || page.grant_seq == 1) return true;
+    }
+    return false;
+  }
+
+ private:
+  void add(std::unique_ptr<dispatcher::Client>& client, const Page& page, policy::ClientId id, int priority) {
+    client = std::make_unique<dispatcher::Client>(id, page.memfd, priority, false, dispatcher::Gang::of(id), options_, now_ns_);
+    policy_->apply({.kind = policy::EventKind::client_added, .client = id, .time_ns = now_ns_, .priority = priority});
+  }
+
+  void decide() {
+    policy_->decide(now_ns_, decisions_);
+    for (const policy::Decision& decision : decisions_.items()) {
+      dispatcher::Client& client = decision.client == kHonest ? *honest_ : *liar_;
+      if (decision.kind == policy::DecisionKind::open) client.open_gate();
+      if (decision.kind == policy::DecisionKind::close) client.close_gate(now_ns_ + kLeaseNs);
+      if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request);
+    }
+  }
+
+  policy::Options options_;
+  std::unique_ptr<policy::Policy> policy_;
+  policy::Decisions decisions_;
+  Page honest_page_, liar_page_;
+  std::unique_ptr<dispatcher::Client> honest_, liar_;
+  std::int64_t now_ns_ = 1'000'000'000'000;
+};
+
+void put(World& world, Input& input) {
+  fikit_page& page = world.page();
+  const std::uint64_t i = page.ring_head.fetch_add(1);
+  fikit_entry& entry = page.ring[i % FIKIT_RING_ENTRIES];
+  const auto how = input.take<std::uint8_t>();
+  entry.kind = how % 12;
+  entry.slot = input.take<std::uint16_t>();
+  entry.value = how & 0x10 ? input.take<std::uint64_t>() : input.take<std::uint16_t>();
+  entry.t_ns = how & 0x20 ? input.take<std::int64_t>() : world.now_ns() - input.take<std::uint16_t>();
+  entry.stamp = how & 0x40 ? input.take<std::uint64_t>() : i + 1;
+  page.launch_seq.fetch_add(entry.kind == FIKIT_ENTRY_LAUNCH || entry.kind == FIKIT_ENTRY_GRANTED);
+}
+
+void request(World& world, Input& input) {
+  fikit_page& page = world.page();
+  page.request_slot = input.take<std::uint32_t>();
+  page.request_ns = world.now_ns() + input.take<std::int32_t>();
+  page.request_seq = input.take<std::uint16_t>();
+  page.waiting = input.take<std::uint8_t>() % 3;
+}
+
+void overwrite(World& world, Input& input) {
+  // The first words are the liar's own to break, too; the slots and the ring make up the rest.
+  const std::size_t at = input.take<std::uint32_t>() % (sizeof(fikit_page) - 16);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(&world.page()) + at;
+  for (int i = 0; i < 16; ++i) bytes[i] = input.take<std::uint8_t>();
+}
+
+void describe(World& world, Input& input) {
+  const std::uint32_t slot = 1 + input.take<std::uint16_t>() % (FIKIT_SLOTS - 1);
+  predictor::Kernel kernel;
+  kernel.name = std::string(1, static_cast<char>('a' + slot % 16));
+  kernel.kind = input.take<std::uint8_t>() % 3;
+  world.liar().describe(slot, kernel);
+}
+
+void check(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_counters(World& world) {
+  const dispatcher::Stats stats = world.liar().stats(world.now_ns());
+  for (const std::uint64_t counter : {stats.kernels, stats.wait_count, stats.wait_total_ns, stats.expired})
+    check(static_cast<double>(counter) <= kMaxCounter);
+  check(stats.span_ns >= 0 && stats.span_ns <= world.now_ns());
+  check(std::isfinite(stats.wait_p99_ns) && std::isfinite(stats.gap_error_p90_ns));
+  check(!stats.solo_ns || std::isfinite(*stats.solo_ns));
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::string_view kPolicies[] = {"fikit", "prio", "budget"};
+  Input input(data, size);
+  const auto head = input.take<std::uint8_t>();
+  World world(kPolicies[head % 3], head / 3 % 10);
+  while (!input.empty()) {
+    switch (input.take<std::uint8_t>() % 8) {
+      case 0:
+      case 1: put(world, input); break;
+      case 2: request(world, input); break;
+      case 3: overwrite(world, input); break;
+      case 4: describe(world, input); break;
+      case 5: world.page().marks[input.take<std::uint8_t>() % FIKIT_MARKS] = input.take<std::uint16_t>(); break;
+      case 6: world.pass(input.take<std::uint32_t>() % 50'000'000); break;
+      default: world.round(); break;
+    }
+  }
+  world.round();
+  check_counters(world);
+  check(world.serves_the_honest_one());
+  return 0;
+}
