@@ -92,7 +92,8 @@ class World {
 
  private:
   void add(std::unique_ptr<dispatcher::Client>& client, const Page& page, policy::ClientId id, int priority) {
-    client = std::make_unique<dispatcher::Client>(id, page.memfd, priority, false, dispatcher::Gang::of(id), options_, now_ns_);
+    client = std::make_unique<dispatcher::Client>(id, page.memfd, priority, false, options_, now_ns_, traffic_,
+                                                  dispatcher::Gang::of(id));
     policy_->apply({.kind = policy::EventKind::client_added, .client = id, .time_ns = now_ns_, .priority = priority});
   }
 
@@ -110,6 +111,7 @@ class World {
   std::unique_ptr<policy::Policy> policy_;
   policy::Decisions decisions_;
   Page honest_page_, liar_page_;
+  dispatcher::Traffic traffic_;
   std::unique_ptr<dispatcher::Client> honest_, liar_;
   std::int64_t now_ns_ = 1'000'000'000'000;
 };
