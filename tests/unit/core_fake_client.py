@@ -63,9 +63,7 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 
 class FakeClient:
-    def __init__(
-        self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **more: Any
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **more: Any) -> None:
         self.dispatcher, self.number = dispatcher, number
         memfd = make_page(measure, LEASE, 20_000)
         self.doorbell = os.eventfd(0)

@@ -49,7 +49,15 @@ class FakeDispatcher:
         self.stopped = False
 
     def add_client(
-        self, client_id: int, memfd: int, doorbell: int, priority: int, measure: bool, *, gang: int = 0, **protection: Any
+        self,
+        client_id: int,
+        memfd: int,
+        doorbell: int,
+        priority: int,
+        measure: bool,
+        *,
+        gang: int = 0,
+        **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
         self.clients[client_id] = {

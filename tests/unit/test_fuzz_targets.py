@@ -32,7 +32,9 @@ def test_whatever_stands_in_its_pages_a_held_launch_goes_on(cc: Callable[..., Pa
 
 @pytest.mark.timeout(300)  # most of it is the compiler's
 def test_whatever_a_client_writes_into_its_page_others_are_served(tmp_path: Path) -> None:
-    sources = [path for part in ("policy", "predictor", "foresight", "dispatcher") for path in (CORE / part).glob("*.cpp")]
+    sources = [
+        path for part in ("policy", "predictor", "foresight", "dispatcher") for path in (CORE / part).glob("*.cpp")
+    ]
     sources = [path for path in sources if path.name not in {"bench.cpp", "dispatcher.cpp", "doorbells.cpp"}]
     flags = ["-std=c++20", "-O1", "-g", *SANITIZE, f"-I{CORE}", f"-I{CORE / 'protocol'}"]
 
