@@ -1,11 +1,13 @@
 #include "device.h"
 #include "clock.h"
 #include "connect.h"
+#include "fork.h"
 #include "gate.h"
 #include "identity.h"
 #include "lock.h"
 #include "marker.h"
 #include "measure.h"
+#include "monitor.h"
 #include "page_mark.h"
 #include "say.h"
 #include "symbols.h"
@@ -19,6 +21,7 @@
 /* By ordinal: NULL = not asked yet. */
 static _Atomic(struct fikit_device *) devices[FIKIT_MAX_DEVICES];
 static struct fikit_device unmanaged; /* stands for "asked, and runs free" */
+static _Atomic(struct fikit_device *) watched[FIKIT_MAX_DEVICES]; /* in the order in which they were asked about */
 FIKIT_LOCK(attaching);
 
 /* Say who we are and which GPU this is about. With MIG the instance's own UUID counts (version 2 of the call). */
@@ -128,6 +131,47 @@ struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]) {
   return NULL;
 }
 
+/* Under `attaching`. One that could not be had is remembered as gone. */
+static struct fikit_device *watch(const struct fikit_hello *hello) {
+  char reason[FIKIT_REASON_BYTES];
+  struct fikit_connection connection;
+  struct fikit_device *device = calloc(1, sizeof *device);
+  if (!device)
+    return NULL;
+  memcpy(device->uuid, hello->gpu_uuid, sizeof device->uuid);
+  atomic_store_explicit(&device->gone, !fikit_connect(getenv(FIKIT_ENV_SOCKET), hello, &connection, reason),
+                        memory_order_relaxed);
+  if (!device->gone) {
+    device->page = connection.page;
+    device->memory = connection.memory;
+    device->socket = connection.socket;
+    device->socket_file = fikit_file_id(connection.socket);
+    device->doorbell = connection.doorbell;
+  }
+  return device;
+}
+
+struct fikit_device *fikit_device_watch(const struct fikit_hello *hello) {
+  const char *path = getenv(FIKIT_ENV_SOCKET);
+  struct fikit_device *device = NULL;
+  fikit_fork_watch(); /* no driver was opened for it */
+  if (!path || !*path || !fikit_lock(&attaching))
+    return NULL;
+  for (int i = 0; i < FIKIT_MAX_DEVICES && !device; i++) {
+    device = watched[i];
+    if (!device)
+      watched[i] = device = watch(hello);
+    else if (memcmp(device->uuid, hello->gpu_uuid, sizeof device->uuid) != 0)
+      device = NULL;
+    else if (!device->gone && (!fikit_descriptors_ours(device) || fikit_connection_ended(device)))
+      device->gone = true;
+    if (!watched[i])
+      break; /* no memory */
+  }
+  fikit_unlock(&attaching);
+  return device;
+}
+
 void fikit_device_each(void (*visit)(struct fikit_device *device)) {
   for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
     struct fikit_device *device = atomic_load_explicit(&devices[i], memory_order_acquire);
@@ -152,7 +196,11 @@ static void forget(struct fikit_device *device) {
 
 void fikit_device_forget_all(void) {
   fikit_device_each(forget);
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++)
+    if (watched[i] && !watched[i]->gone)
+      forget(watched[i]);
   memset((void *)devices, 0, sizeof devices);
+  memset((void *)watched, 0, sizeof watched);
 }
 
 /* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */

@@ -61,6 +61,10 @@ struct fikit_device *fikit_device_current(CUcontext *context);
 /* The attached device with this UUID, or NULL. Attaches nothing. */
 struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]);
 
+/* The memory page of the job on a GPU that this process does not use through CUDA: `hello` says which GPU. Asked for once, not a
+ * word when there is none; NULL in programs that are not managed. */
+struct fikit_device *fikit_device_watch(const struct fikit_hello *hello);
+
 /* Call `visit` for each attached device. */
 void fikit_device_each(void (*visit)(struct fikit_device *device));
 

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 /* Only the end of the connection matters; messages are not for this version. */
-static bool connection_ended(const struct fikit_device *device) {
+bool fikit_connection_ended(const struct fikit_device *device) {
   char packet[FIKIT_MESSAGE_BYTES];
   struct iovec part = {packet, sizeof packet};
   struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -22,7 +22,7 @@ void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns) {
     return;
   int saved = errno;
   bool closed_by_program = !fikit_descriptors_ours(device);
-  if (closed_by_program || connection_ended(device)) {
+  if (closed_by_program || fikit_connection_ended(device)) {
     fikit_device_release(device);
     if (!closed_by_program)
       fikit_say("fikitd is gone: this program goes on without priorities.");

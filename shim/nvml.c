@@ -47,13 +47,17 @@ static bool parse_uuid(const char *text, uint8_t uuid[16]) {
   return digits == 32;
 }
 
-/* The GPU as this process uses it through CUDA; NULL when it does not, or is not managed. */
-static struct fikit_device *device_of(nvml_device handle) {
+/* The GPU as this process uses it through CUDA, or else as its job may; NULL when it is not managed. */
+static struct fikit_device *device_of(nvml_device handle, uint64_t total) {
   char text[UUID_TEXT];
-  uint8_t uuid[16];
-  if (!get_uuid || get_uuid(handle, text, sizeof text) != NVML_SUCCESS || !parse_uuid(text, uuid))
+  struct fikit_hello hello = {.head = {FIKIT_MSG_HELLO, sizeof hello},
+                              .version = FIKIT_PROTOCOL_VERSION,
+                              .purpose = FIKIT_PURPOSE_WATCH,
+                              .gpu_memory_bytes = total};
+  if (!get_uuid || get_uuid(handle, text, sizeof text) != NVML_SUCCESS || !parse_uuid(text, hello.gpu_uuid))
     return NULL;
-  return fikit_device_by_uuid(uuid);
+  struct fikit_device *device = fikit_device_by_uuid(hello.gpu_uuid);
+  return device ? device : fikit_device_watch(&hello);
 }
 
 static nvml_result memory_info(nvml_device handle, struct nvml_memory *memory) {
@@ -63,7 +67,7 @@ static nvml_result memory_info(nvml_device handle, struct nvml_memory *memory) {
     return result;
   free_bytes = memory->free;
   total = memory->total;
-  if (fikit_memory_narrow(device_of(handle), &free_bytes, &total))
+  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
     *memory = (struct nvml_memory){total, free_bytes, total - free_bytes};
   return result;
 }
@@ -75,7 +79,7 @@ static nvml_result memory_info_v2(nvml_device handle, struct nvml_memory_v2 *mem
     return result;
   free_bytes = memory->free;
   total = memory->total;
-  if (fikit_memory_narrow(device_of(handle), &free_bytes, &total))
+  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
     *memory = (struct nvml_memory_v2){memory->version, total, 0, free_bytes, total - free_bytes};
   return result;
 }

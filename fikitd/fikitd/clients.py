@@ -118,6 +118,9 @@ class Clients:
                 "install the same fikit for jobs and daemon"
             )
         record = await self._identify(connection, peer)
+        if hello.watches:
+            await self._let_watch(connection, record, hello.device)
+            return
         try:
             dispatcher = self._gpus.acquire(hello.device.uuid)
         except TooManyGpus as error:
@@ -126,6 +129,23 @@ class Clients:
             await self._manage(connection, peer, record, hello.device, dispatcher)
         finally:
             self._gpus.release(hello.device.uuid)
+
+    async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device) -> None:
+        """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
+        job = self._jobs.get(record.job)
+        try:
+            memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
+            page = self._gpus.make_page(False)
+        except OSError as error:
+            raise Refused(f"its job's GPU memory cannot be shown: {reason(error)}") from None
+        doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            _send(connection, protocol.welcome(os.fstat(page).st_size, memory.bytes, 0), (page, doorbell, memory.fd))
+        finally:
+            os.close(page)
+            os.close(doorbell)
+        while await _receive(connection):
+            raise ProtocolError("a message of one who only watches")
 
     async def _identify(self, connection: socket.socket, peer: Peer) -> JobRecord:
         find = partial(identify.identify, self._proc, peer.pid, peer.uid, self._records, daemon_uid=os.geteuid())

@@ -24,6 +24,7 @@ HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
 MEMORY_MAGIC: Final = 0x464B4D4D
 MEMORY_SHARES: Final = 256
 KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
+PURPOSE_WORK, PURPOSE_WATCH = 0, 1
 
 
 _Layout = TypeVar("_Layout", bound=ctypes.Structure)
@@ -37,7 +38,7 @@ class HelloLayout(ctypes.Structure):
     _fields_ = (
         ("head", HeadLayout),
         ("version", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("purpose", ctypes.c_uint32),
         ("gpu_uuid", ctypes.c_uint8 * 16),
         ("gpu_memory_bytes", ctypes.c_uint64),
         ("gpu_name", ctypes.c_uint8 * 256),
@@ -119,6 +120,7 @@ class Device:
 class Hello:
     version: int
     device: Device
+    watches: bool = False  # it asks about the memory of its job and uses no GPU
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def parse_hello(packet: bytes) -> Hello:
     """The first packet of a connection; ProtocolError when it is not a hello."""
     m = _layout(packet, HELLO, HelloLayout, "hello")
     device = Device(_text(m.gpu_name, "gpu_name"), uuid_text(bytes(m.gpu_uuid)), m.gpu_memory_bytes)
-    return Hello(m.version, device)
+    return Hello(m.version, device, m.purpose == PURPOSE_WATCH)
 
 
 def parse_kernel(packet: bytes) -> Kernel:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
+WATCH = 1  # purpose of a hello
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 VERSION, RING_ENTRIES, SLOTS = 2, 4096, 4096
@@ -168,6 +169,7 @@ class Daemon:
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
         self.sample_every = sample_every
         self.pages: list[Page] = []
+        self.watchers: list[Page] = []
         self.pids: list[int] = []
         self.hellos: list[bytes] = []
         self.kernels: dict[int, dict[str, Any]] = {}
@@ -213,14 +215,18 @@ class Daemon:
             if self.answer:
                 client.send(self.answer)
             return False
+        watches = struct.unpack_from("<I", packet, 12)[0] == WATCH
         page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every)
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
         sizes = (self.at["welcome_bytes"], VERSION, self.at["bytes"], self.at["memory_bytes"])
-        welcome = struct.pack("<IIIIII", WELCOME, *sizes, self.memory.take())
+        welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
         client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        if watches:  # neither a client nor a process that holds memory
+            self.watchers.append(page)
+            return True
         self.pids.append(pid)
         self.pages.append(page)
         return True
@@ -249,7 +255,7 @@ class Daemon:
         for fd in [
             self.stopping,
             self.memory.memfd,
-            *(fd for page in self.pages for fd in (page.memfd, page.doorbell)),
+            *(fd for page in [*self.pages, *self.watchers] for fd in (page.memfd, page.doorbell)),
         ]:
             os.close(fd)
         self.path.unlink(missing_ok=True)

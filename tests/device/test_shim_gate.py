@@ -214,3 +214,32 @@ check(cu.cuCtxSynchronize())
     assert sorted(page.u64("slot_launches", slot) for slot in range(1, 5)) == [2000] * 4
     assert page.u64("launch_seq") == 8000
     assert page.u64("ring_head") == 8001
+
+
+def test_each_gpu_has_a_gate_of_its_own_for_all_threads(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    run = program(
+        """
+import threading
+contexts = [context(0), context(1)]
+f = function("k")
+say()
+pause()
+def work(ctx):
+    check(cu.cuCtxSetCurrent(ctx))
+    for _ in range(50): check(launch(f))
+threads = [threading.Thread(target=work, args=(ctx,)) for ctx in contexts * 2]
+[t.start() for t in threads]; [t.join() for t in threads]
+""",
+        fikitd,
+    )
+    run.line()
+    first, second = fikitd.page(0), fikitd.page(1)
+    first.close_gate(lease_s=600)
+    run.go()
+    wait_for(lambda: first.u32("waiting") and second.u64("launch_seq") == 100, "launches on the other GPU")
+    assert first.u64("launch_seq") == 0
+    first.open_gate()
+    run.finish()
+    assert first.u64("launch_seq") == second.u64("launch_seq") == 100
+    assert second.u64("wait_count") == 0

@@ -178,7 +178,51 @@ say(second.total, second.free, second.used, second.reserved)
 """
     out, _ = on_gpu(code, fikitd).finish()
     view = f"{100 * MIB} {70 * MIB} {30 * MIB}"
-    assert out == f"{2**34} {view}\n{view} 0\n"
+    assert out == f"{100 * MIB} {view}\n{view} 0\n"
+
+
+WATCHING = """
+import pynvml
+pynvml.nvmlInit()
+gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+def look():
+    seen = pynvml.nvmlDeviceGetMemoryInfo(gpu)
+    say(seen.total, seen.used)
+look()
+pause()
+look()
+"""
+
+
+def test_nvml_shows_the_limit_to_a_program_that_only_looks(on_gpu: Start, daemon: StartDaemon) -> None:
+    """As nvidia-smi does: no context, no client of fikitd's; what it sees is what the job's processes hold."""
+    fikitd = daemon(limit_bytes=100 * MIB)
+    fikitd.memory.take()
+    watching = on_gpu(WATCHING, fikitd)
+    assert watching.line() == f"{100 * MIB} 0"
+    fikitd.memory.set_word(0, 0, 40 * MIB)
+    watching.go()
+    assert watching.finish() == (f"{100 * MIB} {40 * MIB}\n", "")
+    assert (fikitd.pages, len(fikitd.watchers)) == ([], 1)
+
+
+def test_who_only_looks_sees_the_whole_gpu_without_limit_or_fikitd(on_gpu: Start, daemon: StartDaemon) -> None:
+    out, _ = on_gpu(WATCHING.replace("pause()", ""), daemon()).finish()
+    assert out == f"{2**34} 0\n" * 2
+    fikitd = daemon(limit_bytes=100 * MIB)
+    watching = on_gpu(WATCHING, fikitd)
+    assert watching.line() == f"{100 * MIB} 0"
+    fikitd.stop()
+    watching.go()
+    assert watching.finish() == (f"{2**34} 0\n", "")
+
+
+def test_the_child_of_a_fork_looks_on_its_own(on_gpu: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(limit_bytes=100 * MIB)
+    code = WATCHING.replace("pause()", "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)")
+    out, _ = on_gpu(code, fikitd).finish()
+    assert out == f"{100 * MIB} 0\n" * 3
+    assert len(fikitd.watchers) == 2
 
 
 THREADS = """

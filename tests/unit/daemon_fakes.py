@@ -170,9 +170,11 @@ def config_in(directory: Path, **scheduler: Any) -> Config:
     return Config(daemon, SchedulerConfig(**scheduler))
 
 
-def hello(version: int = protocol.VERSION, uuid: bytes = UUID, name: bytes = b"Emulated GPU") -> bytes:
+def hello(
+    version: int = protocol.VERSION, uuid: bytes = UUID, name: bytes = b"Emulated GPU", purpose: int = 0
+) -> bytes:
     size = ctypes.sizeof(protocol.HelloLayout)
-    message = protocol.HelloLayout(protocol.HeadLayout(protocol.HELLO, size), version, 0)
+    message = protocol.HelloLayout(protocol.HeadLayout(protocol.HELLO, size), version, purpose)
     ctypes.memmove(message.gpu_uuid, uuid, 16)
     ctypes.memmove(message.gpu_name, name, len(name))
     message.gpu_memory_bytes = 2**34

@@ -56,10 +56,15 @@ struct fikit_message_head {
   uint32_t bytes; /* whole packet */
 };
 
+enum fikit_purpose {
+  FIKIT_PURPOSE_WORK = 0,  /* uses the GPU */
+  FIKIT_PURPOSE_WATCH = 1, /* only asks how much memory the job has (NVML): has no share, is no client of the dispatcher */
+};
+
 struct fikit_hello {
   struct fikit_message_head head;
   uint32_t version; /* FIKIT_PROTOCOL_VERSION of the shim */
-  uint32_t reserved;
+  uint32_t purpose; /* enum fikit_purpose */
   uint8_t gpu_uuid[16]; /* cuDeviceGetUuid of the device this connection is about */
   uint64_t gpu_memory_bytes;
   char gpu_name[256]; /* NUL-terminated; an emulated device says "Emulated" in it */
