@@ -280,8 +280,7 @@ class Clients:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         job.client_went(client.number, client.peer.pid, stats)
-        if job.quiet:
-            self._jobs.went_quiet(job)
+        self._jobs.client_ended(job)
 
     async def _save_profile(self, client: Client, kernels: Sequence[Kernel], stats: Stats) -> None:
         record, job = client.record, client.job

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fikitd import priorities
+from fikitd.ledger import Entry, Ledger
 from fikitd.memory import MemoryPage
 from fikitd.peaks import Peaks
 from fikitd.protocol import Device
@@ -59,6 +60,34 @@ class Job:
         self._pids: set[int] = set()
         self._saving = 0
         self._most_kernels = -1
+        self._peak_bytes = self._refused = 0  # before fikitd was restarted
+
+    def entry(self) -> Entry:
+        """What its ended clients did, for the ledger."""
+        return Entry(
+            started_ns=self.record.started_ns,
+            last_seen_ns=self.last_seen_ns,
+            device=self.device,
+            totals=self._settled_totals,
+            processes=self.processes - len(self._pids),
+            peak_bytes=self.peak_memory_bytes,
+            refused=self.refused,
+            profile_key=self.profile_key,
+            profile_found=self.profile_found,
+            profile_stored=self.profile_stored,
+            most_kernels=self._most_kernels,
+            warnings=list(self.warnings),
+        )
+
+    def go_on_from(self, entry: Entry) -> None:
+        """Its clients of an earlier fikitd, instead of none."""
+        self.last_seen_ns = entry.last_seen_ns
+        self.processes, self._settled_totals = entry.processes, entry.totals
+        self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
+        self.profile_key, self._most_kernels = entry.profile_key, entry.most_kernels
+        self.profile_found, self.profile_stored = entry.profile_found, entry.profile_stored
+        self.warnings = list(entry.warnings)
+        self._changed()
 
     @property
     def quiet(self) -> bool:
@@ -87,7 +116,12 @@ class Job:
     @property
     def peak_memory_bytes(self) -> int:
         """Most that the job's processes held at a time on one GPU."""
-        return max((page.peak_bytes for page in self._memory.values()), default=0)
+        return max([self._peak_bytes, *(page.peak_bytes for page in self._memory.values())])
+
+    @property
+    def refused(self) -> int:
+        """How many requests for memory were beyond the job's limit."""
+        return self._refused + sum(page.refused for page in self._memory.values())
 
     def uses_profile(self, key: str, kernels: int = 0) -> None:
         """`key` is the profile of one client; the report names the one of the client with the most kernels."""
@@ -131,7 +165,7 @@ class Job:
             "memory": {
                 "limit_bytes": self.record.mem_bytes or None,
                 "peak_bytes": self.peak_memory_bytes,
-                "refused": sum(page.refused for page in self._memory.values()),
+                "refused": self.refused,
             },
             "profile": {"key": self.profile_key, "found": self.profile_found, "stored": self.profile_stored},
             "warnings": list(self.warnings),
@@ -156,7 +190,10 @@ def _device(device: Device) -> dict[str, Any]:
 class Jobs:
     """Every job with a client now or lately, by id."""
 
-    def __init__(self, records: JobRecords, store: ReportStore, peaks: Peaks, storage: Storage, policy: str) -> None:
+    def __init__(
+        self, *, records: JobRecords, store: ReportStore, peaks: Peaks, storage: Storage, ledger: Ledger, policy: str
+    ) -> None:
+        self._ledger = ledger
         self._records = records
         self._store = store
         self._peaks = peaks
@@ -164,6 +201,31 @@ class Jobs:
         self._policy = policy
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def restore(self) -> None:
+        """Go on with the jobs of an earlier fikitd whose records are still there."""
+        for job_id, entry in self._ledger.entries():
+            record = self._records.get(job_id)
+            if record is None or record.started_ns != entry.started_ns:
+                self._ledger.remove(job_id)
+                continue
+            self._jobs[job_id] = Job(record, entry.device, self._policy)
+            self._jobs[job_id].go_on_from(entry)
+            self._went_quiet(self._jobs[job_id])
+
+    def client_ended(self, job: Job) -> None:
+        """One of its clients is gone, with its counters taken."""
+        if self._jobs.get(job.record.job) is job:
+            self._ledger.write(job.record.job, job.entry())
+        if job.quiet:
+            self._went_quiet(job)
+
+    async def finish(self) -> None:
+        """fikitd leaves: store every report. The next one goes on with the jobs whose records are still there."""
+        await asyncio.gather(*(self._close(job) for job in self.all()))
+        for job in self.all():
+            if self._records.get(job.record.job) is None:
+                self._forget(job)
 
     def of(self, record: JobRecord, device: Device) -> Job:
         """The job of a record, made at its first client. A requeued job (same id, new record) begins anew."""
@@ -194,10 +256,13 @@ class Jobs:
         job = self._jobs.get(job_id)
         if job is None:
             return
+        await self._close(job)
+        self._forget(job)
+
+    async def _close(self, job: Job) -> None:
         await self.settle(job, 1.0)
         job.ended = True
         await self.store(job)
-        self._forget(job)
 
     async def store(self, job: Job) -> None:
         """Write the job's report as far as it is known; a failure is one warning."""
@@ -235,7 +300,7 @@ class Jobs:
         except OSError as error:
             job.warn(f"how much GPU memory it needed could not be stored: {reason(error)}")
 
-    def went_quiet(self, job: Job) -> None:
+    def _went_quiet(self, job: Job) -> None:
         """The job's last client is gone: store what is known, soon, in case nobody says `end`."""
         task = asyncio.ensure_future(self._store_when_still_quiet(job))
         self._tasks.add(task)
@@ -264,3 +329,4 @@ class Jobs:
     def _forget(self, job: Job) -> None:
         if self._jobs.get(job.record.job) is job:
             del self._jobs[job.record.job]
+            self._ledger.remove(job.record.job)

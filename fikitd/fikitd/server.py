@@ -22,6 +22,7 @@ from fikitd.config import Config
 from fikitd.control import Control
 from fikitd.gpus import Core, Gpus
 from fikitd.jobs import Jobs
+from fikitd.ledger import Ledger
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
@@ -56,7 +57,14 @@ class Server:
         self._gpus = Gpus(core, config.scheduler)
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
-        self._jobs = Jobs(self._records, reports, Peaks(store), self._storage, config.scheduler.policy)
+        self._jobs = Jobs(
+            records=self._records,
+            store=reports,
+            peaks=Peaks(store),
+            storage=self._storage,
+            ledger=Ledger(self._run_dir),
+            policy=config.scheduler.policy,
+        )
         self._clients = Clients(
             gpus=self._gpus,
             jobs=self._jobs,
@@ -77,6 +85,7 @@ class Server:
         """
         self._prepare_directory()
         lock = self._take_lock()
+        self._jobs.restore()
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             # Only the main thread gets signals; a server in a test's thread is stopped otherwise.
@@ -195,7 +204,7 @@ class Server:
         self._gpus.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORK_S):
-                await asyncio.gather(*(self._jobs.end(job.record.job) for job in self._jobs.all()))
+                await self._jobs.finish()
 
 
 def raise_descriptor_limit() -> None:

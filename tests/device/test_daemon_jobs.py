@@ -122,6 +122,27 @@ def test_a_killed_daemon_costs_the_program_one_line_and_nothing_else(daemon: Fik
     assert daemon.report(job)["kernels"] == 30
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_a_job_goes_on_with_its_counters_under_the_next_daemon(
+    signal_number: signal.Signals, daemon: Fikitd, runner: Runner
+) -> None:
+    client, runner.client = runner.client, Path("/bin/sh")
+    job, process = runner.start("-c", f"{client} 40 50000 && read go && {client} 50 50000")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 40\n"
+    eventually(lambda: daemon.control.job(job)["state"] == "ended")
+    assert daemon.process is not None
+    daemon.process.send_signal(signal_number)
+    daemon.process.wait()
+    daemon.start()
+    assert daemon.control.job(job)["kernels"] == 40
+    assert process.communicate("go\n", timeout=60) == ("done 50\n", "")
+    runner.end(job)
+    report = daemon.report(job)
+    assert (report["kernels"], report["processes"], report["state"]) == (90, 2, "ended")
+    assert list((daemon.run_dir / "ledger").iterdir()) == []
+
+
 def test_a_killed_program_still_has_a_report(daemon: Fikitd, runner: Runner) -> None:
     job, process = runner.start(40, 50_000, "hold")
     assert process.stdout is not None

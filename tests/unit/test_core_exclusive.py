@@ -57,7 +57,7 @@ def ranks(a: Dispatcher, b: Dispatcher, gangs: tuple[int, int] = (7, 7)) -> tupl
         client.describe(1, "compute")
         client.describe(2, "ncclDevKernel_AllReduce", EXCLUSIVE)
     high.describe(1, "k")
-    b.set_profile(1, [profile_entry("k", 2000 * MS, 0)])
+    b.set_profile(1, [profile_entry("k", 9000 * MS, 0)])
     high.launch(1)
     return high, first, second
 

@@ -1,0 +1,87 @@
+"""What jobs have done so far, in run_dir: a fikitd that was killed or replaced goes on with their reports where they stood.
+
+One small file per job, written when a client has ended and removed with the job. Only the daemon writes here, and run_dir is a
+local directory of its own: what cannot be written or read costs that job its earlier counters, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from fikitd.protocol import Device
+from fikitd.storage import read_bounded
+from fikitd.totals import Totals
+from fikitd.untrusted import is_name
+
+_log = logging.getLogger("fikitd")
+
+DIRECTORY: Final = "ledger"
+VERSION: Final = 1
+MAX_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job's clients that have ended, taken together. `started_ns`: of its record, so that a requeued job begins anew."""
+
+    started_ns: int
+    last_seen_ns: int
+    device: Device
+    totals: Totals
+    processes: int = 0
+    peak_bytes: int = 0
+    refused: int = 0
+    profile_key: str = ""
+    profile_found: bool = False
+    profile_stored: bool | None = None
+    most_kernels: int = -1
+    warnings: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """The files of one run_dir."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._directory = run_dir / DIRECTORY
+
+    def write(self, job: str, entry: Entry) -> None:
+        """Replace what is known of the job; a failure is a line in the log."""
+        temporary = self._directory / f".{job}"
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            # Not synchronised: it is to outlive a process, not the node, with which the job's record ends too.
+            temporary.write_text(json.dumps({"version": VERSION, **asdict(entry)}))
+            temporary.rename(self._directory / job)
+        except OSError as error:
+            _log.warning("job %s: what it did so far could not be noted: %s", job, error.strerror)
+
+    def remove(self, job: str) -> None:
+        with suppress(OSError):
+            (self._directory / job).unlink(missing_ok=True)
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """All that can be read, by job; the others are removed."""
+        with suppress(FileNotFoundError):
+            for path in sorted(self._directory.iterdir()):
+                try:
+                    yield path.name, _read(path)
+                except (OSError, ValueError, TypeError, KeyError) as error:
+                    _log.warning("job %s: what it did before fikitd was restarted is lost: %s", path.name, error)
+                    self.remove(path.name)
+
+
+def _read(path: Path) -> Entry:
+    if not is_name(path.name):
+        raise ValueError("not the name of a job")
+    document: dict[str, Any] = json.loads(read_bounded(path, MAX_BYTES))
+    if document.pop("version") != VERSION:
+        raise ValueError("of another version of fikitd")
+    known = {each.name for each in fields(Entry)}
+    facts = {name: value for name, value in document.items() if name in known}
+    return Entry(**{**facts, "device": Device(**document["device"]), "totals": Totals(**document["totals"])})

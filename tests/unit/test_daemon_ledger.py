@@ -1,0 +1,105 @@
+"""A fikitd that was killed or replaced leaves what jobs did so far to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import daemon_fakes as fakes
+import pytest
+from daemon_fakes import FakeCore, FakeProc, eventually
+from fikitd.client import Control
+from fikitd.ledger import Ledger
+from test_daemon_server import Daemon
+
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+@contextmanager
+def serving(tmp_path: Path) -> Iterator[Daemon]:
+    """A fikitd in the same directories as the one before."""
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir(exist_ok=True)
+    with fakes.serving(config, core, proc.root):
+        yield Daemon(config, core, proc, Control(config.daemon.run_dir))
+
+
+def work(daemon: Daemon, kernels: int) -> None:
+    """One process of the job, to its end."""
+    client = daemon.client()
+    number = max(daemon.core.seen)
+    for slot in range(1, kernels + 1):
+        client.send(fakes.description(slot=slot))
+    eventually(lambda: len(daemon.core.seen[number]["described"]) == kernels)
+    client.close()
+    eventually(lambda: all(job["state"] == "ended" for job in daemon.control.jobs()))
+
+
+def entries(daemon: Daemon) -> list[str]:
+    return [job for job, _ in Ledger(Path(daemon.run_dir)).entries()]
+
+
+def test_the_next_daemon_goes_on_with_a_jobs_counters(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+    with serving(tmp_path) as second:
+        second.job(started_ns=7)
+        assert second.control.job("12")["kernels"] == 3
+        work(second, 2)
+        report = second.control.job("12")
+        assert (report["kernels"], report["processes"], report["device"]["uuid"]) == (5, 2, UUID)
+        second.control.end("12")
+        assert second.stored()["kernels"] == 5
+        assert entries(second) == []
+
+
+def test_a_job_that_ended_while_no_daemon_ran_has_its_report(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+        (Path(first.config.daemon.report_dir) / "12.json").unlink(missing_ok=True)
+    with serving(tmp_path) as second:
+        second.control.end("12")
+        assert second.stored()["kernels"] == 3
+
+
+@pytest.mark.parametrize("record", ["gone", "requeued"])
+def test_what_another_run_of_the_job_did_is_forgotten(record: str, tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+        if record == "requeued":
+            first.job(started_ns=8)
+        else:
+            (Path(first.run_dir) / "jobs" / "12").unlink()
+    with serving(tmp_path) as second:
+        assert second.control.jobs() == []
+        assert entries(second) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"version": 99}', '{"version": 1}', "[]", '{"version": 1, "device": {}, "totals": {}}']
+)
+def test_a_damaged_entry_is_lost_and_nothing_else(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+    ledger = tmp_path / "run" / "ledger"
+    (ledger / "13").write_text(text)
+    (ledger / ".12").write_text("half a file")
+    with serving(tmp_path) as second:
+        assert [job["job"] for job in second.control.jobs()] == ["12"]
+    assert "job 13: what it did before fikitd was restarted is lost" in caplog.text
+
+
+def test_a_ledger_that_cannot_be_written_costs_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        (Path(first.run_dir) / "ledger").write_text("in the way")
+        work(first, 3)
+        first.control.end("12")
+        assert first.stored()["kernels"] == 3
+    assert "could not be noted" in caplog.text
+    assert (tmp_path / "run" / "ledger").is_file()
