@@ -8,9 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import emulator, frontier, launch, measure, model, predict, progress, record, replay
+from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay
 
 BENCHES: dict[str, ModuleType] = {
+    "dispatch": dispatch,
     "emulator": emulator,
     "frontier": frontier,
     "launch": launch,

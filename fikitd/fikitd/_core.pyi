@@ -71,6 +71,14 @@ def make_page(measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0)
     sample_every: the client times one launch in so many also when it does not measure; 0 = none.
     """
 
+class Spin:
+    """Whether the dispatcher spins for the next event: `spin.hpp`. For tests in manual time."""
+
+    def __init__(self, longest_ns: int) -> None: ...
+    def came_after(self, ns: int) -> None: ...
+    @property
+    def limit_ns(self) -> int: ...
+
 class Dispatcher:
     """One native thread that schedules the clients of one GPU. Every method may be called from any thread.
 

@@ -15,6 +15,7 @@
 #include "outlook.hpp"
 #include "dispatcher/dispatcher.hpp"
 #include "dispatcher/page.hpp"
+#include "dispatcher/spin.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
 
@@ -206,6 +207,11 @@ void bind_predictor(nb::module_& m) {
 void bind_dispatcher(nb::module_& m) {
   const auto released = nb::call_guard<nb::gil_scoped_release>();
   m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0);
+
+  nb::class_<dispatcher::Spin>(m, "Spin")
+      .def(nb::init<std::int64_t>(), "longest_ns"_a)
+      .def("came_after", &dispatcher::Spin::came_after, "ns"_a)
+      .def_prop_ro("limit_ns", &dispatcher::Spin::limit_ns);
 
   nb::class_<Dispatcher>(m, "Dispatcher")
       .def("__init__",

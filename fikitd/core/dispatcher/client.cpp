@@ -35,6 +35,7 @@ bool Client::cannot_wait() const {
 }
 
 bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
+  first_ns_ = now_ns;
   bool any = look_at_marks(now_ns, policy); // before the launches that came after them
   bool read = false;
   Report report;
@@ -59,6 +60,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
   if (report.kind == FIKIT_ENTRY_GAP) return gap(report, value_ns);
   const std::int64_t t_ns = std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   last_report_ns_ = t_ns;
+  first_ns_ = std::min(first_ns_, t_ns);
   switch (report.kind) {
     case FIKIT_ENTRY_LAUNCH:
     case FIKIT_ENTRY_GRANTED:
@@ -238,6 +240,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   end_gap(t_ns, policy);
   posted_ = request.sequence;
+  first_ns_ = std::min(first_ns_, t_ns);
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,
                 .time_ns = t_ns,

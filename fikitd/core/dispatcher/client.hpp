@@ -55,6 +55,7 @@ class Client {
   bool closed() const { return closed_; }
   bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
+  std::int64_t first_ns() const { return first_ns_; } // when the first of what the last poll() found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
 
   // Reads what is new on the page, applies it to the policy; true if there was anything. At most a batch at a time.
@@ -112,6 +113,7 @@ class Client {
   Page page_;
   Ring ring_;
   std::int64_t last_report_ns_; // reports of one client never go back in time
+  std::int64_t first_ns_ = 0;
   std::uint64_t launches_ = 0;
   std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries
 

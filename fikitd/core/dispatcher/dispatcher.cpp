@@ -19,7 +19,7 @@ constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually fo
 constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
 constexpr std::int64_t kMaxKeepingNs = 250'000'000;
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
-constexpr int kRenewalsPerLease = 5;
+constexpr std::int64_t kRenewals = 5; // in two leases
 
 std::int64_t now() {
   timespec time{};
@@ -51,7 +51,7 @@ void check(const policy::Options& options, std::int64_t spin_ns) {
 
 Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
                        std::uint32_t mark_every)
-    : options_(options), spin_ns_(spin_ns), mark_every_(mark_every), policy_(policy::make_policy(policy, options)) {
+    : options_(options), spin_(spin_ns), mark_every_(mark_every), policy_(policy::make_policy(policy, options)) {
   if (policy_ == nullptr)
     throw std::invalid_argument(policy::unknown_policy(policy));
   check(options, spin_ns);
@@ -171,12 +171,15 @@ void Dispatcher::run() {
       lock.lock();
       continue;
     }
+    if (wait.for_doorbells) {
+      sleep(lock, wait.until_ns);
+      wake_up();
+      continue;
+    }
     lock.unlock();
-    if (wait.for_doorbells) doorbells_.wait(wait.until_ns - now());
-    else if (wait.until_ns > 0) sleep_until(wait.until_ns);
+    if (wait.until_ns > 0) sleep_until(wait.until_ns);
     else std::this_thread::yield(); // spin
     lock.lock();
-    if (wait.for_doorbells) wake_up();
   }
 }
 
@@ -184,13 +187,19 @@ void Dispatcher::run() {
 bool Dispatcher::round() {
   const std::int64_t now_ns = now();
   bool moved = false;
+  std::int64_t first_ns = now_ns;
   for (const auto& client : clients_) {
     if (!client->poll(now_ns, *policy_)) continue;
     moved = true;
+    first_ns = std::min(first_ns, client->first_ns());
     if (client->closed()) gate_moved_ns_ = now_ns;
   }
-  if (moved) moved_ns_ = now_ns;
+  if (moved) {
+    spin_.came_after(first_ns - acted_ns_);
+    moved_ns_ = now_ns;
+  }
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
+  if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
   renew_leases(now_ns);
   return moved;
 }
@@ -235,7 +244,7 @@ void Dispatcher::tell_clients() {
 }
 
 void Dispatcher::renew_leases(std::int64_t now_ns) {
-  if (now_ns - renewed_ns_ < options_.lease_ns / kRenewalsPerLease) return;
+  if (now_ns - renewed_ns_ < 2 * options_.lease_ns / kRenewals) return;
   renewed_ns_ = now_ns;
   for (const auto& client : clients_)
     if (client->closed()) client->renew_lease(now_ns + options_.lease_ns);
@@ -245,15 +254,14 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   const auto any = [this](auto predicate) { return std::any_of(clients_.begin(), clients_.end(), predicate); };
   const bool closed = any([](const auto& c) { return c->closed(); });
   if (any([](const auto& c) { return c->waiting(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
-    if (now_ns - moved_ns_ < spin_ns_) return {.until_ns = 0};
+    if (now_ns - acted_ns_ < spin_.limit_ns()) return {.until_ns = 0};
     const bool quiet = now_ns - moved_ns_ >= kQuietNs && !any([](const auto& c) { return c->marks_out(); });
     const std::int64_t slice_ns = quiet ? kQuietSliceNs : kSliceNs;
     return {.until_ns = std::min(now_ns + slice_ns, std::max(wake_at_ns_, now_ns))};
   }
   // The longer nothing has happened, the less often is there anything to keep.
-  std::int64_t wait_ns = clients_.empty() ? policy::kHorizonNs
-                                          : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
-  if (closed) wait_ns = std::min(wait_ns, renewed_ns_ + options_.lease_ns / kRenewalsPerLease - now_ns);
+  const std::int64_t wait_ns = clients_.empty() ? policy::kHorizonNs
+                                                : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
   return {.until_ns = now_ns + wait_ns, .for_doorbells = true};
 }
 
@@ -262,6 +270,20 @@ bool Dispatcher::fall_asleep() {
   for (const auto& client : clients_) client->set_awake(false);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return std::none_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->cannot_wait(); });
+}
+
+// Until a doorbell or the given moment. Whoever changes the clients meanwhile rings.
+void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, std::int64_t until_ns) {
+  while (!stopping_ && now() < until_ns) {
+    const bool closed = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
+    const std::int64_t renewal_ns = renewed_ns_ + 2 * options_.lease_ns / kRenewals;
+    const std::int64_t wake_ns = closed ? std::min(until_ns, renewal_ns) : until_ns;
+    lock.unlock();
+    const bool rung = doorbells_.wait(wake_ns - now());
+    lock.lock();
+    if (rung) return;
+    renew_leases(now());
+  }
 }
 
 void Dispatcher::wake_up() {

@@ -62,11 +62,11 @@ void Doorbells::ring_own() {
   [[maybe_unused]] const ssize_t written = write(own_, &one, sizeof one); // full = already rung
 }
 
-void Doorbells::wait(std::int64_t timeout_ns) const {
+bool Doorbells::wait(std::int64_t timeout_ns) const {
   constexpr std::int64_t kNsPerMs = 1'000'000;
   constexpr int kEvents = 16;
   epoll_event events[kEvents];
-  epoll_wait(epoll_, events, kEvents, static_cast<int>(std::clamp<std::int64_t>(timeout_ns / kNsPerMs, 1, 60'000)));
+  return epoll_wait(epoll_, events, kEvents, static_cast<int>(std::clamp<std::int64_t>(timeout_ns / kNsPerMs, 1, 60'000))) != 0;
 }
 
 } // namespace fikit::dispatcher

@@ -19,7 +19,8 @@ class Doorbells {
   void add(policy::ClientId client, int eventfd); // keeps a duplicate; throws std::system_error
   void remove(policy::ClientId client);
   void ring_own();                       // ends wait(); any thread
-  void wait(std::int64_t timeout_ns) const; // rounded down to milliseconds, at least one
+  // True: somebody rang. The timeout is rounded down to milliseconds, at least one.
+  [[nodiscard]] bool wait(std::int64_t timeout_ns) const;
 
  private:
   int epoll_;
