@@ -43,7 +43,7 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
     if (ring_.take_lost()) {
       launches_ = page_.counters(now_ns).launches;
       log_.resume_at(launches_);
-      foresight_.missed(last_report_ns_);
+      if (policy.looks_ahead()) foresight_.missed(last_report_ns_);
     }
     take(report, now_ns, policy);
     any = read = true;
@@ -106,14 +106,15 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   count_kernel();
   exclusives_.launched(report.slot, launches_, granted ? static_cast<std::uint32_t>(report.value) : 0);
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
-  policy.apply({.kind = EventKind::launched,
-                .client = id_,
-                .time_ns = t_ns,
-                .granted = granted,
-                .request = granted ? static_cast<std::uint32_t>(report.value) : 0,
-                .duration_ns = predicted.duration_ns,
-                .gap_ns = predicted.gap_ns,
-                .outlook = foresight_.launched(t_ns, kernel, predicted)});
+  policy::Event event{.kind = EventKind::launched,
+                      .client = id_,
+                      .time_ns = t_ns,
+                      .granted = granted,
+                      .request = granted ? static_cast<std::uint32_t>(report.value) : 0,
+                      .duration_ns = predicted.duration_ns,
+                      .gap_ns = predicted.gap_ns};
+  if (policy.looks_ahead()) event.outlook = foresight_.launched(t_ns, kernel, predicted);
+  policy.apply(event);
 }
 
 void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
@@ -189,7 +190,7 @@ void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t sin
                       .spread_ns = log_.spread_ns(certain_, seen),
                       .waited = waited,
                       .duration_ns = all ? 0 : log_.remaining_ns(launches)};
-  if (waited && all) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
+  if (waited && all && policy.looks_ahead()) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
   policy.apply(event);
   certain_ = std::max(certain_, seen);
 }

@@ -19,6 +19,7 @@ namespace fikit::policy {
 class Budget final : public Policy {
  public:
   using Policy::Policy;
+  bool looks_ahead() const override { return true; }
 
  private:
   // A client as a lower one.

@@ -107,6 +107,9 @@ class Policy {
   // What to do at now_ns. `out` is cleared first. No wake_at means: nothing changes until the next event.
   void decide(std::int64_t now_ns, Decisions& out);
 
+  // Does it use the outlooks of events? For others nobody needs to learn them.
+  virtual bool looks_ahead() const { return false; }
+
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
 
