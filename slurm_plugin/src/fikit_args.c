@@ -8,6 +8,8 @@
 #include "fikit_priority.h"
 #include "fikit_quantities.h"
 
+#define CARRIED_NAME_BYTES (SPANK_OPTION_MAXLEN + 64)
+
 enum argument { PRIORITY, MEASURE, MEM, PROFILE, MAX_SLOWDOWN, MAX_DELAY, ARGUMENTS };
 
 static int on_option(int val, const char *value, int remote);
@@ -166,6 +168,25 @@ struct fikit_options fikit_args_of_job(spank_t sp) {
   return options;
 }
 
+/* The name under which Slurm itself carries the option to the node (spank.c), with "-" written as "_". In the job's own
+ * environment "SLURM_SPANK_" is before it, and steps inherit the option by that. */
+static void carried_name(enum argument argument, const char *prefix, char *name, size_t size) {
+  const int length = snprintf(name, size, "%s_SLURM_SPANK_OPTION_fikit_", prefix);
+  snprintf(name + length, size - (size_t)length, "%s", table[argument].name);
+  for (char *c = name; *c; c++) {
+    if (*c == '-')
+      *c = '_';
+  }
+}
+
+void fikit_args_forget_outer_job(void) {
+  for (int i = 0; i < ARGUMENTS; i++) {
+    char name[CARRIED_NAME_BYTES];
+    carried_name((enum argument)i, "SLURM_SPANK_", name, sizeof name);
+    unsetenv(name);
+  }
+}
+
 void fikit_args_from_environment(spank_t sp) {
   for (int i = 0; i < ARGUMENTS; i++) {
     const char *value = getenv(environment[i]);
@@ -175,14 +196,8 @@ void fikit_args_from_environment(spank_t sp) {
       refuse(environment[i], value, (enum argument)i);
     if (i == MEASURE && !seen.measure)
       continue;
-    /* The name under which Slurm itself carries the option (spank.c), with "-" written as "_". */
-    char name[SPANK_OPTION_MAXLEN + 32];
-    const int prefix = snprintf(name, sizeof name, "_SLURM_SPANK_OPTION_fikit_");
-    snprintf(name + prefix, sizeof name - (size_t)prefix, "%s", table[i].name);
-    for (char *c = name; *c; c++) {
-      if (*c == '-')
-        *c = '_';
-    }
+    char name[CARRIED_NAME_BYTES];
+    carried_name((enum argument)i, "", name, sizeof name);
     if (spank_job_control_setenv(sp, name, value, 1) != ESPANK_SUCCESS)
       slurm_error("fikit: couldn't pass %s on to the job: use --%s instead", environment[i], table[i].name);
   }

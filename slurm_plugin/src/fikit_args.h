@@ -30,6 +30,10 @@ bool fikit_any_option(const struct fikit_options *options);
 /* For prolog and epilog, where callbacks never run: the options that the job was submitted with. */
 struct fikit_options fikit_args_of_job(spank_t sp);
 
+/* In sbatch and salloc typed inside a job, before Slurm reads them: the new job does not inherit the outer job's options,
+ * which may not even have a GPU to be about. Steps, srun's inside a job, do. */
+void fikit_args_forget_outer_job(void);
+
 /* In srun, sbatch and salloc: FIKIT_PRIORITY and the like count as their option where that was not given, and travel
  * the option's own way to slurmctld and to the node. A bad value ends the command with one sentence. */
 void fikit_args_from_environment(spank_t sp);

@@ -5,6 +5,7 @@
  * All of them return 0. From most hooks Slurm answers an error by draining the node while srun returns success.
  */
 #include <slurm/spank.h>
+#include <stdlib.h>
 
 #include "fikit_args.h"
 #include "fikit_config.h"
@@ -15,6 +16,8 @@ SPANK_PLUGIN(fikit, 1)
 int slurm_spank_init(spank_t sp, int ac, char **av) {
   /* With enabled=no the options stay, without effect: scripts that have them must go on working. */
   (void)fikit_config(ac, av);
+  if (spank_context() == S_CTX_ALLOCATOR && getenv("SLURM_JOB_ID"))
+    fikit_args_forget_outer_job();
   fikit_args_register(sp);
   return 0;
 }

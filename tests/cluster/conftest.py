@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from fikit.sandbox import PROGRAMS, Sandbox
+from fikitd.client import Control, DaemonUnreachable
 
 JOB_TIMEOUT_S = 30.0
+ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,26 +72,53 @@ class Cluster:
 
     def wait(self, job: str) -> str:
         """Until the batch job is over; its output. Fails when the job failed."""
-        fields = self.until(lambda: self._ended(job), f"job {job} did not end")
-        output = (self.directory / f"{job}.out").read_text()
-        assert fields["JobState"] == "COMPLETED", output
+        state = self.end(job)
+        output = self.output(job)
+        assert state == "COMPLETED", output
         return output
+
+    def end(self, job: str) -> str:
+        """Until the job is over; its state then."""
+        fields = self.until(lambda: self._ended(job), f"job {job} did not end")
+        return str(fields["JobState"])
+
+    def output(self, job: str) -> str:
+        return (self.directory / f"{job}.out").read_text()
 
     def batch(self, script: Path, *options: str, **env: str) -> str:
         return self.wait(self.submit(script, *options, **env))
 
-    def _ended(self, job: str) -> dict[str, str] | None:
+    def fields(self, job: str) -> dict[str, str]:
+        """What `scontrol show job` says, JobState above all."""
         words = self.run("scontrol", "show", "job", "-o", job).stdout.split()
-        fields = dict(word.split("=", 1) for word in words if "=" in word)
-        return None if fields["JobState"] in {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"} else fields
+        return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def until(self, done: Callable[[], Any], problem: str) -> Any:
+    def _ended(self, job: str) -> dict[str, str] | None:
+        fields = self.fields(job)
+        return None if fields["JobState"] in ALIVE else fields
+
+    def until(self, done: Callable[[], Any], problem: str, timeout_s: float = JOB_TIMEOUT_S) -> Any:
         """The first true value of `done()`."""
-        deadline = time.monotonic() + JOB_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while not (value := done()):
             assert time.monotonic() < deadline, problem
             time.sleep(0.1)
         return value
+
+    @staticmethod
+    def summaries(output: str, job: str) -> list[str]:
+        """The lines in a job's output that are its report."""
+        return [line for line in output.splitlines() if f"fikit: job {job} " in line]
+
+    def managed(self) -> list[str]:
+        """The jobs of which a program is connected to fikitd."""
+        try:
+            return [job["job"] for job in Control(self.sandbox.run_dir).jobs() if job["processes"] > 0]
+        except DaemonUnreachable:
+            return []
+
+    def records(self) -> list[str]:
+        return sorted(path.name for path in (self.sandbox.run_dir / "jobs").glob("*"))
 
     def node_state(self) -> str:
         return self.run("sinfo", "--noheader", "--format=%T").stdout.strip()
@@ -111,12 +140,23 @@ def sandbox() -> Iterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture(scope="session")
-def shared_cluster(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def cluster_of(sandbox: Sandbox) -> Cluster:
     directory = sandbox.root / "jobs"  # pytest's own directories are closed to other users
     directory.mkdir()
     directory.chmod(0o1777)
     return Cluster(sandbox, directory)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(sandbox: Sandbox) -> Cluster:
+    return cluster_of(sandbox)
+
+
+@pytest.fixture(scope="session")
+def two_nodes(sandbox: Sandbox) -> Iterator[Cluster]:
+    """A cluster of two nodes, for jobs that one node cannot have."""
+    with Sandbox(gpus=1, nodes=2) as pair:
+        yield cluster_of(pair)
 
 
 @pytest.fixture
@@ -124,6 +164,18 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, before and after every test with an undrained node: no fault of a job's or of fikit's drains it."""
     yield shared_cluster
     assert "drain" not in shared_cluster.node_state()
+
+
+@pytest.fixture(scope="session")
+def make_cluster() -> Callable[[Sandbox], Cluster]:
+    """For a test's own sandbox."""
+    return cluster_of
+
+
+@pytest.fixture
+def parsed() -> Callable[[str], Probe]:
+    """Reads what the probe wrote into a job's output."""
+    return parse_probe
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikit.sandbox_processes import Process, processes_of
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -28,18 +28,6 @@ def kill_fikitd(cluster: Cluster) -> None:
     assert found
     for process in found:
         process.kill()
-
-
-def managed(cluster: Cluster) -> list[str]:
-    """The jobs of which a program is connected to fikitd."""
-    try:
-        return [job["job"] for job in Control(cluster.sandbox.run_dir).jobs() if job["processes"] > 0]
-    except DaemonUnreachable:
-        return []
-
-
-def records(cluster: Cluster) -> list[str]:
-    return sorted(path.name for path in (cluster.sandbox.run_dir / "jobs").glob("*"))
 
 
 @pytest.mark.parametrize("command", [("srun",), ("salloc", "srun")])
@@ -86,13 +74,13 @@ def test_job_submitted_from_a_managed_job_inherits_no_preload(cluster: Cluster) 
 
 
 def test_record_lives_as_long_as_its_job(cluster: Cluster) -> None:
-    before = records(cluster)
+    before = cluster.records()
     hold = cluster.script("hold", "while [ ! -e release ]; do sleep 0.1; done")
     job = cluster.submit(hold, GPU, HIGH)
-    cluster.until(lambda: job in records(cluster), "no record was written")
+    cluster.until(lambda: job in cluster.records(), "no record was written")
     (cluster.directory / "release").touch()
     cluster.wait(job)
-    cluster.until(lambda: records(cluster) == before, "the record stayed")
+    cluster.until(lambda: cluster.records() == before, "the record stayed")
 
 
 def test_two_sharing_jobs_meet_on_one_gpu_and_an_exclusive_job_on_the_other(cluster: Cluster) -> None:
@@ -136,17 +124,13 @@ def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed
     assert os.getsid(daemon.pid) != os.getsid(0)
 
 
-def summaries(output: str, job: str) -> list[str]:
-    return [line for line in output.splitlines() if f"fikit: job {job} " in line]
-
-
 def test_batch_job_ends_with_one_summary_line(cluster: Cluster, spin: Path) -> None:
     job = cluster.submit(cluster.script("work", f"{spin} 50 20000", f"srun {spin} 30 20000"), GPU, HIGH)
     output = cluster.wait(job)
     assert output.count("done") == 2
-    assert len(summaries(output, job)) == 1, output
-    assert "high" in summaries(output, job)[0]
-    assert " 80 kernels" in summaries(output, job)[0]
+    assert len(cluster.summaries(output, job)) == 1, output
+    assert "high" in cluster.summaries(output, job)[0]
+    assert " 80 kernels" in cluster.summaries(output, job)[0]
 
 
 def test_step_of_several_tasks_ends_with_one_summary_line(cluster: Cluster, spin: Path) -> None:
@@ -159,7 +143,7 @@ def test_step_of_several_tasks_ends_with_one_summary_line(cluster: Cluster, spin
 def test_both_jobs_outlive_a_killed_fikitd(cluster: Cluster, spin: Path) -> None:
     script = cluster.script("long", f"exec {spin} 6000 250000")  # 1.5 s of GPU time each
     jobs = [cluster.submit(script, GPU, f"--fikit-priority={level}") for level in ("high", "low")]
-    cluster.until(lambda: set(jobs) <= set(managed(cluster)), "the jobs do not share")
+    cluster.until(lambda: set(jobs) <= set(cluster.managed()), "the jobs do not share")
     kill_fikitd(cluster)
     for job in jobs:
         output = cluster.wait(job).splitlines()

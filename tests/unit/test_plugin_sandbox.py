@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fikit import sandbox_files as files
 from fikit.sandbox import Sandbox, SandboxError
 
 LAYOUT = files.Layout(Path("/tmp/fikit-x"))
-MACHINE = files.Machine("vm", 1000, 7001, 7002, [Path("/dev/a"), Path("/dev/b")], 16)
+MACHINE = files.Machine("vm", 1000, 7001, [7002], [Path("/dev/a"), Path("/dev/b")], 16, ["emulated"] * 2)
 PROGRAMS = files.Programs(
     plugin=Path("/n/slurm/spank_fikit.so"), lua=Path("/n/slurm"), shim=Path("/n/shim.so"), daemon=Path("/b/fikitd"),
     job_environment={"LD_LIBRARY_PATH": "/n/emulator", "EMUCUDA_NAME": "x"},
@@ -24,7 +25,13 @@ def test_gpus_have_a_type_or_an_exclusive_job_meets_shards() -> None:
         "Name=gpu Type=emulated File=/dev/b",
         "Name=shard Count=32",
     ]
-    assert "Gres=gpu:emulated:2,shard:32" in files.slurm_conf(LAYOUT, MACHINE)
+    assert "Gres=gpu:emulated:2,shard:emulated:32\n" in files.slurm_conf(LAYOUT, MACHINE)
+    mixed = replace(MACHINE, gpu_types=["a", "b"])
+    assert "Gres=gpu:a:1,gpu:b:1,shard:a:16,shard:b:16\n" in files.slurm_conf(LAYOUT, mixed)
+    assert files.gres_conf(mixed).splitlines()[2:] == [
+        "Name=shard Type=a Count=16 File=/dev/a",
+        "Name=shard Type=b Count=16 File=/dev/b",
+    ]
 
 
 def test_everything_slurm_writes_is_in_the_sandbox() -> None:

@@ -46,10 +46,12 @@ class SandboxError(UserError):
 
 
 class Sandbox:
-    """A one-node Slurm. `env` is the environment in which Slurm's and fikit's commands use it.
+    """A Slurm of one node. `env` is the environment in which Slurm's and fikit's commands use it.
 
     gpu_memory: of each GPU, rounded down to whole GiB (one shard each). emulator_config: a model file for the emulated
     GPU instead of its default. scheduler: further keys of fikit.toml's [scheduler]. keep: leave the directory at the end.
+    gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
+    nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
 
@@ -64,8 +66,12 @@ class Sandbox:
         scheduler: dict[str, Any] | None = None,
         slice_us: int | None = None,
         keep: bool = False,
+        nodes: int = 1,
+        gpu_types: Sequence[str] = (),
+        spread: bool = False,
     ) -> None:
-        self._gpus = gpus
+        self._gpus, self._nodes, self._spread = gpus, nodes, spread
+        self._gpu_types = list(gpu_types) or ["nvidia" if real_gpu else "emulated"] * gpus
         self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
         if gpus < 1 or self._gpu_memory_gib < 1:
             raise SandboxError("a sandbox needs at least one GPU with at least 1 GiB; use --gpus 1 --gpu-memory 16GiB")
@@ -102,6 +108,10 @@ class Sandbox:
         Raises SandboxError when something is missing or does not start; nothing is left behind then but the logs.
         """
         _check_requirements(self._real_gpu)
+        if self._spread and not can_spread():
+            raise SandboxError(
+                "Slurm older than 24.11 packs sharing jobs and cannot spread them: take a newer one by --slurm"
+            )
         self._failed = False
         self._place(Path(tempfile.mkdtemp(prefix="fikit-", dir=_open_directory())))
         try:
@@ -112,9 +122,9 @@ class Sandbox:
             on_step("slurmctld")
             self._start("slurmctld", "-D", "-f", str(self._layout.slurm_conf))
             on_step("slurmd")
-            self._start("slurmd", "-D", "-f", str(self._layout.slurm_conf))
+            self._start_nodes()
             on_step("node")
-            self._wait("the node did not become idle", self._node_is_idle)
+            self._wait("the node did not become idle", self._nodes_are_idle)
         except BaseException:
             self.stop()
             raise
@@ -161,10 +171,12 @@ class Sandbox:
             hostname=socket.gethostname().split(".")[0],
             memory_mb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20,
             controller_port=_free_port(),
-            node_port=_free_port(),
+            node_ports=[_free_port() for _ in range(self._nodes)],
             gpu_files=self._gpu_files(),
             gpu_memory_gib=self._gpu_memory_gib,
+            gpu_types=self._gpu_types,
             real_gpu=self._real_gpu,
+            spread=self._spread,
         )
         self._write_environment()
         programs = files.Programs(
@@ -244,10 +256,16 @@ class Sandbox:
                     *(f"--{name}-file={munge / name}" for name in names))  # fmt: skip
         self._wait("munged did not open its socket", self._layout.munge_socket.exists)
 
-    def _start(self, program: str, *arguments: str) -> None:
-        self._group.start(program, [str(_find(program)), *arguments], self.env, self.logs / f"{program}.out")
+    def _start_nodes(self) -> None:
+        assert self._machine is not None
+        for node in self._machine.nodes:
+            self._start("slurmd", "-D", "-f", str(self._layout.slurm_conf), "-N", node, of=f".{node}")
 
-    def _node_is_idle(self) -> bool:
+    def _start(self, program: str, *arguments: str, of: str = "") -> None:
+        name = program + of
+        self._group.start(name, [str(_find(program)), *arguments], self.env, self.logs / f"{name}.out")
+
+    def _nodes_are_idle(self) -> bool:
         answer = self.run(["sinfo", "--noheader", "--format=%T"])
         return answer.stdout.strip() == "idle"
 
@@ -279,6 +297,12 @@ class Sandbox:
             Control(self.run_dir).shutdown()
         for daemon in daemons:
             daemon.wait_or_kill(FIKITD_STOP_TIMEOUT_S)
+
+
+def can_spread() -> bool:
+    """Whether this Slurm knows LL_SHARED_GRES: 22.05 does not start with it."""
+    version = slurm_versions.installed()
+    return version is not None and version >= (24, 11)
 
 
 def _open_directory() -> Path:

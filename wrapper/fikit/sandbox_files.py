@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,15 +64,21 @@ class Layout:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the sandbox's only node looks like."""
+    """What the sandbox's nodes look like: the machine, once or several times. All of them have its GPUs."""
 
     hostname: str
     memory_mb: int
     controller_port: int
-    node_port: int
+    node_ports: list[int]
     gpu_files: list[Path]
     gpu_memory_gib: int
+    gpu_types: list[str]
     real_gpu: bool = False
+    spread: bool = False
+
+    @property
+    def nodes(self) -> list[str]:
+        return [self.hostname] if len(self.node_ports) == 1 else [f"node{i}" for i in range(len(self.node_ports))]
 
 
 @dataclass(frozen=True)
@@ -86,32 +93,36 @@ class Programs:
 
 
 def slurm_conf(layout: Layout, machine: Machine) -> str:
-    """One node, one partition, everything private. Debian's defaults where nothing is said."""
-    gpus = len(machine.gpu_files)
-    shards = gpus * machine.gpu_memory_gib
+    """One partition, everything private. Debian's defaults where nothing is said."""
+    gres = ",".join(f"{name}:{type_}:{count}" for name, type_, count in _gres(machine))
+    nodes = "\n".join(
+        f"NodeName={name} NodeHostname={machine.hostname} NodeAddr=127.0.0.1 Port={port} CPUs={JOBS_AT_ONCE} "
+        f"RealMemory={machine.memory_mb} Gres={gres}"
+        for name, port in zip(machine.nodes, machine.node_ports, strict=True)
+    )
+    of_node = "" if len(machine.nodes) == 1 else ".%n"
     return f"""\
 ClusterName=sandbox
 SlurmctldHost={machine.hostname}(127.0.0.1)
 SlurmctldPort={machine.controller_port}
-SlurmdPort={machine.node_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={layout.munge_socket}
 CryptoType=crypto/munge
 StateSaveLocation={layout.root}/state
-SlurmdSpoolDir={layout.root}/spool
+SlurmdSpoolDir={layout.root}/spool/%n
 SlurmctldPidFile={layout.root}/slurmctld.pid
-SlurmdPidFile={layout.root}/slurmd.pid
+SlurmdPidFile={layout.root}/slurmd{of_node}.pid
 SlurmctldLogFile={layout.logs}/slurmctld.log
-SlurmdLogFile={layout.logs}/slurmd.log
+SlurmdLogFile={layout.logs}/slurmd{of_node}.log
 PlugStackConfig={layout.etc}/plugstack.conf
 JobSubmitPlugins=lua
 CliFilterPlugins=lua
 PrologFlags=Alloc
 TaskProlog={layout.etc}/task_prolog
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core{",LL_SHARED_GRES" if machine.spread else ""}
 GresTypes=gpu,shard
 # No cgroups: the sandbox also runs in containers.
 ProctrackType=proctrack/linuxproc
@@ -127,21 +138,27 @@ KillWait=1
 CompleteWait=0
 ReturnToService=2
 SlurmdParameters=config_overrides
-NodeName={machine.hostname} NodeAddr=127.0.0.1 CPUs={JOBS_AT_ONCE} RealMemory={machine.memory_mb} \
-Gres=gpu:{gpu_type(machine)}:{gpus},shard:{shards}
+{nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
 
 
-def gpu_type(machine: Machine) -> str:
-    return "nvidia" if machine.real_gpu else "emulated"
+def _gres(machine: Machine) -> Iterator[tuple[str, str, int]]:
+    """Shards are typed as GPUs are, or a step of a job that asks for --gres=gpu:TYPE:1 cannot start."""
+    for name, per_gpu in (("gpu", 1), ("shard", machine.gpu_memory_gib)):
+        for type_ in dict.fromkeys(machine.gpu_types):
+            yield name, type_, per_gpu * machine.gpu_types.count(type_)
 
 
 def gres_conf(machine: Machine) -> str:
-    """Type= is needed before Slurm 23.11.5, or an exclusive job lands on a shared GPU."""
-    shards = len(machine.gpu_files) * machine.gpu_memory_gib
-    lines = [f"Name=gpu Type={gpu_type(machine)} File={file}" for file in machine.gpu_files]
-    return "\n".join([*lines, f"Name=shard Count={shards}", ""])
+    """Type= is needed before Slurm 23.11.5, or an exclusive job lands on a shared GPU; File= where types differ."""
+    gpus = list(zip(machine.gpu_types, machine.gpu_files, strict=True))
+    lines = [f"Name=gpu Type={type_} File={file}" for type_, file in gpus]
+    if len(set(machine.gpu_types)) == 1:
+        lines.append(f"Name=shard Count={len(gpus) * machine.gpu_memory_gib}")
+    else:
+        lines += [f"Name=shard Type={type_} Count={machine.gpu_memory_gib} File={file}" for type_, file in gpus]
+    return "\n".join([*lines, ""])
 
 
 def plugstack_conf(layout: Layout, programs: Programs) -> str:

@@ -185,6 +185,7 @@ def _build_plugin(release: Release) -> Path:
 
 def _mounts(root: Path, plugin: Path) -> Iterator[str]:
     """Shell lines that show the machine's files, all but its operating system, below `root`."""
+    yield _bind(root, Path("/"), "--rbind")  # a root that is no mount could not be left for a container's
     for directory in sorted(Path("/").iterdir()):
         if directory.name not in OPERATING_SYSTEM and directory.is_dir() and not directory.is_symlink():
             yield _bind(directory, root, "--rbind")

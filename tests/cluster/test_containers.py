@@ -1,0 +1,63 @@
+"""Programs in a container: another root, in namespaces of its own, with or without what docs/admin.md mounts into it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+pytestmark = pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
+    reason="needs the right to mount",
+)
+GPU = "--gres=gpu:1"
+HIGH = "--fikit-priority=high"
+
+
+def container(cluster: Cluster, spin: Path, name: str, mounts: list[Path]) -> Path:
+    """A script that runs spin in a system that has the machine's /usr, the GPU's driver, and `mounts`, and no more."""
+    sandbox = cluster.sandbox
+    driver = [sandbox.root / "native" / "emulator", sandbox.root / "etc" / "emulator.toml"]
+    root = cluster.directory / f"{name}-root"
+    for path in (Path("/usr"), Path("/dev"), *driver, *mounts):
+        target = root / path.relative_to("/")
+        (target if path.is_dir() else target.parent).mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            target.touch()
+    for link in ("bin", "lib", "lib64"):
+        (root / link).symlink_to(f"usr/{link}")
+    (root / "spin").write_bytes(spin.read_bytes())
+    (root / "spin").chmod(0o755)
+    binds = [f"mount --rbind {path} {root}{path}" for path in (Path("/usr"), Path("/dev"), *driver)]
+    binds += [f"mount --bind -o ro {path} {root}{path}" for path in mounts]
+    inside = cluster.script(f"{name}-inside", "set -e", *binds, f"exec chroot {root} /spin 20 20000")
+    return cluster.script(name, f"exec unshare --mount --pid --fork --kill-child {inside}")
+
+
+@pytest.fixture
+def shim(cluster: Cluster) -> Path:
+    return cluster.sandbox.root / "native" / "libfikit_shim.so"
+
+
+def test_container_with_the_documented_mounts_is_managed(cluster: Cluster, spin: Path, shim: Path) -> None:
+    script = container(cluster, spin, "mounted", [shim, cluster.sandbox.run_dir])
+    done = cluster.run("srun", GPU, HIGH, script)
+    assert "done" in done.stdout.splitlines(), done.stdout
+    assert " high: 20 kernels" in done.stdout
+
+
+@pytest.mark.parametrize("missing", ["shim", "socket"])
+def test_container_without_them_runs_all_the_same_and_says_so(
+    cluster: Cluster, spin: Path, shim: Path, missing: str
+) -> None:
+    mounts = {"shim": [cluster.sandbox.run_dir], "socket": [shim]}[missing]
+    done = cluster.run("srun", GPU, HIGH, container(cluster, spin, f"no-{missing}", mounts))
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    assert "done" in lines
+    assert len([line for line in lines if "libfikit_shim.so" in line or line.startswith("fikit: ")]) == 1, done.stdout
