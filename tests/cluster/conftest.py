@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fikit.sandbox import PROGRAMS, Sandbox
 from fikitd.client import Control, DaemonUnreachable
+from fikitd.reports import ReportStore
 
 JOB_TIMEOUT_S = 30.0
 ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"}
@@ -70,6 +71,12 @@ class Cluster:
         assert done.returncode == 0, done.stdout
         return done.stdout.strip()
 
+    def submit_running(self, script: Path, *options: str) -> str:
+        """A job with a GPU whose program has met fikitd."""
+        job = self.submit(script, "--gres=gpu:1", *options)
+        self.until(lambda: job in self.managed(), f"job {job} is not managed")
+        return job
+
     def wait(self, job: str) -> str:
         """Until the batch job is over; its output. Fails when the job failed."""
         state = self.end(job)
@@ -79,7 +86,7 @@ class Cluster:
 
     def end(self, job: str) -> str:
         """Until the job is over; its state then."""
-        fields = self.until(lambda: self._ended(job), f"job {job} did not end")
+        fields = self.until(lambda: self.ended(job), f"job {job} did not end")
         return str(fields["JobState"])
 
     def output(self, job: str) -> str:
@@ -93,7 +100,8 @@ class Cluster:
         words = self.run("scontrol", "show", "job", "-o", job).stdout.split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def _ended(self, job: str) -> dict[str, str] | None:
+    def ended(self, job: str) -> dict[str, str] | None:
+        """Its fields when it is over, None before."""
         fields = self.fields(job)
         return None if fields["JobState"] in ALIVE else fields
 
@@ -109,6 +117,11 @@ class Cluster:
     def summaries(output: str, job: str) -> list[str]:
         """The lines in a job's output that are its report."""
         return [line for line in output.splitlines() if f"fikit: job {job} " in line]
+
+    def reported_kernels(self, job: str) -> int:
+        """Of its stored report; 0 without one."""
+        report = ReportStore(self.sandbox.report_dir).load(job)
+        return report["kernels"] if report else 0
 
     def managed(self) -> list[str]:
         """The jobs of which a program is connected to fikitd."""
@@ -202,3 +215,12 @@ def spin(cc: Callable[..., Path], shared_cluster: Cluster) -> Path:
     # It calls through pointers without a prototype, which C23, the newest compilers' default, no longer has.
     built = cc("tests/cluster/src/spin.c", "-std=gnu17", "-ldl")
     return Path(shutil.copy(built, shared_cluster.directory / "spin"))
+
+
+@pytest.fixture(scope="session")
+def out_of_time(two_nodes: Cluster, spin: Path) -> str:
+    """A job that runs out of time while others are tested: slurmctld looks only twice a minute for those."""
+    script = two_nodes.script("endless", f"{shutil.copy(spin, two_nodes.directory / 'late')} 1000000 250000")
+    job = two_nodes.submit_running(script, "--fikit-priority=high", "--time=1")
+    two_nodes.run("scontrol", "update", f"JobId={job}", "EndTime=now+1")  # Slurm's shortest limit is a minute
+    return job

@@ -1,4 +1,4 @@
-"""Every way in which a job comes to share a GPU. Options and variables by themselves are in test_plugin_options.py."""
+"""Every way in which a job comes to share a GPU, and the one that takes longest to get out. Options and variables by themselves are in test_plugin_options.py."""
 
 from __future__ import annotations
 
@@ -122,3 +122,10 @@ def test_submitit_runs_functions_and_maps_of_them(cluster: Cluster, spin: Path) 
         return [line for log in logs for line in log.splitlines() if "fikit: job" in line and " high: " in line]
 
     cluster.until(lambda: len(reports()) == 3, "not every job's log has the summary line")
+
+
+def test_job_out_of_time_leaves_its_report(two_nodes: Cluster, out_of_time: str) -> None:
+    ended = two_nodes.until(lambda: two_nodes.ended(out_of_time), "it was not ended", timeout_s=60)
+    assert ended["JobState"] == "TIMEOUT"
+    two_nodes.until(lambda: two_nodes.summaries(two_nodes.output(out_of_time), out_of_time), "there is no summary line")
+    two_nodes.until(lambda: two_nodes.reported_kernels(out_of_time) > 0, "there is no report")

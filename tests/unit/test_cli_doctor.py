@@ -17,6 +17,8 @@ SelectType=select/cons_tres
 JobSubmitPlugins=lua
 CliFilterPlugins=lua
 PrologFlags=Alloc
+NodeName=gpu[1-2] Gres=gpu:h200:2,shard:h200:282
+NodeName=old Gres=gpu:2,shard:32
 """
 GRES_CONF = "Name=gpu Type=h200 File=/dev/nvidia0\nName=shard Count=16\n"
 
@@ -47,6 +49,8 @@ def test_correct_configuration_passes(site: Path) -> None:
         ("slurm.conf", "JobSubmitPlugins=lua", "", "JobSubmitPlugins", "fail"),
         ("slurm.conf", "CliFilterPlugins=lua", "", "CliFilterPlugins", "fail"),
         ("slurm.conf", "PrologFlags=Alloc", "PrologFlags=X11", "PrologFlags", "fail"),
+        ("slurm.conf", "shard:h200:282", "shard:282", "shards", "fail"),
+        ("slurm.conf", "shard:", "other:", "shards", "fail"),
         ("gres.conf", "Type=h200 ", "", "gres.conf", "fail"),
         ("gres.conf", "Name=shard Count=16", "#Name=shard", "gres.conf", "fail"),
         ("job_submit.lua", "fikit_submit", "other", "job_submit.lua", "fail"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -78,6 +79,7 @@ def configuration(path: Path) -> Iterator[Check]:
             )
         else:
             yield ok(name, settings[key])
+    yield from shards(path)
     yield submit_script(path.parent / "job_submit.lua")
     yield gres(path.parent / "gres.conf")
     yield plugstack(Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf"))
@@ -91,6 +93,25 @@ def read_settings(path: Path) -> dict[str, str]:
         if equals and " " not in name:
             settings[name.lower()] = value.strip()
     return settings
+
+
+def shards(path: Path) -> Iterator[Check]:
+    """Slurm cannot start a step of a job with shards of a type (--gres=gpu:TYPE:1) if the node's shards have none."""
+    nodes = re.findall(
+        r"^\s*NodeName=(\S+).*?\sGres=(\S+)", path.read_text(errors="replace"), re.IGNORECASE | re.MULTILINE
+    )
+    typed = {"gpu": set[str](), "shard": set[str]()}
+    for _, gres in nodes:
+        for name, type_ in re.findall(r"(gpu|shard):([^:,]*[^:,\d][^:,]*)", gres.lower()):
+            typed[name].add(type_)
+    missing = sorted(typed["gpu"] - typed["shard"])
+    if nodes and not any("shard:" in gres.lower() for _, gres in nodes):
+        yield fail("shards", f"no node in {path} has any", "add shard:TYPE:N to its Gres=, N = GPUs x GiB of one GPU")
+    elif missing:
+        yield fail("shards", f"{path} has GPUs but no shards of type {', '.join(missing)}",
+                   f"write shard:{missing[0]}:N in the node's Gres=, or jobs with --gres=gpu:{missing[0]}:1 cannot share")  # fmt: skip
+    elif nodes:
+        yield ok("shards", ", ".join(gres for _, gres in nodes))
 
 
 def submit_script(path: Path) -> Check:
