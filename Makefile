@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 DEVICE ?= emulated
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin demo test cluster cluster-all lint sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb demo test cluster cluster-all lint sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,6 +24,18 @@ slurm-plugin: ## the Slurm plugin and its Lua files alone, into OUT, for the Slu
 	@$(CMAKE) --build $(OUT)/build >>$(OUT).log || { cat $(OUT).log >&2; exit 1; }
 	@cp $(OUT)/build/spank_fikit.so slurm_plugin/lua/*.lua $(OUT)
 	@echo "in $(OUT): the plugin for Slurm $$($(PY) -m fikit.slurm_versions $(OUT)/spank_fikit.so)"
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+INSTALL = $(PY) scripts/install.py --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
+install: ## what .venv has, into PREFIX (/usr/local), below DESTDIR for packagers; make setup comes first
+	@$(INSTALL) install
+
+uninstall: ## take it away again; a changed /etc/fikit/fikit.toml, profiles and reports stay
+	@$(INSTALL) uninstall
+
+deb: slurm-plugin ## Debian packages in dist/: fikit, and fikit-slurm for the Slurm of SLURM_INCDIR
+	@bash scripts/deb.sh $(OUT)
 
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# `make deb`: fikit (all but the plugin) and fikit-slurm (the plugin for one release line of Slurm) as Debian packages in dist/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+plugin=$1 # directory that `make slurm-plugin` filled
+python=.venv/bin/python
+version=$($python -c 'import fikitd; print(fikitd.__version__)')
+line=$($python -m fikit.slurm_versions "$plugin/spank_fikit.so")
+minor=$($python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+arch=$(dpkg --print-architecture)
+stage=build/deb
+[ -x "/usr/bin/$minor" ] || { echo "deb: .venv is not the system's Python: make setup with PYTHON=/usr/bin/python3, so that the package runs with Debian's" >&2; exit 1; }
+
+rm -rf $stage
+mkdir -p $stage/debian dist
+$python scripts/install.py install --prefix /usr --destdir $stage/fikit
+application=$stage/fikit/usr/lib/fikit
+slurm=$(realpath --relative-to=$stage/fikit $application/native/slurm)
+rm -f "$stage/fikit/$slurm"/*
+find $application -name '*.so*' -type f -exec strip --strip-unneeded {} +
+gzip -9n $stage/fikit/usr/share/man/man*/*
+mkdir -p "$stage/fikit-slurm/$slurm"
+cp "$plugin/spank_fikit.so" "$plugin"/*.lua "$stage/fikit-slurm/$slurm"
+strip --strip-unneeded "$stage/fikit-slurm/$slurm/spank_fikit.so"
+
+# The libraries of the system that the programs of the package need; those of wheels (numpy) bring their own.
+printf 'Source: fikit\n\nPackage: fikit\nArchitecture: any\n' >$stage/debian/control
+depends=$(cd $stage && find fikit/usr/lib/fikit/lib -path '*/fikitd/*' \( -name '*.so*' -o -path '*/bin/*' \) -type f -print0 |
+  xargs -0 dpkg-shlibdeps -O --ignore-missing-info -Sfikit -l"$PWD/fikit/$(dirname "$slurm")/emulator" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+
+control() { # PACKAGE VERSION DEPENDS BREAKS DESCRIPTION
+  mkdir -p "$stage/$1/DEBIAN"
+  cat >"$stage/$1/DEBIAN/control" <<EOF
+Package: $1
+Version: $2
+Architecture: $arch
+Maintainer: fikit <fikit@localhost>
+Section: admin
+Priority: optional
+Installed-Size: $(du -sk --exclude=DEBIAN "$stage/$1" | cut -f1)
+Depends: $3${4:+
+Breaks: $4}
+Description: $5
+EOF
+}
+control fikit "$version" "$minor, $depends" "" "share one GPU between Slurm jobs by priority
+ Low-priority kernels run in a high-priority job's idle time. This package has the daemon, the preload
+ library, the commands and the emulated GPU; fikit-slurm has the plugin for one release line of Slurm."
+next=$(printf '%s' "$line" | awk -F. '{printf "%s.%02d", $1, $2 + 1}')
+breaks=""
+for package in slurmd slurmctld slurm-client slurm-smd slurm-smd-client slurm-smd-slurmd slurm-smd-slurmctld; do
+  breaks="$breaks${breaks:+, }$package (<< $line), $package (>= $next~)"
+done
+control fikit-slurm "$version+slurm$line" "fikit (= $version)" "$breaks" "fikit's plugin for Slurm $line
+ Slurm loads plugins of its own release line only: install the one that was built for yours."
+echo /etc/fikit/fikit.toml >$stage/fikit/DEBIAN/conffiles
+cat >$stage/fikit/DEBIAN/postinst <<'EOF'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload || true
+  systemd-tmpfiles --create fikit.conf || true
+fi
+EOF
+cat >$stage/fikit/DEBIAN/prerm <<'EOF'
+#!/bin/sh
+set -e
+# An upgrade leaves the running daemon to its jobs; the next one is the new.
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop fikitd.service || true; fi
+find /usr/lib/fikit -name __pycache__ -type d -prune -exec rm -rf {} +
+EOF
+cat >$stage/fikit/DEBIAN/postrm <<'EOF'
+#!/bin/sh
+set -e
+if [ "$1" = purge ]; then rm -rf /run/fikit; fi
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+EOF
+chmod 755 $stage/fikit/DEBIAN/p*
+for package in fikit fikit-slurm; do
+  dpkg-deb --root-owner-group -Zgzip --build $stage/$package dist/ >/dev/null
+done
+printf 'deb: dist/%s\n' "fikit_${version}_$arch.deb" "fikit-slurm_${version}+slurm${line}_$arch.deb"

@@ -1,0 +1,102 @@
+"""`make install` below a DESTDIR, what it runs like, and that `make uninstall` leaves what it found."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-s", *map(str, words)], cwd=ROOT, text=True, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    destdir = tmp_path_factory.mktemp("install") / "root"
+    done = make("install", f"DESTDIR={destdir}", "PREFIX=/opt/site")
+    assert done.returncode == 0, done.stderr
+    yield destdir
+    shutil.rmtree(destdir)  # a hundred megabytes
+
+
+def run(installed: Path, name: str, *words: str) -> str:
+    """An installed command, by the interpreter of the installation: its own first line names the final place."""
+    application = installed / "opt/site/lib/fikit"
+    clean = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    command = [application / "bin/python", "-I", application / "bin" / name, *words]
+    done = subprocess.run(command, text=True, capture_output=True, check=False, env=clean, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_installed_commands_run_from_their_own_files_alone(installed: Path) -> None:
+    assert run(installed, "fikit", "--version").startswith("fikit ")
+    assert "--list" in run(installed, "fikit-report", "--help")
+    assert 'run_dir = "/run/fikit"' in run(installed, "fikitd", "--check-config")
+    application = installed / "opt/site/lib/fikit"
+    where = (
+        "import click, numpy, pynvml, tomlkit, fikit.commands.demo, fikitd.server, fikitd._core as c; print(c.__file__)"
+    )
+    done = subprocess.run([application / "bin/python", "-I", "-c", where], text=True, capture_output=True, check=False)
+    assert done.stdout.startswith(str(application)), done.stderr
+
+
+def test_every_file_names_the_place_of_the_installation(installed: Path) -> None:
+    lib, share = installed / "opt/site/lib", installed / "opt/site/share"
+    assert "ExecStart=/opt/site/lib/fikit/bin/fikitd\n" in (lib / "systemd/system/fikitd.service").read_text()
+    line = (share / "doc/fikit/examples/plugstack.conf").read_text().splitlines()[-1]
+    assert line.startswith(
+        "required /opt/site/lib/fikit/native/slurm/spank_fikit.so daemon=/opt/site/lib/fikit/bin/fikitd"
+    )
+    assert (lib / "fikit/native/libfikit_shim.so").is_file()
+    assert (lib / "fikit/bin/fikitd").read_text().startswith("#!/opt/site/lib/fikit/bin/python -I\n")
+    assert (installed / "opt/site/sbin/fikitd").readlink() == Path("/opt/site/lib/fikit/bin/fikitd")
+    assert (installed / "etc/fikit/fikit.toml").read_text() == (ROOT / "site/fikit.toml").read_text()
+
+
+def test_uninstall_leaves_what_others_own_and_what_was_changed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    others, config = root / "opt/site/share/man/man1/other.1", root / "etc/fikit/fikit.toml"
+    for path in (others, config):
+        path.parent.mkdir(parents=True)
+        path.write_text("# ours\n")
+    assert make("install", f"DESTDIR={root}", "PREFIX=/opt/site").returncode == 0
+    assert config.read_text() == "# ours\n"
+    done = make("uninstall", f"DESTDIR={root}", "PREFIX=/opt/site")
+    assert done.stderr == "fikit: /etc/fikit/fikit.toml was changed here and stays\n"
+    assert sorted(path for path in root.rglob("*") if not path.is_dir()) == [config, others]
+    config.write_text((ROOT / "site/fikit.toml").read_text())
+    make("uninstall", f"DESTDIR={root}", "PREFIX=/opt/site")
+    assert sorted(path for path in root.rglob("*") if not path.is_dir()) == [others]
+    assert not (root / "etc").exists()
+
+
+def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
+    man = installed / "opt/site/share/man"
+    pages = {path.name: path.read_text().replace("\\", "") for path in man.rglob("*.[1-9]")}
+    assert sorted(pages) == ["fikit-report.1", "fikit.1", "fikit.toml.5", "fikitd.8", "spank_fikit.8"]
+    for command in ("run", "report", "profile show", "doctor", "demo", "sandbox", "sim"):
+        assert f"fikit {command}" in pages["fikit.1"], command
+    source = ROOT / "slurm_plugin" / "src"
+    keys = re.findall(r'KEY\("(\w+)"\)', (source / "fikit_config.c").read_text())
+    options = re.findall(r'\{"(fikit-[a-z-]+)"', (source / "fikit_args.c").read_text())
+    variables = re.findall(r'"(FIKIT_\w+)"', (source / "fikit_args.c").read_text())
+    assert "run_dir" in keys
+    assert (len(options), len(variables)) == (6, 6)
+    for word in (*(f"{key}=" for key in keys), *(f"--{option}" for option in options), *variables):
+        assert word in pages["spank_fikit.8"], word
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_manual_pages_are_what_groff_expects(installed: Path) -> None:
+    for page in (installed / "opt/site/share/man").rglob("*.[1-9]"):
+        done = subprocess.run(["groff", "-man", "-ww", "-z", page], text=True, capture_output=True, check=False)
+        assert (page.name, done.stderr) == (page.name, "")
