@@ -12,6 +12,9 @@ MAX_CLIENTS: int
 REASONS: tuple[str, ...]
 """Why a launch stands at a gate; meanings in fikitd/core/policy/reason.hpp."""
 
+JOURNAL_KINDS: tuple[str, ...]
+"""What events of a journal are about; meanings in fikitd/core/dispatcher/journal.hpp."""
+
 BOUNDARY_NS: int
 """Idle times from here on are boundaries between requests, no gaps."""
 
@@ -35,6 +38,24 @@ class _Kernel(TypedDict):
     gap: _Statistics
     boundary: _Statistics
 
+class _Held(TypedDict):
+    """What waits are put down to: a reason of REASONS, who is blamed (None: not known any more), a kernel of the client's
+    own where it matters ("" elsewhere). `lower_work` is no wait: launches stood behind lower work on the device."""
+
+    reason: str
+    by: int | None
+    kernel: str
+    p90_ns: float | None
+    count: int
+    total_ns: int
+
+class _Journal(TypedDict):
+    """`events`: records of 32 bytes, fikitd/core/dispatcher/journal.hpp; `lost`: so many older ones are gone."""
+
+    events: bytes
+    lost: int
+    kernels: dict[int, str]
+
 class _Stats(TypedDict):
     kernels: int
     gpu_time_ns: float | None
@@ -52,6 +73,7 @@ class _Stats(TypedDict):
     gap_error_p90_ns: float
     expired: int
     drifted: int
+    held: list[_Held]
 
 def bucket_of(ns: int) -> int:
     """Histogram bucket of a time; 0..15 ns exactly, then eight buckets per doubling, times above 73 minutes in the last."""
@@ -86,6 +108,7 @@ class Dispatcher:
     IndexError when they are given the id of a client that is not there. mark_every: a client whose progress others wait
     for marks one launch in so many, and each that nobody knows; 0 = no marks. max_slowdown, max_delay_ns (None: any) and
     ageing_ns (None: never) are of the policy "budget" (docs/scheduling.md).
+    trace_events: so many of each client's newest events are kept (rounded up to a power of two); 0 = none.
     """
 
     def __init__(
@@ -101,6 +124,7 @@ class Dispatcher:
         max_slowdown: float = 0.05,
         max_delay_ns: int | None = None,
         ageing_ns: int | None = 1_000_000_000,
+        trace_events: int = 0,
     ) -> None: ...
     def add_client(
         self,
@@ -147,6 +171,9 @@ class Dispatcher:
 
     def idle_moments(self, client_id: int) -> list[tuple[int, int]]:
         """(launches before it, when the client's queue was believed to run dry, ns): the newest 4096, noted at each launch."""
+
+    def journal(self, client_id: int) -> _Journal:
+        """The client's newest events, and the names of its kernels by slot."""
 
     def stop(self) -> None:
         """Opens all gates and ends the thread; a second call does nothing."""

@@ -41,6 +41,11 @@ class Control:
         answer: dict[str, Any] = json.loads(self._ask("job", job))
         return answer
 
+    def trace(self, job: str) -> dict[str, Any]:
+        """What fikitd remembers of a running job's schedule; ControlError as for `job`, or when it remembers nothing."""
+        answer: dict[str, Any] = json.loads(self._ask("trace", job))
+        return answer
+
     def summary(self, job: str, step: str = "0") -> str:
         """The report line of a job, empty when nothing of it was managed."""
         return self._ask("summary", job, step).rstrip("\n")

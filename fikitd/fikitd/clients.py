@@ -197,6 +197,7 @@ class Clients:
                 raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
             # From here on the counters are the job's, whatever happens to the connection.
             job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
+            job.trace.came(client.number, peer.pid, device.uuid, partial(dispatcher.journal, client.number))
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
             try:
                 if profile.done():
@@ -270,6 +271,7 @@ class Clients:
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
         job = client.job
+        job.trace.went(client.number)
         learnt = dispatcher.export_profile(client.number)
         stats = dispatcher.remove_client(client.number)
         if client.key:

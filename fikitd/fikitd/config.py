@@ -82,6 +82,7 @@ class DaemonConfig:
     report_dir: str = _key("/var/lib/fikit/reports", _directory)
     profile_dir: str = _key("/var/lib/fikit/profiles", _directory)
     idle_exit_s: int = _key(0, _whole(0, 31_536_000))
+    trace_events: int = _key(16_384, _whole(0, 1_048_576))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Control:
             "summary": (2, self._summary),
             "jobs": (0, self._list),
             "job": (1, self._job),
+            "trace": (1, self._trace),
             "end": (1, self._end),
             "shutdown": (0, self._stop),
         }
@@ -91,6 +92,12 @@ class Control:
 
     async def _job(self, peer: Peer, arguments: list[str]) -> str:
         return json.dumps(self._visible(peer, arguments[0]).report())
+
+    async def _trace(self, peer: Peer, arguments: list[str]) -> str:
+        trace = await asyncio.to_thread(self._jobs.trace(self._visible(peer, arguments[0])))
+        if trace is None:
+            raise RequestError(f"no trace of job {printable(arguments[0])} is kept; is trace_events 0 in fikit.toml?")
+        return await asyncio.to_thread(json.dumps, trace)
 
     async def _end(self, peer: Peer, arguments: list[str]) -> str:
         _only_master(peer, "end a job's report")

@@ -43,6 +43,7 @@ class Dispatcher(Protocol):
     ) -> None: ...
     def stats(self, client_id: int) -> Mapping[str, Any]: ...
     def export_profile(self, client_id: int) -> Sequence[Mapping[str, Any]]: ...
+    def journal(self, client_id: int) -> Mapping[str, Any]: ...
     def stop(self) -> None: ...
 
 
@@ -62,6 +63,7 @@ class Core(Protocol):
         max_slowdown: float,
         max_delay_ns: int | None,
         ageing_ns: int | None,
+        trace_events: int,
     ) -> Dispatcher: ...
     def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int: ...
 
@@ -71,8 +73,9 @@ class TooManyGpus(Exception):
 
 
 class Gpus:
-    def __init__(self, core: Core, scheduler: SchedulerConfig) -> None:
+    def __init__(self, core: Core, scheduler: SchedulerConfig, trace_events: int) -> None:
         self._core = core
+        self._trace_events = trace_events
         self._scheduler = scheduler
         self._dispatchers: dict[str, Dispatcher] = {}
         self._clients: dict[str, int] = {}
@@ -104,6 +107,7 @@ class Gpus:
                 max_slowdown=terms.max_slowdown,
                 max_delay_ns=terms.max_delay_ns,
                 ageing_ns=s.ageing_ms * 1_000_000 or None,
+                trace_events=self._trace_events,
             )
         self._clients[uuid] = self._clients.get(uuid, 0) + 1
         return self._dispatchers[uuid]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fikitd import priorities
+from fikitd.held import Held, Owners
 from fikitd.ledger import Entry, Ledger
 from fikitd.memory import MemoryPage
 from fikitd.peaks import Peaks
@@ -20,6 +21,7 @@ from fikitd.records import JobRecord, JobRecords
 from fikitd.reports import FORMAT, VERSION, Report, ReportStore
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats, Totals
+from fikitd.traces import JobTrace, Trace, TraceStore, document
 from fikitd.untrusted import is_name
 
 _log = logging.getLogger("fikitd")
@@ -27,6 +29,7 @@ _log = logging.getLogger("fikitd")
 StatsNow = Callable[[], Stats]
 QUIET_S: Final = 2.0  # so long without a client, then the report so far is stored
 MAX_WARNINGS: Final = 50
+TRACE_TIMEOUT_S: Final = 5.0
 
 
 def iso(moment_ns: int) -> str:
@@ -40,9 +43,12 @@ _numbers = itertools.count(1)  # of jobs, one after the other
 class Job:
     """One job over all its processes and steps. Only the event loop touches it."""
 
-    def __init__(self, record: JobRecord, device: Device, policy: str) -> None:
+    def __init__(self, record: JobRecord, device: Device, policy: str, owners: Owners) -> None:
         self.record = record
         self.number = next(_numbers)
+        self.trace = JobTrace()
+        self._owners = owners
+        self._held = Held()
         self.device = device  # the first client's
         self.policy = policy
         self.started_ns = record.started_ns or time.time_ns()
@@ -95,6 +101,7 @@ class Job:
 
     def client_came(self, client_id: int, pid: int, stats_now: StatsNow) -> None:
         self._clients[client_id] = stats_now
+        self._owners.note(client_id, self.record)
         if pid not in self._pids:  # a process with several GPUs has a client for each
             self._pids.add(pid)
             self.processes += 1
@@ -104,6 +111,7 @@ class Job:
         del self._clients[client_id]
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
+        self._held = self._held.plus(stats["held"], self._owners)
         self.last_seen_ns = time.time_ns()
         self._changed()
 
@@ -141,9 +149,10 @@ class Job:
 
     def report(self) -> Report:
         """The report record as of now (docs/design/contracts.md, "Report records")."""
-        totals = self._settled_totals
+        totals, held = self._settled_totals, self._held
         for stats_now in self._clients.values():
-            totals = totals.plus(stats_now())
+            stats = stats_now()
+            totals, held = totals.plus(stats), held.plus(stats["held"], self._owners)
         over = self.ended or self.quiet
         return {
             "format": FORMAT,
@@ -162,6 +171,7 @@ class Job:
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
             **totals.fields(),
+            **held.fields(),
             "memory": {
                 "limit_bytes": self.record.mem_bytes or None,
                 "peak_bytes": self.peak_memory_bytes,
@@ -199,6 +209,8 @@ class Jobs:
         self._peaks = peaks
         self._storage = storage
         self._policy = policy
+        self._owners = Owners()
+        self._traces = TraceStore(store.directory)
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -231,7 +243,7 @@ class Jobs:
         """The job of a record, made at its first client. A requeued job (same id, new record) begins anew."""
         job = self._jobs.get(record.job)
         if job is None or (job.quiet and job.record.started_ns != record.started_ns):
-            job = self._jobs[record.job] = Job(record, device, self._policy)
+            job = self._jobs[record.job] = Job(record, device, self._policy, self._owners)
         job.record = record  # its first step has written the name into it
         return job
 
@@ -281,7 +293,32 @@ class Jobs:
             await self._storage.run(job.record.uid, save)
         except (OSError, ValueError) as error:
             job.warn(f"its report could not be stored in {self._store.directory}: {reason(error)}")
+        await self._store_trace(job)
         await self._remember_peak(job)
+
+    def trace(self, job: Job) -> Callable[[], Trace | None]:
+        """What makes the job's trace as of now, None when it has none; may take a while, on any thread."""
+        report, stories = job.report(), job.trace.stories()
+        return lambda: document(report, stories, self._owners) if stories else None
+
+    async def _store_trace(self, job: Job) -> None:
+        """Beside its report and with the same rights; a failure is one warning."""
+        owner = (job.record.uid, job.record.gid)
+        make = self.trace(job)
+
+        def save() -> None:
+            if (trace := make()) is None:
+                return
+            if self._store.users_may_change():
+                become(*owner)
+                self._traces.save(trace)
+            else:
+                self._traces.save(trace, owner=owner)
+
+        try:
+            await self._storage.run(job.record.uid, save, TRACE_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            job.warn(f"its trace could not be stored in {self._traces.directory}: {reason(error)}")
 
     async def _remember_peak(self, job: Job) -> None:
         """For the next job of that name; a failure is one warning."""

@@ -54,7 +54,7 @@ class Server:
         self._run_dir = Path(config.daemon.run_dir)
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
-        self._gpus = Gpus(core, config.scheduler)
+        self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events)
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
         self._jobs = Jobs(

@@ -93,7 +93,7 @@ class World {
  private:
   void add(std::unique_ptr<dispatcher::Client>& client, const Page& page, policy::ClientId id, int priority) {
     client = std::make_unique<dispatcher::Client>(id, page.memfd, priority, false, options_, now_ns_, traffic_,
-                                                  dispatcher::Gang::of(id));
+                                                  dispatcher::Gang::of(id), 64);
     policy_->apply({.kind = policy::EventKind::client_added, .client = id, .time_ns = now_ns_, .priority = priority});
   }
 
@@ -101,9 +101,9 @@ class World {
     policy_->decide(now_ns_, decisions_);
     for (const policy::Decision& decision : decisions_.items()) {
       dispatcher::Client& client = decision.client == kHonest ? *honest_ : *liar_;
-      if (decision.kind == policy::DecisionKind::open) client.open_gate();
+      if (decision.kind == policy::DecisionKind::open) client.open_gate(now_ns_);
       if (decision.kind == policy::DecisionKind::close) client.close_gate(now_ns_ + kLeaseNs);
-      if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request);
+      if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request, now_ns_);
     }
   }
 

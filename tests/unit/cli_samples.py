@@ -12,6 +12,13 @@ REPORT: dict[str, Any] = {
     "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
     "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1, "slowdown": 1.0395,
     "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
+    "held": [
+        {"reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.009, "count": 80},
+        {"reason": "does_not_fit", "job": "17", "priority": 0, "kernel": "gemm_[64]", "p90_us": 5700.0, "total_s": 0.002,
+         "count": 4},
+        {"reason": "reaction", "job": "12", "priority": 1, "kernel": "", "p90_us": None, "total_s": 0.001, "count": 96},
+    ],
+    "delayed": [{"job": "18", "priority": 8, "total_s": 0.013, "count": 7}],
     "gaps": {"offered": 1200, "filled": 900, "others_kernels": 2100, "predicted_us": 410.0, "actual_us": 395.5,
              "error_p50_us": 21.0, "error_p90_us": 88.0},
     "memory": {"limit_bytes": 10 * 2**30, "peak_bytes": 9_400_000_000, "refused": 3},
@@ -19,7 +26,7 @@ REPORT: dict[str, Any] = {
 }  # fmt: skip
 MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
-    "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
+    "held": [], "delayed": [], "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
     "memory": {"limit_bytes": None, "peak_bytes": 123 * 2**20, "refused": 0},
     "expired": 2, "drifted": 3, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
     "profile": {"key": "train-99", "found": False, "stored": None},

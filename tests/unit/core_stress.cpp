@@ -66,7 +66,7 @@ void client(Dispatcher& dispatcher, int number, const std::atomic<bool>& stop) {
     dispatcher.add_client(id, memfd, doorbell, number % 10, number % 3 == 0);
     for (int i = 0; i < 200 && !stop.load(); ++i) {
       act(page, doorbell, dice);
-      if (i % 50 == 0) dispatcher.stats(id);
+      if (i % 50 == 0) dispatcher.stats(id), dispatcher.journal(id);
     }
     dispatcher.remove_client(id);
     munmap(page, sizeof(fikit_page));
@@ -79,7 +79,8 @@ void client(Dispatcher& dispatcher, int number, const std::atomic<bool>& stop) {
 
 int main() {
   for (const char* policy : {"fikit", "prio", "fifo"}) {
-    Dispatcher dispatcher(policy, {.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000}, 1000, 16);
+    Dispatcher dispatcher(policy, {.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000}, 1000, 16,
+                          64);
     std::atomic<bool> stop = false;
     std::vector<std::thread> clients;
     for (int number = 1; number <= 4; ++number) clients.emplace_back(client, std::ref(dispatcher), number, std::cref(stop));

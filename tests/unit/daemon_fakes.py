@@ -23,7 +23,7 @@ NOTHING: dict[str, Any] = {
     "kernels": 0, "gpu_time_ns": None, "span_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
-    "drifted": 0,
+    "drifted": 0, "held": [],
 }  # fmt: skip
 UUID = bytes(range(16))
 
@@ -83,6 +83,10 @@ class FakeDispatcher:
         assert client_id in self.clients
         return self.core.measured
 
+    def journal(self, client_id: int) -> dict[str, Any]:
+        assert client_id in self.clients
+        return {"events": self.core.journal, "lost": 0, "kernels": {1: "kernel"}}
+
     def stop(self) -> None:
         self.stopped = True
 
@@ -95,6 +99,7 @@ class FakeCore:
         self.seen: dict[int, dict[str, Any]] = {}
         self.stats: dict[str, Any] = {}
         self.measured: list[dict[str, Any]] = []
+        self.journal = b""
 
     def Dispatcher(self, *options: Any, **terms: Any) -> FakeDispatcher:
         self.dispatchers.append(FakeDispatcher(self, *options, **terms))

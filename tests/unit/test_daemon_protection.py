@@ -91,7 +91,8 @@ def admitted(config: Config, proc: FakeProc, **facts: Any) -> FakeClient:
 def test_the_dispatcher_gets_the_sites_values_and_each_client_its_jobs(tmp_path: Path) -> None:
     with daemon(tmp_path, replace(STRICT_SITE, ageing_ms=0)) as (config, core, proc):
         client = admitted(config, proc, max_slowdown=0.3)
-        assert core.dispatchers[0].terms == {"max_slowdown": 0.1, "max_delay_ns": 500_000, "ageing_ns": None}
+        terms = {"max_slowdown": 0.1, "max_delay_ns": 500_000, "ageing_ns": None, "trace_events": 16_384}
+        assert core.dispatchers[0].terms == terms
         assert core.seen[1]["protection"] == {"max_slowdown": 0.3, "max_delay_ns": 500_000}
         client.close()
 

@@ -126,6 +126,30 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   dict["gap_error_p90_ns"] = stats.gap_error_p90_ns;
   dict["expired"] = stats.expired;
   dict["drifted"] = stats.drifted;
+  nb::list held;
+  for (const dispatcher::Stats::Held& each : stats.held) {
+    const auto reason = policy::kReasonNames[static_cast<std::size_t>(each.sum.hold.reason)];
+    nb::dict entry;
+    entry["reason"] = std::string(reason);
+    entry["by"] = each.sum.named ? nb::object(nb::int_(each.sum.hold.by)) : nb::none();
+    entry["kernel"] = each.kernel;
+    entry["p90_ns"] = or_none(each.p90_ns);
+    entry["count"] = each.sum.count;
+    entry["total_ns"] = each.sum.total_ns;
+    held.append(entry);
+  }
+  dict["held"] = held;
+  return dict;
+}
+
+nb::dict to_dict(const dispatcher::Dispatcher::Story& story) {
+  nb::dict kernels;
+  for (std::size_t slot = 0; slot < story.kernels.size(); ++slot)
+    if (!story.kernels[slot].empty()) kernels[nb::int_(slot)] = story.kernels[slot];
+  nb::dict dict;
+  dict["events"] = nb::bytes(story.events.data(), story.events.size() * sizeof(dispatcher::JournalEvent));
+  dict["lost"] = story.lost;
+  dict["kernels"] = kernels;
   return dict;
 }
 

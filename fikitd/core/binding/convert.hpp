@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "dispatcher/client.hpp"
+#include "dispatcher/dispatcher.hpp"
 #include "predictor/model.hpp"
 
 namespace fikit::binding {
@@ -12,5 +12,6 @@ predictor::Histogram to_histogram(const nanobind::dict& histogram);
 predictor::Model to_model(const nanobind::sequence& kernels); // entries that cannot be are left out
 nanobind::list to_profile(const predictor::Model& model);
 nanobind::dict to_dict(const dispatcher::Stats& stats);
+nanobind::dict to_dict(const dispatcher::Dispatcher::Story& story);
 
 } // namespace fikit::binding

@@ -206,6 +206,9 @@ void bind_predictor(nb::module_& m) {
 
 void bind_dispatcher(nb::module_& m) {
   const auto released = nb::call_guard<nb::gil_scoped_release>();
+  nb::list kinds;
+  for (const std::string_view name : dispatcher::kJournalKinds) kinds.append(std::string(name));
+  m.attr("JOURNAL_KINDS") = nb::tuple(kinds);
   m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0);
 
   nb::class_<dispatcher::Spin>(m, "Spin")
@@ -217,15 +220,17 @@ void bind_dispatcher(nb::module_& m) {
       .def("__init__",
            [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every,
-              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns) {
+              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
+              std::size_t trace_events) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
              all.ageing_ns = ageing_ns.value_or(policy::kNever);
-             new (self) Dispatcher(policy, all, spin_ns, mark_every);
+             new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);
            },
            "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
            "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
-           "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns)
+           "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns,
+           "trace_events"_a = 0)
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0, released)
       .def("remove_client",
@@ -282,6 +287,16 @@ void bind_dispatcher(nb::module_& m) {
              nb::list list;
              for (const dispatcher::Idle& moment : idle) list.append(nb::make_tuple(moment.launches, moment.since_ns));
              return list;
+           },
+           "client_id"_a)
+      .def("journal",
+           [](Dispatcher& self, policy::ClientId id) {
+             Dispatcher::Story story;
+             {
+               const nb::gil_scoped_release release;
+               story = self.journal(id);
+             }
+             return to_dict(story);
            },
            "client_id"_a)
       .def("stop", &Dispatcher::stop, released);

@@ -15,7 +15,7 @@ using policy::EventKind;
 } // namespace
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-               Traffic& traffic, std::shared_ptr<Gang> gang)
+               Traffic& traffic, std::shared_ptr<Gang> gang, std::size_t journal)
     : id_(id),
       priority_(priority),
       measure_(measure),
@@ -26,7 +26,9 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
       exclusives_(std::move(gang)),
-      solo_(FIKIT_SLOTS) {}
+      solo_(FIKIT_SLOTS),
+      journal_(journal),
+      holds_(id, journal_) {}
 
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
@@ -98,7 +100,8 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const predictor::Identity kernel = identity(report.slot);
   predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
-  if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, policy);
+  const policy::Client* view = policy.client(id_);
+  if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, view);
   solo_.launched(report.slot, predicted);
   complete(predicted, kernel);
   launched_context_.push(kernel);
@@ -115,10 +118,10 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .gap_ns = predicted.gap_ns};
   if (policy.looks_ahead()) event.outlook = foresight_.launched(t_ns, kernel, predicted);
   policy.apply(event);
+  note_launch(report, t_ns, predicted.duration_ns, view);
 }
 
-void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
-  const policy::Client* view = policy.client(id_);
+void Client::end_gap(std::int64_t t_ns, const policy::Client* view) {
   if (view == nullptr || launches_ == 0) return;
   if (!view->progress.uncertain()) idle_.add({.launches = launches_, .since_ns = view->progress.dry_ns()});
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
@@ -128,6 +131,7 @@ void Client::end_gap(std::int64_t t_ns, const policy::Policy& policy) {
   if (boundary) paused_ns_ += idle_ns;
   solo_.gap_ended(boundary);
   gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
+  if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
 }
 
 predictor::Prediction Client::predict(predictor::Identity kernel) const {
@@ -192,6 +196,7 @@ void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t sin
                       .duration_ns = all ? 0 : log_.remaining_ns(launches)};
   if (waited && all && policy.looks_ahead()) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
   policy.apply(event);
+  if (waited) note_drain(t_ns);
   certain_ = std::max(certain_, seen);
 }
 
@@ -237,11 +242,13 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
     posted_ = 0;
     changed = true;
   }
+  if (!request.waiting) holds_.left(now_ns);
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  end_gap(t_ns, policy);
+  end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
+  holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
   policy.apply({.kind = EventKind::waiting,
                 .client = id_,
                 .time_ns = t_ns,
@@ -251,8 +258,9 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   return true;
 }
 
-void Client::open_gate() {
+void Client::open_gate(std::int64_t now_ns) {
   closed_ = false;
+  holds_.granted(now_ns);
   posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
   page_.open_gate();
 }
@@ -262,8 +270,10 @@ void Client::close_gate(std::int64_t until_ns) {
   page_.close_gate(until_ns);
 }
 
-void Client::grant(std::uint32_t request) {
+void Client::grant(std::uint32_t request, std::int64_t now_ns) {
   granted_ = request;
+  holds_.granted(now_ns);
+  note_grant(now_ns);
   posted_ = 0;
   count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
   page_.grant(request);

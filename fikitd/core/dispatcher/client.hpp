@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "account.hpp"
 #include "exclusives.hpp"
 #include "foresight/foresight.hpp"
+#include "holds.hpp"
+#include "journal.hpp"
 #include "marks.hpp"
 #include "page.hpp"
 #include "policy/policy.hpp"
@@ -36,6 +39,12 @@ struct Stats {
   double gap_error_p90_ns = 0;
   std::uint64_t expired = 0;
   std::uint64_t drifted = 0; // kernels that came to take 30 % more or less than their profile says
+  struct Held {
+    HoldSum sum;
+    std::string kernel;                // its own; "" where it does not matter, or is not known
+    std::optional<double> p90_ns;      // of that kernel
+  };
+  std::vector<Held> held; // what its waits are put down to, in no order
 };
 
 // What all clients of a GPU together sent to it.
@@ -45,9 +54,9 @@ struct Traffic {
 
 class Client {
  public:
-  // traffic: of its GPU; outlives it.
+  // traffic: of its GPU; outlives it. journal: so many of its events are kept.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr);
+         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::size_t journal = 0);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -62,10 +71,11 @@ class Client {
   bool poll(std::int64_t now_ns, policy::Policy& policy);
 
   // Carries out what the policy decided.
-  void open_gate();
+  void open_gate(std::int64_t now_ns);
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
-  void grant(std::uint32_t request);
+  void grant(std::uint32_t request, std::int64_t now_ns);
+  void held(const policy::Hold& hold, std::int64_t now_ns) { holds_.decided(hold, now_ns); }
   void set_awake(bool awake) { page_.set_awake(awake); }
   // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
   void ask_for_marks(std::uint32_t every);
@@ -77,11 +87,19 @@ class Client {
   const predictor::Model& measured() const { return measured_; }
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
+  const Journal& journal() const { return journal_; }
+  std::vector<std::string> kernel_names() const; // by slot; "" for slots that mean nothing
 
  private:
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
-  void end_gap(std::int64_t t_ns, const policy::Policy& policy);
+  void end_gap(std::int64_t t_ns, const policy::Client* view);
+  // For the report and the journal; client_notes.cpp.
+  void note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns);
+  void note_grant(std::int64_t now_ns);
+  void note_drain(std::int64_t t_ns);
+  void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
+  std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void sample(const Report& report, std::int64_t ns);
   void gap(const Report& report, std::int64_t ns);
   void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited, policy::Policy& policy);
@@ -133,6 +151,8 @@ class Client {
   Exclusives exclusives_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;
+  Journal journal_;
+  Holds holds_;
 };
 
 } // namespace fikit::dispatcher

@@ -23,6 +23,7 @@ Stats Client::stats(std::int64_t now_ns) const {
   stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
   stats.expired = counters.expired;
   stats.drifted = profile_.drift_alarms();
+  stats.held = held_now(now_ns);
 
   add_work(stats);
   return stats;

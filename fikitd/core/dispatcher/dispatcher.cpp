@@ -20,6 +20,7 @@ constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read b
 constexpr std::int64_t kMaxKeepingNs = 250'000'000;
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::int64_t kRenewals = 5; // in two leases
+constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
 
 std::int64_t now() {
   timespec time{};
@@ -50,11 +51,16 @@ void check(const policy::Options& options, std::int64_t spin_ns) {
 } // namespace
 
 Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
-                       std::uint32_t mark_every)
-    : options_(options), spin_(spin_ns), mark_every_(mark_every), policy_(policy::make_policy(policy, options)) {
+                       std::uint32_t mark_every, std::size_t trace_events)
+    : options_(options),
+      spin_(spin_ns),
+      mark_every_(mark_every),
+      policy_(policy::make_policy(policy, options)),
+      trace_events_(trace_events) {
   if (policy_ == nullptr)
     throw std::invalid_argument(policy::unknown_policy(policy));
   check(options, spin_ns);
+  if (trace_events > kMaxTraceEvents) throw std::invalid_argument("trace_events must be at most 1048576");
   thread_ = std::thread([this] { run(); });
 }
 
@@ -71,7 +77,8 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang));
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang),
+                                        trace_events_);
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
                        .time_ns = now_ns,
@@ -86,6 +93,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
     throw;
   }
   added->set_awake(true); // the thread is, or wakes up below
+  by_slot_[policy_->client(id)->slot] = added.get();
   clients_.push_back(std::move(added));
   decide(now());
   tell_clients();
@@ -98,8 +106,8 @@ Stats Dispatcher::remove_client(ClientId id) {
   const std::int64_t now_ns = now();
   while (leaving.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // its last words
   }
-  const Stats stats = leaving.stats(now());
-  leaving.open_gate();
+  Stats stats = leaving.stats(now());
+  leaving.open_gate(now());
   doorbells_.remove(id);
   policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
   std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
@@ -139,6 +147,15 @@ std::vector<Idle> Dispatcher::idle_moments(ClientId id) {
   return client(id).idle_moments();
 }
 
+Dispatcher::Story Dispatcher::journal(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  Client& told = client(id);
+  const std::int64_t now_ns = now();
+  while (told.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // what it just wrote
+  }
+  return {.events = told.journal().events(), .lost = told.journal().lost(), .kernels = told.kernel_names()};
+}
+
 void Dispatcher::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -147,7 +164,7 @@ void Dispatcher::stop() {
   }
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
-  for (const auto& client : clients_) client->open_gate();
+  for (const auto& client : clients_) client->open_gate(now());
 }
 
 Client& Dispatcher::client(ClientId id) {
@@ -213,6 +230,12 @@ void Dispatcher::decide(std::int64_t now_ns) {
     gates_moved |= decision.kind == policy::DecisionKind::open || decision.kind == policy::DecisionKind::close;
   }
   if (gates_moved) tell_clients();
+  put_down_holds(now_ns);
+}
+
+void Dispatcher::put_down_holds(std::int64_t now_ns) {
+  for (const policy::Client& seen : std::as_const(*policy_).all())
+    if (seen.waiting) by_slot_[seen.slot]->held(seen.held, now_ns);
 }
 
 void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
@@ -223,10 +246,10 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
   Client& target = client(decision.client);
   gate_moved_ns_ = now_ns;
   switch (decision.kind) {
-    case policy::DecisionKind::open: target.open_gate(); break;
+    case policy::DecisionKind::open: target.open_gate(now_ns); break;
     case policy::DecisionKind::close: target.close_gate(now_ns + options_.lease_ns); break;
     case policy::DecisionKind::grant:
-      target.grant(decision.request);
+      target.grant(decision.request, now_ns);
       for (const auto& other : clients_)
         if (!other->measuring() && other->priority() < target.priority()) other->kernel_of_other();
       break;

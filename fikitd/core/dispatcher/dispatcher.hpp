@@ -6,6 +6,8 @@
 // doorbell or house-keeping. Leases are renewed meanwhile, without a look at the pages: an idle node costs nothing.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,7 +27,9 @@ class Dispatcher {
  public:
   // policy: a name of policy_names(). mark_every: clients that others wait for mark one launch in so many, and the
   // unknown ones; 0 = no marks. Throws std::invalid_argument, std::system_error.
-  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t mark_every);
+  // trace_events: so many of each client's newest events are kept; 0 = none.
+  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t mark_every,
+             std::size_t trace_events = 0);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
@@ -43,6 +47,12 @@ class Dispatcher {
   Stats stats(ClientId id);
   predictor::Model measured(ClientId id);
   std::vector<Idle> idle_moments(ClientId id); // the newest; see account.hpp
+  struct Story {
+    std::vector<JournalEvent> events;
+    std::uint64_t lost = 0;
+    std::vector<std::string> kernels; // names by slot
+  };
+  Story journal(ClientId id); // the newest events; see journal.hpp
   void stop(); // opens all gates, ends the thread; may be called more than once
 
  private:
@@ -54,6 +64,7 @@ class Dispatcher {
   void run();
   bool round();
   void decide(std::int64_t now_ns);
+  void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
   void renew_leases(std::int64_t now_ns);
   Wait plan(std::int64_t now_ns) const;
@@ -69,6 +80,8 @@ class Dispatcher {
   std::unique_ptr<policy::Policy> policy_;
   Traffic traffic_;
   std::vector<std::unique_ptr<Client>> clients_;
+  std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; only slots in use count
+  std::size_t trace_events_;
   Doorbells doorbells_;
 
   std::int64_t wake_at_ns_ = policy::kNever;

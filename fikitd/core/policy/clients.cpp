@@ -51,8 +51,29 @@ bool ClientTable::remove(ClientId id) {
   return true;
 }
 
+// The device serves its clients one after the other: a launch waits for what is there, and of that for the lower work only
+// as far as it lasts longer than the client's own and that of others. What one launch has waited for, later ones need not.
+std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
+  const std::int64_t free_ns = device_free_ns(&client);
+  std::int64_t others_ns = std::max({t_ns, client.progress.finish_ns(), client.stood_until_ns});
+  client.stood_ns = 0;
+  if (free_ns <= others_ns) return free_ns; // as nearly always
+  const Client* lower = nullptr;
+  for (const Client& other : all()) {
+    if (other.measuring) continue;
+    const std::int64_t finish_ns = other.progress.finish_ns();
+    if (!client.outranks(other)) others_ns = std::max(others_ns, finish_ns);
+    else if (lower == nullptr || finish_ns > lower->progress.finish_ns()) lower = &other;
+  }
+  if (lower == nullptr) return free_ns;
+  client.stood_behind = lower->id;
+  client.stood_ns = std::clamp<std::int64_t>(lower->progress.finish_ns() - others_ns, 0, lease_ns_);
+  client.stood_until_ns = others_ns + client.stood_ns;
+  return free_ns;
+}
+
 void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns) {
-  client.progress.launched(t_ns, device_free_ns(&client), duration_ns, lease_ns_);
+  client.progress.launched(t_ns, see_queue(client, t_ns), duration_ns, lease_ns_);
   client.gap_ns = gap_ns;
   client.at_rest = false;
 }

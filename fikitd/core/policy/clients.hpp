@@ -46,6 +46,11 @@ struct Client {
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
 
+  // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned.
+  ClientId stood_behind = 0;
+  std::int64_t stood_ns = 0;
+  std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
+
   bool reports_done = false; // has ever reported the completion of a grant
   std::array<Grant, kMaxGrants> grants{}; // oldest first
   std::size_t grant_count = 0;
@@ -86,6 +91,8 @@ class ClientTable {
   void grant(Client& client, std::int64_t now_ns); // its waiting request; counts as launched from now
   void forget_old_grants(std::int64_t now_ns);
 
+  // When all known work of the others is off the device; notes how much of that the client owes to lower ones.
+  std::int64_t see_queue(Client& client, std::int64_t t_ns) const;
   // When all known work of everybody but `except` is off the device, which serves its clients one after the other.
   std::int64_t device_free_ns(const Client* except) const;
 

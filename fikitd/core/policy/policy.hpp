@@ -112,6 +112,7 @@ class Policy {
 
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
+  std::span<const Client> all() const { return clients_.all(); }
 
  protected:
   // Are clients held at all for the sake of those that outrank them?

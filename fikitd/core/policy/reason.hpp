@@ -20,10 +20,13 @@ enum class Reason : std::uint8_t {
   unknown,      // nobody knows how long it runs, so it runs when nothing else does
   uncertain,    // how far another client is, is not known: until it says so, or its lease ends
   limit,        // so many launches in a period and no more (tgs)
-  reaction,     // of no policy: the dispatcher's own time, until it sees the request, and until the client sees the grant
+  // Of no policy, said by the dispatcher:
+  reaction,   // its own time, until it sees the request, and until the client sees the grant
+  lower_work, // no gate: a launch stood behind a lower client's work that was on the device already
 };
-inline constexpr std::array<std::string_view, 10> kReasonNames{
-    "none", "behind", "does_not_fit", "budget_spent", "turn", "run_ahead", "unknown", "uncertain", "limit", "reaction"};
+inline constexpr std::array<std::string_view, 11> kReasonNames{
+    "none",      "behind", "does_not_fit", "budget_spent", "turn", "run_ahead", "unknown",
+    "uncertain", "limit",  "reaction",     "lower_work"};
 
 struct Hold {
   Reason reason = Reason::none;

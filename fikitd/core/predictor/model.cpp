@@ -43,6 +43,11 @@ Identity Model::describe(const Kernel& kernel) {
   return identity;
 }
 
+const Kernel* Model::kernel(Identity identity) const {
+  const auto it = kernels_.find(identity);
+  return it == kernels_.end() ? nullptr : &it->second;
+}
+
 Model::Node* Model::at(Identity identity, const Context& context) {
   if (Node* there = nodes_.find({identity, context})) return there;
   const bool has_context = context != Context{};

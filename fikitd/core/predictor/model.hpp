@@ -51,6 +51,8 @@ class Model {
   const Cost* gaps(Identity identity, const Context& context) const;
   // Over all contexts; nullptr when nothing is known.
   const Cost* cost(Identity identity) const;
+  // As it was described; nullptr when it was not.
+  const Kernel* kernel(Identity identity) const;
 
   // Calls with every described kernel that has statistics, in an order of its own: first all without context (nullptr),
   // then with each context of three. Shorter contexts are sums of these.

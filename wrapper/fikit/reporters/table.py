@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fikit.reporters import units
+from fikit.reporters.why import delayed, why
 
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -52,6 +53,8 @@ def report(record: dict[str, Any]) -> Table:
         ("GPU time", units.duration(record["gpu_time_s"])),
         ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
         ("waited at the gate", _waited(wait)),
+        *(("", Text(line)) for line in why(record)),
+        *(("delayed on the GPU", Text(line)) for line in delayed(record)),
         ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
                  f"{units.count(gaps['others_kernels'])} kernels of others inside"),
         ("gap length", f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "

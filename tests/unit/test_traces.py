@@ -1,0 +1,192 @@
+"""Stored traces, and the picture that `fikit trace` makes of one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fikit.commands.trace import command
+from fikit.reporters import perfetto
+from fikitd._core import JOURNAL_KINDS, REASONS
+from fikitd.held import Owners
+from fikitd.records import JobRecord
+from fikitd.traces import KEPT_CLIENTS, JobTrace, Story, TraceError, TraceStore, document
+
+MS = 1_000_000
+ABOUT = {
+    "job": "12", "name": "train", "uid": 7, "node": "n1", "priority": 8, "policy": "fikit", "state": "ended",
+    "device": {"name": "GPU of the test", "uuid": "GPU-0", "memory_bytes": 1, "emulated": True},
+}  # fmt: skip
+
+
+def event(
+    kind: str, t_ns: int, length_ns: int = 0, predicted_ns: int = 0, *, slot: int = 0, reason: str = "none", by: int = 0
+) -> bytes:
+    kinds = JOURNAL_KINDS.index(kind), REASONS.index(reason)
+    return struct.pack("<qqqIHBB", t_ns, length_ns, predicted_ns, by, slot, *kinds)
+
+
+EVENTS = b"".join([
+    event("launch", 10 * MS, 2 * MS, 12 * MS, slot=1),
+    event("drain", 12 * MS),
+    event("gap", 12 * MS, 3 * MS, 2 * MS),
+    event("wait", 15 * MS, 4 * MS, slot=1, reason="behind", by=2),
+    event("wait", 19 * MS, 1 * MS, slot=1, reason="reaction", by=1),
+    event("grant", 19 * MS, slot=1),
+    event("launch", 20 * MS, -1, -1, slot=1),
+    event("launch", 20 * MS + 1000, 2 * MS, 13 * MS, slot=2),  # reckoned anew meanwhile: it would overlap the first
+])  # fmt: skip
+
+
+def story(events: bytes = EVENTS, lost: int = 0) -> Story:
+    return Story(4711, "GPU-0", {"events": events, "lost": lost, "kernels": {1: "gemm"}})
+
+
+def trace(uid_of_other: int = 8, **facts: Any) -> dict[str, Any]:
+    owners = Owners()
+    owners.note(1, JobRecord(job="12", uid=7, gid=7, priority=8))
+    owners.note(2, JobRecord(job="17", uid=uid_of_other, gid=1, priority=1))
+    return document({**ABOUT, **facts}, [story()], owners)
+
+
+def tracks(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    found = defaultdict(list)
+    for each in events:
+        if each["ph"] != "M":
+            found[names[each["pid"], each["tid"]]].append(each)
+    return found
+
+
+def check_format(text: str) -> list[dict[str, Any]]:
+    """The rules of the Trace Event Format (the JSON object form) that viewers rely on."""
+    data = json.loads(text)
+    assert set(data) <= {"traceEvents", "displayTimeUnit", "otherData"}
+    assert data["displayTimeUnit"] in {"ms", "ns"}
+    assert all(isinstance(value, str) for value in data["otherData"].values())
+    ends: dict[tuple[int, int], float] = {}
+    for each in data["traceEvents"]:
+        assert isinstance(each["name"], str)
+        assert isinstance(each["pid"], int)
+        assert isinstance(each["tid"], int)
+        assert each["ph"] in {"X", "i", "M"}
+        if each["ph"] == "M":
+            assert each["name"] in {"process_name", "thread_name", "thread_sort_index"}
+            continue
+        assert each["ts"] >= 0
+        if each["ph"] == "i":
+            assert each["s"] == "t"
+            continue
+        track = each["pid"], each["tid"]
+        assert each["dur"] > 0
+        assert each["ts"] >= ends.get(track, 0), "slices of one track follow each other"
+        ends[track] = round(each["ts"] + each["dur"], 3)
+    return list(data["traceEvents"])
+
+
+def test_every_kind_of_event_has_its_track() -> None:
+    shown = tracks(check_format(json.dumps(perfetto.convert(trace()))))
+    assert {name: len(events) for name, events in shown.items()} == {
+        "launches": 3, "kernels, as reckoned": 2, "waits": 2, "gaps": 1, "gaps, as predicted": 1, "grants": 1, "host waited": 1,
+    }  # fmt: skip
+    first, second = shown["kernels, as reckoned"]
+    assert (first["name"], first["ts"], first["dur"]) == ("gemm", 10_000.0, 2000.0)
+    assert (second["name"], second["ts"], second["dur"]) == ("kernel without a name", 12_000.0, 1000.0)
+    (gap,) = shown["gaps"]
+    assert (gap["dur"], gap["args"]) == (3000.0, {"predicted_us": 2000.0, "real_us": 3000.0})
+    assert [e["args"]["predicted_us"] for e in shown["launches"]] == [2000.0, None, 2000.0]
+
+
+@pytest.mark.parametrize(("uid", "who"), [(8, "another job, priority 1"), (7, "job 17, priority 1")])
+def test_a_wait_names_the_other_job_only_to_its_own_user(uid: int, who: str) -> None:
+    made = trace(uid)
+    behind, reaction = tracks(perfetto.convert(made)["traceEvents"])["waits"]
+    assert behind["args"] == {"reason": "behind", "by": who, "kernel": "gemm"}
+    assert reaction["args"]["by"] == "this job"
+    assert ("17" in {o["job"] for o in made["others"].values()}) == (uid == 7), "nor is it in the file"
+
+
+def test_the_file_says_that_the_gpu_was_emulated() -> None:
+    picture = perfetto.convert(trace())
+    assert picture["otherData"]["emulated"] == "true"
+    assert "emulated GPU" in picture["traceEvents"][0]["args"]["name"]
+
+
+def test_a_stored_trace_comes_back_and_belongs_to_its_user_alone(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path)
+    path = store.save(trace())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert store.load("12") == json.loads(json.dumps(trace()))
+    assert store.load("13") is None
+    assert store.load("../12") is None
+
+
+def bomb() -> bytes:
+    return gzip.compress(b" " * 2**20)[:-9]
+
+
+@pytest.mark.parametrize(("data", "why"), [
+    (b"no gzip", "could not be read"), (bomb(), "it is cut off"), (gzip.compress(b"[]"), "is not a version 1 fikit-trace"),
+    (gzip.compress(b"{"), "could not be read"),
+])  # fmt: skip
+def test_a_damaged_trace_is_one_sentence(tmp_path: Path, data: bytes, why: str) -> None:
+    (tmp_path / "12.trace.gz").write_bytes(data)
+    with pytest.raises(TraceError, match=why):
+        TraceStore(tmp_path).load("12")
+
+
+def test_of_many_processes_the_newest_are_kept_and_silent_ones_are_not() -> None:
+    job = JobTrace()
+    for number in range(KEPT_CLIENTS + 3):
+        job.came(number, number, "GPU-0", lambda: {"events": b"x", "lost": 0, "kernels": {}})
+        job.went(number)
+    job.came(99, 99, "GPU-0", lambda: {"events": b"", "lost": 0, "kernels": {}})
+    assert [story.pid for story in job.stories()] == [3, 4, 5, 6]
+    job.went(99)
+    assert [story.pid for story in job.stories()] == [3, 4, 5, 6]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TraceStore:
+    """The store of a site whose fikitd does not run."""
+    (tmp_path / "reports").mkdir()
+    config = tmp_path / "fikit.toml"
+    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{tmp_path}/reports"\n')
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    return TraceStore(tmp_path / "reports")
+
+
+def fikit_trace(*argv: str) -> Result:
+    return CliRunner().invoke(command, list(argv))
+
+
+def test_the_command_writes_the_picture_of_a_job_that_has_ended(store: TraceStore, tmp_path: Path) -> None:
+    store.save(trace())
+    assert fikit_trace("12", "-o", str(tmp_path / "t.json")).exit_code == 0
+    assert check_format((tmp_path / "t.json").read_text()) == check_format(fikit_trace("12").output)
+
+
+def test_the_command_says_where_it_looked(store: TraceStore) -> None:
+    result = fikit_trace("5")
+    assert result.exit_code == 1
+    assert result.output.strip() == f"Error: there is no trace of job 5 in {store.directory}"
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(store: TraceStore) -> None:
+    store.save(trace())
+    result = fikit_trace("12", "-o", "/nonexistent/t.json")
+    assert result.exit_code == 1
+    assert "/nonexistent/t.json could not be written: No such file or directory" in result.output
+
+
+def test_a_damaged_trace_is_one_sentence_of_the_command(store: TraceStore) -> None:
+    (store.directory / "12.trace.gz").write_bytes(b"no gzip")
+    result = fikit_trace("12")
+    assert result.exit_code == 1
+    assert "12.trace.gz could not be read" in result.output

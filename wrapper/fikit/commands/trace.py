@@ -1,0 +1,53 @@
+"""`fikit trace`: the schedule of a job as a picture."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.traces import TraceError, TraceStore
+
+from fikit.errors import UserError
+from fikit.places import places
+from fikit.reporters import perfetto
+
+
+@click.command()
+@click.argument("jobid")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
+def command(jobid: str, output: Path | None) -> None:
+    """When job JOBID launched, waited and for whom, and how its gaps were predicted: a file for ui.perfetto.dev.
+
+    It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
+    """
+    text = json.dumps(perfetto.convert(_find(jobid)))
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(text)
+    except OSError as error:
+        raise UserError(f"{output} could not be written: {error.strerror}") from None
+
+
+def _find(jobid: str) -> dict[str, Any]:
+    """The trace of one job: from fikitd while it runs, else the stored one."""
+    answer = ""
+    for place in places():
+        with suppress(DaemonUnreachable):
+            try:
+                return Control(place.run_dir).trace(jobid)
+            except ControlError as error:
+                answer = str(error)
+        try:
+            stored = TraceStore(place.report_dir).load(jobid)
+        except TraceError as error:
+            raise UserError(str(error)) from error
+        if stored is not None:
+            return stored
+    looked = " and ".join(str(place.report_dir) for place in places())
+    raise UserError(f"there is no trace of job {jobid} in {looked}" + (f"; fikitd says: {answer}" if answer else ""))
