@@ -14,6 +14,7 @@ from fikitd.records import JobRecord
 
 REMEMBERED_CLIENTS: Final = 4096
 MAX_ENTRIES: Final = 256  # of one job; what is beyond is summed up by reason
+MAX_ROWS: Final = 64  # of these in the ledger
 LOWER_WORK: Final = "lower_work"
 
 
@@ -79,6 +80,24 @@ class Held:
             total.total_ns += entry["total_ns"]
             total.count += entry["count"]
         return more
+
+    def rows(self) -> list[list[Any]]:
+        """The longest of them for the ledger, the rest summed up by reason; `from_rows` reads them."""
+        longest = sorted(self.sums.items(), key=lambda item: -item[1].total_ns)
+        kept = Held(dict(longest[:MAX_ROWS]))
+        for key, rest in longest[MAX_ROWS:]:
+            total = kept.sums.setdefault(_Key(key.reason, None, None, ""), _Sum())
+            total.total_ns += rest.total_ns
+            total.count += rest.count
+        return [[*key, total.p90_ns, total.total_ns, total.count] for key, total in kept.sums.items()]
+
+    @staticmethod
+    def from_rows(rows: list[list[Any]]) -> Held:
+        """ValueError or TypeError for what `rows` did not write."""
+        held = Held()
+        for reason, job, priority, kernel, p90_ns, total_ns, count in rows:
+            held.sums[_Key(str(reason), job, priority, str(kernel))] = _Sum(p90_ns, int(total_ns), int(count))
+        return held
 
     def fields(self) -> dict[str, Any]:
         """The parts of a report record that say why (docs/design/contracts.md, "Report records"); the longest first."""

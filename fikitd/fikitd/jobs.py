@@ -82,6 +82,7 @@ class Job:
             profile_found=self.profile_found,
             profile_stored=self.profile_stored,
             most_kernels=self._most_kernels,
+            held=self._held.rows(),
             warnings=list(self.warnings),
         )
 
@@ -89,6 +90,7 @@ class Job:
         """Its clients of an earlier fikitd, instead of none."""
         self.last_seen_ns = entry.last_seen_ns
         self.processes, self._settled_totals = entry.processes, entry.totals
+        self._held = Held.from_rows(entry.held)
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
         self.profile_key, self._most_kernels = entry.profile_key, entry.most_kernels
         self.profile_found, self.profile_stored = entry.profile_found, entry.profile_stored
@@ -221,7 +223,7 @@ class Jobs:
             if record is None or record.started_ns != entry.started_ns:
                 self._ledger.remove(job_id)
                 continue
-            self._jobs[job_id] = Job(record, entry.device, self._policy)
+            self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
             self._jobs[job_id].go_on_from(entry)
             self._went_quiet(self._jobs[job_id])
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd.held import Held
 from fikitd.protocol import Device
 from fikitd.storage import read_bounded
 from fikitd.totals import Totals
@@ -41,6 +42,7 @@ class Entry:
     profile_found: bool = False
     profile_stored: bool | None = None
     most_kernels: int = -1
+    held: list[list[Any]] = field(default_factory=list)  # Held.rows()
     warnings: list[str] = field(default_factory=list)
 
 
@@ -83,5 +85,6 @@ def _read(path: Path) -> Entry:
     if document.pop("version") != VERSION:
         raise ValueError("of another version of fikitd")
     known = {each.name for each in fields(Entry)}
+    Held.from_rows(document.get("held", []))  # or it cannot be used
     facts = {name: value for name, value in document.items() if name in known}
     return Entry(**{**facts, "device": Device(**document["device"]), "totals": Totals(**document["totals"])})

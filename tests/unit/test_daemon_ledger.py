@@ -55,6 +55,18 @@ def test_the_next_daemon_goes_on_with_a_jobs_counters(tmp_path: Path) -> None:
         assert entries(second) == []
 
 
+def test_the_next_daemon_knows_why_a_job_waited_before(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        by_itself = {"reason": "behind", "by": 1, "kernel": "", "p90_ns": None, "count": 2, "total_ns": 4_000_000}
+        first.core.stats = {"held": [by_itself]}
+        work(first, 3)
+        told = first.control.job("12")["held"]
+    with serving(tmp_path) as second:
+        assert second.control.job("12")["held"] == told
+        assert told[0]["total_s"] == 0.004
+
+
 def test_a_job_that_ended_while_no_daemon_ran_has_its_report(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         first.job(started_ns=7)
@@ -80,7 +92,16 @@ def test_what_another_run_of_the_job_did_is_forgotten(record: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '{"version": 99}', '{"version": 1}', "[]", '{"version": 1, "device": {}, "totals": {}}']
+    "text",
+    [
+        "",
+        "{",
+        '{"version": 99}',
+        '{"version": 1}',
+        "[]",
+        '{"version": 1, "device": {}, "totals": {}}',
+        '{"version": 1, "device": {}, "totals": {}, "held": [["behind"]]}',
+    ],
 )
 def test_a_damaged_entry_is_lost_and_nothing_else(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(tmp_path) as first:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from fikitd.held import MAX_ENTRIES, REMEMBERED_CLIENTS, Held, Owners
+from fikitd.held import MAX_ENTRIES, MAX_ROWS, REMEMBERED_CLIENTS, Held, Owners
 from fikitd.records import JobRecord
 
 
@@ -57,6 +58,18 @@ def test_many_kernels_end_in_one_sum_that_loses_no_time() -> None:
     assert len(entries) == MAX_ENTRIES + 1
     assert sum(e["count"] for e in entries) == 3 * MAX_ENTRIES
     assert entries[0]["kernel"] == ""
+
+
+def test_the_ledger_keeps_the_longest_and_all_of_the_time() -> None:
+    known = owners(c2=(8, "17", 1))
+    held = Held().plus([entry("unknown", 2, 1000 + n, kernel=f"k{n}", p90_ns=1.0) for n in range(MAX_ROWS + 9)], known)
+    again = Held.from_rows(json.loads(json.dumps(held.rows())))
+    assert len(again.sums) == MAX_ROWS + 1
+    assert again.fields()["held"][:MAX_ROWS] != held.fields()["held"][:MAX_ROWS], "the rest comes first"
+    assert again.fields()["held"][1:] == held.fields()["held"][:MAX_ROWS]
+    assert sum(e.total_ns for e in again.sums.values()) == sum(e.total_ns for e in held.sums.values())
+    with pytest.raises(ValueError, match="unpack"):
+        Held.from_rows([["behind"]])
 
 
 @pytest.mark.parametrize(("uid", "job"), [(7, "12"), (0, "12"), (8, None)])
