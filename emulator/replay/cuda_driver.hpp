@@ -29,6 +29,7 @@ using CUevent = struct CUevent_st*;
   X(cuMemsetD8Async, (CUdeviceptr target, unsigned char value, size_t bytes, CUstream stream))                   \
   X(cuStreamCreate, (CUstream * stream, unsigned flags))                                                         \
   X(cuStreamSynchronize, (CUstream stream))                                                                      \
+  X(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                                         \
   X(cuEventCreate, (CUevent * event, unsigned flags))                                                            \
   X(cuEventRecord, (CUevent event, CUstream stream))                                                             \
   X(cuEventQuery, (CUevent event))                                                                              \

@@ -92,16 +92,25 @@ void DriverTarget::copy(const Event& event, CUstream stream) {
   }
 }
 
+CUevent DriverTarget::event_after(CUstream stream) {
+  CUevent event = nullptr;
+  check(cuda_.cuEventCreate(&event, kDisableTiming), "cuEventCreate");
+  check(cuda_.cuEventRecord(event, stream), "cuEventRecord");
+  return event;
+}
+
 void DriverTarget::issue(const Step& step) {
   const CUstream stream = streams_.at(step.event->stream);
   if (first_ == nullptr) {
     check(cuda_.cuEventCreate(&first_, 0), "cuEventCreate");
     check(cuda_.cuEventRecord(first_, stream), "cuEventRecord");
   }
+  if (step.behind >= 0) check(cuda_.cuStreamWaitEvent(stream, numbered_.at(step.behind), 0), "cuStreamWaitEvent");
   if (step.event->kind == EventKind::kernel)
     launch(*step.event, stream);
   else
     copy(*step.event, stream);
+  if (step.number >= 0) numbered_[step.number] = event_after(stream);
   if (!step.last) return;
   check(cuda_.cuEventCreate(&last_.emplace_back(), 0), "cuEventCreate");
   check(cuda_.cuEventRecord(last_.back(), stream), "cuEventRecord");
@@ -113,21 +122,31 @@ void DriverTarget::wait_for_stream(int stream) {
 
 void DriverTarget::wait_for_all() { check(cuda_.cuCtxSynchronize(), "cuCtxSynchronize"); }
 
+bool DriverTarget::wait_for_event(CUevent event) {
+  const int result = cuda_.cuEventQuery(event);
+  check(result == kNotReady ? cuda_.cuEventSynchronize(event) : result, "cuEventSynchronize");
+  return result == kNotReady;
+}
+
+void DriverTarget::wait_for_number(int number) { wait_for_event(numbered_.at(number)); }
+
 void DriverTarget::mark(const Step& step) {
+  if (step.event->kind == EventKind::synchronize && step.behind >= 0) {
+    numbers_of_marks_[step.mark] = step.behind;
+    return;
+  }
   for (const auto& [id, stream] : streams_) {
     if (step.event->kind != EventKind::synchronize && id != step.event->stream) continue;
-    CUevent& event = marks_[step.mark].emplace_back();
-    check(cuda_.cuEventCreate(&event, kDisableTiming), "cuEventCreate");
-    check(cuda_.cuEventRecord(event, stream), "cuEventRecord");
+    marks_[step.mark].push_back(event_after(stream));
   }
 }
 
 int64_t DriverTarget::wait_for_mark(int mark) {
   bool waited = false;
+  if (const auto behind = numbers_of_marks_.find(mark); behind != numbers_of_marks_.end())
+    waited = wait_for_event(numbered_.at(behind->second));
   for (const CUevent event : marks_[mark]) {
-    const int result = cuda_.cuEventQuery(event);
-    waited = waited || result == kNotReady;
-    check(result == kNotReady ? cuda_.cuEventSynchronize(event) : result, "cuEventSynchronize");
+    waited = wait_for_event(event) || waited;
     check(cuda_.cuEventDestroy_v2(event), "cuEventDestroy");
   }
   marks_.erase(mark);

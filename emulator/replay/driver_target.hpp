@@ -26,6 +26,7 @@ class DriverTarget final : public Target {
   void issue(const Step& step) override;
   void wait_for_stream(int stream) override;
   void wait_for_all() override;
+  void wait_for_number(int number) override;
   void mark(const Step& step) override;
   int64_t wait_for_mark(int mark) override;
   // By the driver's own events: from the first issue to the last end of any stream.
@@ -33,6 +34,8 @@ class DriverTarget final : public Target {
   std::string device_name() const { return device_name_; }
 
  private:
+  CUevent event_after(CUstream stream);
+  bool wait_for_event(CUevent event);  // false: it was done
   void launch(const Event& event, CUstream stream);
   void copy(const Event& event, CUstream stream);
   size_t bytes_of(const Event& event) const;
@@ -43,6 +46,8 @@ class DriverTarget final : public Target {
   std::vector<CUfunction> kernels_;  // by the recording's names; null for copies and synchronisations
   std::map<int, CUstream> streams_;
   std::map<int, std::vector<CUevent>> marks_;
+  std::map<int, CUevent> numbered_;
+  std::map<int, int> numbers_of_marks_;
   CUevent first_ = nullptr;
   std::vector<CUevent> last_;  // one per finished stream
   CUdeviceptr on_device_ = 0;  // two halves, for copies within the device

@@ -33,6 +33,7 @@ ModelTarget::ModelTarget(const Plan& plan) : plan_(plan), state_(std::make_uniqu
   emu::DeviceModel::initialise(*state_, parameters_of(plan));
   sleep_until(1);  // 0 would read as "no first op yet" in the accounts
   process_ = model_.attach(1, 1, now_ns());
+  numbered_.resize(static_cast<size_t>(plan.numbers));
 }
 
 void ModelTarget::sleep_until(int64_t t_ns) {
@@ -62,10 +63,19 @@ bool ModelTarget::give_drained_back() {
          }) > 0;
 }
 
+void ModelTarget::enqueue(int slot, const emu::OpRequest& request) {
+  while (model_.full(slot)) sleep_until(model_.earliest_end(slot, state_->streams[slot].done));
+  model_.enqueue(slot, request);
+}
+
 void ModelTarget::issue(const Step& step) {
   const int slot = slot_of(step.event->stream);
-  while (model_.full(slot)) sleep_until(model_.earliest_end(slot, state_->streams[slot].done));
-  model_.enqueue(slot, {kind_of(step.event->kind, plan_), step.event->duration_ns});
+  if (step.behind >= 0) {
+    const auto& [other, seq] = numbered_[static_cast<size_t>(step.behind)];
+    enqueue(slot, {.wait_stream = other, .wait_seq = seq});
+  }
+  enqueue(slot, {kind_of(step.event->kind, plan_), step.event->duration_ns});
+  if (step.number >= 0) numbered_[static_cast<size_t>(step.number)] = {slot, state_->streams[slot].tail - 1};
 }
 
 void ModelTarget::wait_for(int slot, uint64_t seq) {
@@ -84,7 +94,16 @@ void ModelTarget::wait_for_all() {
   for (const auto& [stream, slot] : slots_) wait_for_stream(stream);
 }
 
+void ModelTarget::wait_for_number(int number) {
+  const auto& [slot, seq] = numbered_[static_cast<size_t>(number)];
+  wait_for(slot, seq);
+}
+
 void ModelTarget::mark(const Step& step) {
+  if (step.event->kind == EventKind::synchronize && step.behind >= 0) {
+    marks_[step.mark].push_back(numbered_[static_cast<size_t>(step.behind)]);
+    return;
+  }
   for (const auto& [stream, slot] : slots_) {
     const bool meant = step.event->kind == EventKind::synchronize || stream == step.event->stream;
     if (meant && state_->streams[slot].tail > 0) marks_[step.mark].emplace_back(slot, state_->streams[slot].tail - 1);

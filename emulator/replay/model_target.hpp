@@ -21,6 +21,7 @@ class ModelTarget final : public Target {
   void issue(const Step& step) override;
   void wait_for_stream(int stream) override;
   void wait_for_all() override;
+  void wait_for_number(int number) override;
   void mark(const Step& step) override;
   int64_t wait_for_mark(int mark) override;
   int64_t span_ns() override;
@@ -28,6 +29,7 @@ class ModelTarget final : public Target {
  private:
   int slot_of(int stream);
   bool give_drained_back();
+  void enqueue(int slot, const emu::OpRequest& request);
   void wait_for(int slot, uint64_t seq);
 
   const Plan& plan_;
@@ -35,7 +37,9 @@ class ModelTarget final : public Target {
   std::unique_ptr<emu::DeviceState> state_;
   emu::DeviceModel model_;
   int process_;
-  std::map<int, std::vector<std::pair<int, uint64_t>>> marks_;  // slots and the last work in them
+  using Place = std::pair<int, uint64_t>;  // a slot and a piece of work in it
+  std::map<int, std::vector<Place>> marks_;  // the last work of each slot
+  std::vector<Place> numbered_;
   std::map<int, int> slots_;  // recorded stream -> the model's
 };
 

@@ -9,12 +9,16 @@
 //  * a long copy call that returned before its copy began did not wait for it, but for room in the queue;
 //  * a call that waited while other threads called on held its own thread only;
 //  * work that waited in line did not start at the end of its predecessor but a little later: the median of that gap;
+//  * work that began late, just when work of another stream had ended, had waited for it, and a synchronisation that
+//    returned while work was under way had waited for what had ended (order.cpp);
 //  * a synchronisation returns a little after the device has drained.
 #include "plan.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <map>
+
+#include "order.hpp"
 
 namespace replay {
 namespace {
@@ -38,14 +42,18 @@ int64_t launch_latency(const Recording& recording) {
   return std::clamp<int64_t>(*low, 0, kLongestLatency);
 }
 
-int64_t kernel_gap(const Recording& recording, int64_t latency) {
+int64_t kernel_gap(const Recording& recording, const Order& order, int64_t latency) {
   std::map<int, int64_t> stream_end;
   std::vector<int64_t> gaps;
-  for (const Event& event : recording.events) {
+  for (size_t i = 0; i < recording.events.size(); ++i) {
+    const Event& event = recording.events[i];
     if (!is_work(event)) continue;
     const auto [end, first] = stream_end.try_emplace(event.stream, event.end_ns());
     if (first) continue;
-    if (end->second > event.call_end_ns() + latency) gaps.push_back(event.start_ns - end->second);
+    if (const int before = order.after[i]; before != kNothing)
+      gaps.push_back(event.start_ns - recording.events[static_cast<size_t>(before)].end_ns());
+    else if (end->second > (event.call_end_ns() < event.end_ns() ? event.call_end_ns() : event.host_ns) + latency)
+      gaps.push_back(event.start_ns - end->second);
     end->second = std::max(end->second, event.end_ns());
   }
   if (gaps.size() < kEnoughGaps) return 0;
@@ -102,7 +110,8 @@ std::vector<bool> overlapped(const Recording& recording) {
 Plan make_plan(const Recording& recording, Waiting waiting) {
   Plan plan;
   plan.launch_latency_ns = launch_latency(recording);
-  plan.kernel_gap_ns = kernel_gap(recording, plan.launch_latency_ns);
+  const Order order = order_between_streams(recording, plan.launch_latency_ns);
+  plan.kernel_gap_ns = kernel_gap(recording, order, plan.launch_latency_ns);
   plan.uploads_queue = queued(recording, EventKind::copy_to_device);
   plan.downloads_queue = queued(recording, EventKind::copy_to_host);
   plan.steps.reserve(recording.events.size());
@@ -115,7 +124,13 @@ Plan make_plan(const Recording& recording, Waiting waiting) {
   for (const Event& event : recording.events) {
     Step step{};
     step.event = &event;
-    step.mark = step.joins = -1;
+    step.mark = step.joins = step.number = step.behind = -1;
+    const int before = order.after[plan.steps.size()];
+    if (before != kNothing) {
+      int& number = plan.steps[static_cast<size_t>(before)].number;
+      if (number < 0) number = plan.numbers++;
+      step.behind = number;
+    }
     if (const auto joined = joined_by.find(event.thread); joined != joined_by.end()) {
       const Step& before = *joined->second;
       step.joins = before.mark;
@@ -123,17 +138,21 @@ Plan make_plan(const Recording& recording, Waiting waiting) {
       joined_by.erase(joined);
     }
     step.think_ns = std::max<int64_t>(0, event.host_ns - called_until);
-    step.waits = makes_host_wait(event, recording.names[static_cast<size_t>(event.name)]);
+    step.waits = !order.idle[plan.steps.size()] &&
+                 makes_host_wait(event, recording.names[static_cast<size_t>(event.name)]);
     // Of calls of several threads at once, only what one adds to those before it.
     const int64_t added = std::max<int64_t>(0, event.call_end_ns() - std::max(event.host_ns, called_until));
     step.cost_ns = std::min({event.call_ns, kLongestCost, added});
-    if (is_work(event) && event.call_ns > kLongestCost && drained <= event.host_ns) {
-      step.cost_ns = added;
-      step.delay_ns = std::clamp<int64_t>(event.start_ns - event.host_ns - plan.launch_latency_ns, 0, added);
-    }
+    if (is_work(event) && event.call_ns > kLongestCost && drained <= event.host_ns) step.cost_ns = added;
+    if (order.from_host[plan.steps.size()])
+      step.delay_ns = std::clamp<int64_t>(event.start_ns - event.host_ns - plan.launch_latency_ns, 0, step.cost_ns);
     drained = std::max(drained, is_work(event) ? event.end_ns() : 0);
+    if (order.idle[plan.steps.size()]) step.cost_ns = added;
     if (step.waits) {
-      const int64_t free = std::max(event.host_ns, is_work(event) ? event.end_ns() : drained);
+      const int64_t awaited = is_work(event)       ? event.end_ns()
+                              : before != kNothing ? plan.steps[static_cast<size_t>(before)].event->end_ns()
+                                                   : drained;
+      const int64_t free = std::max(event.host_ns, awaited);
       step.tail_ns = std::clamp<int64_t>(event.call_end_ns() - free, 0, kLongestCost);
       step.cost_ns = step.delay_ns;
     }

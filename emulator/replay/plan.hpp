@@ -21,11 +21,16 @@ struct Step {
   int mark;
   int joins;
   int64_t joins_after_ns;
+  // Work of one stream that began when work of another had ended: the one has a number, which the other is issued behind;
+  // -1: none. A synchronisation with one waits for that work only.
+  int number;
+  int behind;
   bool last;         // nothing follows in its stream
 };
 
 struct Plan {
   std::vector<Step> steps;
+  int numbers = 0;  // that were given to steps
   // What the recorded device was like. An emulated one is made like it; a real one is as it is.
   int64_t launch_latency_ns = 0;
   int64_t kernel_gap_ns = 0;

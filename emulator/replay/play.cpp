@@ -18,6 +18,8 @@ int64_t play(const Plan& plan, Target& target) {
     } else if (step.waits) {
       if (work) {
         target.wait_for_stream(step.event->stream);
+      } else if (step.behind >= 0) {
+        target.wait_for_number(step.behind);
       } else {
         target.wait_for_all();
       }
