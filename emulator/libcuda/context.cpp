@@ -261,28 +261,28 @@ CU_EXPORT CUresult cuCtxGetCurrent(CUcontext* out) {
 }
 
 CU_EXPORT CUresult cuCtxGetDevice(CUdevice* out) {
-  return api([&] { *out = current().device.ordinal; });
+  return api([&] { given(out) = current().device.ordinal; });
 }
 
 CU_EXPORT CUresult cuCtxGetDevice_v2(CUdevice* out, CUcontext handle) {
   return api([&] {
-    *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).device.ordinal;
+    given(out) = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).device.ordinal;
   });
 }
 
 CU_EXPORT CUresult cuCtxGetFlags(unsigned* out) {
-  return api([&] { *out = current().flags; });
+  return api([&] { given(out) = current().flags; });
 }
 
 CU_EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long* out) {
   return api(
-      [&] { *out = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).id; });
+      [&] { given(out) = (handle == nullptr ? current() : from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT)).id; });
 }
 
 CU_EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
   return api([&] {
     if (handle != nullptr) from_handle<Context>(handle, CUDA_ERROR_INVALID_CONTEXT);
-    *out = 3020;
+    given(out) = 3020;
   });
 }
 
@@ -319,7 +319,7 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CU_EXPORT CUresult cuCtxGetLimit(size_t* value, int limit) {
   return api([&] {
     current();
-    *value = limit == 0 ? 1024 : size_t{8} << 20;  // 0 = stack size; others: printf FIFO and heap sizes
+    given(value) = limit == 0 ? 1024 : size_t{8} << 20;  // 0 = stack size; others: printf FIFO and heap sizes
   });
 }
 
@@ -334,6 +334,6 @@ CU_EXPORT CUresult cuCtxSetCacheConfig(int) {
 CU_EXPORT CUresult cuCtxGetCacheConfig(int* out) {
   return api([&] {
     current();
-    *out = 0;
+    given(out) = 0;
   });
 }

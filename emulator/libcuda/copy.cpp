@@ -259,23 +259,23 @@ CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t 
 }
 
 CU_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
-  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+  return api([&] { submit_copy(resolve(nullptr), box_of(given(copy)), true); });
 }
 
 CU_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
-  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+  return api([&] { submit_copy(resolve(nullptr), box_of(given(copy)), true); });
 }
 
 CU_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), box_of(*copy), false); });
+  return api([&] { submit_copy(resolve(stream), box_of(given(copy)), false); });
 }
 
 CU_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
-  return api([&] { submit_copy(resolve(nullptr), box_of(*copy), true); });
+  return api([&] { submit_copy(resolve(nullptr), box_of(given(copy)), true); });
 }
 
 CU_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return api([&] { submit_copy(resolve(stream), box_of(*copy), false); });
+  return api([&] { submit_copy(resolve(stream), box_of(given(copy)), false); });
 }
 
 CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr target, unsigned char value, size_t count) {

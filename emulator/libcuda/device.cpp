@@ -70,12 +70,17 @@ Device& device_of(CUdevice ordinal) { return driver().device(ordinal); }
 
 }  // namespace
 
-CU_EXPORT CUresult cuInit(unsigned flags) { return flags == 0 ? initialise_driver() : CUDA_ERROR_INVALID_VALUE; }
+// The faults become known here, so this call meets them at its end.
+CU_EXPORT CUresult cuInit(unsigned flags) {
+  const CUresult result = flags == 0 ? initialise_driver() : CUDA_ERROR_INVALID_VALUE;
+  return result == CUDA_SUCCESS ? api_anywhere([] {}) : result;
+}
 
 CU_EXPORT CUresult cuDriverGetVersion(int* version) {
-  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *version = kDriverVersion;
-  return CUDA_SUCCESS;
+  return api_anywhere([&] {
+    require(version != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *version = kDriverVersion;
+  });
 }
 
 CU_EXPORT CUresult cuDeviceGet(CUdevice* out, int ordinal) {
@@ -138,8 +143,8 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int* out, int attribute, CUdevice ordina
 CU_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
   return api([&] {
     device_of(ordinal);
-    *major = driver().config().compute_major;
-    *minor = driver().config().compute_minor;
+    given(major) = driver().config().compute_major;
+    given(minor) = driver().config().compute_minor;
   });
 }
 

@@ -71,8 +71,7 @@ void say(const std::string& line);
 // Every entry point's body runs in here: failures become the call's result, nothing is thrown into the program. `call`
 // is the entry point's name, by which faults are injected; what serves several entry points passes it on.
 template <typename Body>
-CUresult api(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
-  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+CUresult api_anywhere(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
   try {
     call_fault(call);
     if constexpr (std::is_void_v<std::invoke_result_t<Body>>) {
@@ -89,6 +88,12 @@ CUresult api(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
     say(error.what());
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
+}
+
+// What a host function may not call: nearly everything.
+template <typename Body>
+CUresult api(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
+  return in_host_function() ? CUDA_ERROR_NOT_PERMITTED : api_anywhere(std::forward<Body>(body), call);
 }
 
 }  // namespace emu

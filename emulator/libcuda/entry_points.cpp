@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "call_log.hpp"
 #include "driver.hpp"
@@ -10,6 +11,8 @@
 namespace emu {
 
 CUresult unsupported(const char* name, bool& said) noexcept {
+  const CUresult injected = api_anywhere([] {}, name);
+  if (injected != CUDA_SUCCESS) return injected;
   if (!said) log_call((std::string(name) + " is not emulated").c_str());
   if (!said)
     fprintf(stderr, "emucuda: %s is not part of the emulated GPU, the program gets CUDA_ERROR_NOT_SUPPORTED (801)\n",
@@ -57,12 +60,14 @@ Lookup look_up(const char* name, int version, bool per_thread) {
 using namespace emu;
 
 CU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** out, int version, uint64_t flags, int* status) {
-  if (name == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Lookup found = look_up(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
-  *out = found.address;
-  if (status != nullptr) *status = found.status;
-  if (found.address == nullptr) log_missing(name, version);
-  return found.address != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return api_anywhere([&] {
+    require(name != nullptr && out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const Lookup found = look_up(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+    *out = found.address;
+    if (status != nullptr) *status = found.status;
+    if (found.address == nullptr) log_missing(name, version);
+    require(found.address != nullptr, CUDA_ERROR_NOT_FOUND);
+  });
 }
 
 CU_EXPORT CUresult cuGetProcAddress(const char* name, void** out, int version, uint64_t flags) {
@@ -72,13 +77,12 @@ CU_EXPORT CUresult cuGetProcAddress(const char* name, void** out, int version, u
 // Private tables of NVIDIA's own libraries. The emulator neither has nor imitates them (architecture D12).
 CU_EXPORT CUresult cuGetExportTable(const void** out, const CUuuid*) {
   static bool said = false;
-  if (!said) {
-    fprintf(stderr,
-            "emucuda: cuGetExportTable is refused: the emulated GPU has none of NVIDIA's private interfaces, so "
-            "programs that use the "
-            "CUDA runtime (cudart) do not run on it; driver API programs do\n");
-  }
-  said = true;
-  if (out != nullptr) *out = nullptr;
-  return CUDA_ERROR_NOT_FOUND;
+  return api_anywhere([&] {
+    if (out != nullptr) *out = nullptr;
+    if (!std::exchange(said, true)) {
+      say("emucuda: cuGetExportTable is refused: the emulated GPU has none of NVIDIA's private interfaces, so programs that "
+          "use the CUDA runtime (cudart) do not run on it; driver API programs do");
+    }
+    return CUDA_ERROR_NOT_FOUND;
+  });
 }

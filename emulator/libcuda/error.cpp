@@ -1,5 +1,5 @@
 // Names and sentences of result codes.
-#include "driver_api.hpp"
+#include "driver.hpp"
 
 namespace {
 
@@ -64,13 +64,15 @@ constexpr ErrorText kErrors[] = {
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
-CUresult find(int code, const char** out, const char* ErrorText::*field) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = nullptr;
-  for (const ErrorText& error : kErrors) {
-    if (error.code == code) *out = error.*field;
-  }
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+CUresult find(int code, const char** out, const char* ErrorText::*field, const char* call = __builtin_FUNCTION()) {
+  return emu::api_anywhere([&] {
+    emu::require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *out = nullptr;
+    for (const ErrorText& error : kErrors) {
+      if (error.code == code) *out = error.*field;
+    }
+    emu::require(*out != nullptr, CUDA_ERROR_INVALID_VALUE);
+  }, call);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ void set_attribute(Function& function, int attribute, int value) {
 }  // namespace
 
 CU_EXPORT CUresult cuFuncGetAttribute(int* out, int attribute, CUfunction function) {
-  return api([&] { *out = attribute_of(function_of(function), attribute); });
+  return api([&] { given(out) = attribute_of(function_of(function), attribute); });
 }
 
 CU_EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
@@ -57,7 +57,7 @@ CU_EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int va
 }
 
 CU_EXPORT CUresult cuKernelGetAttribute(int* out, int attribute, CUkernel kernel, CUdevice) {
-  return api([&] { *out = attribute_of(function_of(kernel), attribute); });
+  return api([&] { given(out) = attribute_of(function_of(kernel), attribute); });
 }
 
 CU_EXPORT CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice) {
@@ -65,11 +65,11 @@ CU_EXPORT CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kerne
 }
 
 CU_EXPORT CUresult cuFuncGetName(const char** out, CUfunction function) {
-  return api([&] { *out = function_of(function).name.c_str(); });
+  return api([&] { given(out) = function_of(function).name.c_str(); });
 }
 
 CU_EXPORT CUresult cuKernelGetName(const char** out, CUkernel kernel) {
-  return api([&] { *out = function_of(kernel).name.c_str(); });
+  return api([&] { given(out) = function_of(kernel).name.c_str(); });
 }
 
 namespace {
@@ -97,12 +97,12 @@ CU_EXPORT CUresult cuFuncGetModule(CUmodule* out, CUfunction handle) {
   return api([&] {
     Code& code = function_of(handle).code;
     if (code.kind == ObjectKind::module) {
-      *out = to_handle<CUmodule>(&code);
+      given(out) = to_handle<CUmodule>(&code);
       return;
     }
     auto& library = static_cast<Library&>(code);
     if (library.module == nullptr) library.module = new Module(current(), library.image);
-    *out = to_handle<CUmodule>(library.module);
+    given(out) = to_handle<CUmodule>(library.module);
   });
 }
 
@@ -117,7 +117,7 @@ CU_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, int, CUdevice) {
 CU_EXPORT CUresult cuFuncIsLoaded(int* state, CUfunction function) {
   return api([&] {
     function_of(function);
-    *state = 1;
+    given(state) = 1;
   });
 }
 

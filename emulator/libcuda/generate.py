@@ -57,8 +57,8 @@ def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str])
     lines = [*(f'#include "{header}"' for header in headers), ""]
     lines += [f"CU_EXPORT CUresult {name}({', '.join(types)});" for name, types in sorted(defined.items())]
     for name in symbols:
-        base = name.rpartition("_")[0] if name.endswith(PER_THREAD) else name
-        base = SAME_ABI.get(base, base)
+        plain = name.rpartition("_")[0] if name.endswith(PER_THREAD) else name
+        base = SAME_ABI.get(plain, plain)
         if name in defined:
             continue
         if base in defined:
@@ -66,7 +66,7 @@ def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str])
         else:
             lines.append(
                 f"CU_EXPORT CUresult {name}() {{\n  static bool said = false;\n"
-                f'  return emu::unsupported("{name}", said);\n}}'
+                f'  return emu::unsupported("{plain}", said);\n}}'
             )
     rows.sort(key=lambda r: (r["name"].encode(), int(r["per_thread"]), int(r["version"])))
     lines.append("\nnamespace emu {\nconst EntryPoint kEntryPoints[] = {")

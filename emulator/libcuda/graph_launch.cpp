@@ -39,7 +39,7 @@ CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
   constexpr int kSuccess = 0;
   constexpr int kError = 1;
   constexpr int kInvalidStructure = 2;
-  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters == nullptr) return api([] { return CUDA_ERROR_INVALID_VALUE; });
   const CUresult result = instantiate(out, graph, parameters->flags);
   parameters->hErrNode_out = nullptr;
   parameters->result_out = result == CUDA_SUCCESS               ? kSuccess

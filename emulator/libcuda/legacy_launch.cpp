@@ -22,12 +22,12 @@ void set_parameter(CUfunction function, int offset, const void* value, size_t by
   memcpy(parameters.data() + offset, value, bytes);
 }
 
-CUresult launch(CUfunction function, int width, int height, CUstream stream) {
+CUresult launch(CUfunction function, int width, int height, CUstream stream, const char* call = __builtin_FUNCTION()) {
   LegacyLaunch legacy;
   const CUresult found = api([&] {
     require(width > 0 && height > 0, CUDA_ERROR_INVALID_VALUE);
     legacy = function_of(function).legacy;
-  });
+  }, call);
   if (found != CUDA_SUCCESS) return found;
   size_t bytes = legacy.parameters.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, legacy.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,

@@ -255,8 +255,8 @@ CU_EXPORT CUresult cuMemHostGetFlags(unsigned* out, void* pointer) {
 CU_EXPORT CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   return api([&] {
     Session& session = current().session();
-    *total = session.memory_bytes();
-    *free_bytes = *total - session.memory_used();
+    given(total) = session.memory_bytes();
+    given(free_bytes) = *total - session.memory_used();
   });
 }
 

@@ -130,7 +130,7 @@ CU_EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule module, const c
 }
 
 CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned* out, CUmodule module) {
-  return api([&] { *out = static_cast<unsigned>(from_handle<Module>(module).image.kernels.size()); });
+  return api([&] { given(out) = static_cast<unsigned>(from_handle<Module>(module).image.kernels.size()); });
 }
 
 CU_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction* out, unsigned count, CUmodule handle) {
@@ -150,7 +150,7 @@ CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* out, size_t* bytes, CUmodul
 }
 
 CU_EXPORT CUresult cuModuleGetLoadingMode(int* mode) {
-  return api([&] { *mode = 1; });  // eager
+  return api([&] { given(mode) = 1; });  // eager
 }
 
 CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* image, int*, void**, unsigned, int*, void**,
@@ -188,7 +188,7 @@ CU_EXPORT CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const ch
 }
 
 CU_EXPORT CUresult cuLibraryGetKernelCount(unsigned* out, CUlibrary library) {
-  return api([&] { *out = static_cast<unsigned>(from_handle<Library>(library).image.kernels.size()); });
+  return api([&] { given(out) = static_cast<unsigned>(from_handle<Library>(library).image.kernels.size()); });
 }
 
 CU_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel* out, unsigned count, CUlibrary handle) {
@@ -203,7 +203,7 @@ CU_EXPORT CUresult cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
   return api([&] {
     auto& library = from_handle<Library>(handle);
     if (library.module == nullptr) library.module = new Module(current(), library.image);
-    *out = to_handle<CUmodule>(library.module);
+    given(out) = to_handle<CUmodule>(library.module);
   });
 }
 
@@ -215,9 +215,9 @@ CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* out, size_t* bytes, CUlibrary
 }
 
 CU_EXPORT CUresult cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
-  return api([&] { *out = to_handle<CUfunction>(&from_handle<Kernel>(kernel).function); });
+  return api([&] { given(out) = to_handle<CUfunction>(&from_handle<Kernel>(kernel).function); });
 }
 
 CU_EXPORT CUresult cuKernelGetLibrary(CUlibrary* out, CUkernel kernel) {
-  return api([&] { *out = to_handle<CUlibrary>(&from_handle<Kernel>(kernel).function.code); });
+  return api([&] { given(out) = to_handle<CUlibrary>(&from_handle<Kernel>(kernel).function.code); });
 }

@@ -45,6 +45,13 @@ inline void require(bool condition, CUresult code) {
   if (!condition) throw Failure{code};
 }
 
+// Where a program wants an answer, or a description of its own to be read: null is its mistake, not a crash.
+template <typename T>
+T& given(T* pointer) {
+  require(pointer != nullptr, CUDA_ERROR_INVALID_VALUE);
+  return *pointer;
+}
+
 template <typename T>
 T* try_handle(const void* handle) {
   auto* object = static_cast<T*>(const_cast<void*>(handle));

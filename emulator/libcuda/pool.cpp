@@ -100,7 +100,7 @@ enum PoolAttribute {
 }  // namespace
 
 CU_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* out, CUdevice ordinal) {
-  return api([&] { *out = to_handle<CUmemoryPool>(&default_pool(driver().device(ordinal))); });
+  return api([&] { given(out) = to_handle<CUmemoryPool>(&default_pool(driver().device(ordinal))); });
 }
 
 namespace {
@@ -119,7 +119,7 @@ void set_current_pool(Device& device, CUmemoryPool handle) {
 }  // namespace
 
 CU_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool* out, CUdevice ordinal) {
-  return api([&] { *out = to_handle<CUmemoryPool>(&current_pool(driver().device(ordinal))); });
+  return api([&] { given(out) = to_handle<CUmemoryPool>(&current_pool(driver().device(ordinal))); });
 }
 
 CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
@@ -139,11 +139,11 @@ Device& pool_device(const CUmemLocation* location, int type) {
 }  // namespace
 
 CU_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool* out, const CUmemLocation* location, int type) {
-  return api([&] { *out = to_handle<CUmemoryPool>(&default_pool(pool_device(location, type))); });
+  return api([&] { given(out) = to_handle<CUmemoryPool>(&default_pool(pool_device(location, type))); });
 }
 
 CU_EXPORT CUresult cuMemGetMemPool(CUmemoryPool* out, const CUmemLocation* location, int type) {
-  return api([&] { *out = to_handle<CUmemoryPool>(&current_pool(pool_device(location, type))); });
+  return api([&] { given(out) = to_handle<CUmemoryPool>(&current_pool(pool_device(location, type))); });
 }
 
 CU_EXPORT CUresult cuMemSetMemPool(const CUmemLocation* location, int type, CUmemoryPool handle) {

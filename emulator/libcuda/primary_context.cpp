@@ -5,6 +5,7 @@ using namespace emu;
 
 CU_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
   return api([&] {
+    require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
     Device& device = driver().device(ordinal);
     const std::lock_guard lock(device.mutex);
     if (device.primary == nullptr) {

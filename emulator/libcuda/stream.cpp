@@ -51,30 +51,30 @@ CU_EXPORT CUresult cuStreamQuery(CUstream handle) {
 }
 
 CU_EXPORT CUresult cuStreamGetFlags(CUstream handle, unsigned* out) {
-  return api([&] { *out = resolve(handle).flags; });
+  return api([&] { given(out) = resolve(handle).flags; });
 }
 
 CU_EXPORT CUresult cuStreamGetPriority(CUstream handle, int* out) {
-  return api([&] { *out = resolve(handle).priority; });
+  return api([&] { given(out) = resolve(handle).priority; });
 }
 
 CU_EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long* out) {
-  return api([&] { *out = resolve(handle).id; });
+  return api([&] { given(out) = resolve(handle).id; });
 }
 
 CU_EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
-  return api([&] { *out = to_handle<CUcontext>(resolve(handle).context); });
+  return api([&] { given(out) = to_handle<CUcontext>(resolve(handle).context); });
 }
 
 CU_EXPORT CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, void** green) {
   return api([&] {
-    *context = to_handle<CUcontext>(resolve(handle).context);
+    given(context) = to_handle<CUcontext>(resolve(handle).context);
     if (green != nullptr) *green = nullptr;
   });
 }
 
 CU_EXPORT CUresult cuStreamGetDevice(CUstream handle, CUdevice* out) {
-  return api([&] { *out = resolve(handle).context->device.ordinal; });
+  return api([&] { given(out) = resolve(handle).context->device.ordinal; });
 }
 
 CU_EXPORT CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
