@@ -14,6 +14,8 @@
 
 #include <toml++/toml.h>
 
+#include "limits.hpp"
+
 namespace emu {
 namespace {
 
@@ -128,7 +130,7 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
 }
 
 KernelRule read_rule(const Reader& reader, const toml::table& table, const KernelRule& fallback) {
-  reader.only(table, {"match", "duration", "base_us", "ns_per_thread", "us"});
+  reader.only(table, {"match", "duration", "base_us", "ns_per_thread", "us", "registers"});
   KernelRule rule = fallback;
   std::string duration;
   reader.text(table, "match", rule.match);
@@ -137,6 +139,11 @@ KernelRule read_rule(const Reader& reader, const toml::table& table, const Kerne
   if (!duration.empty() && duration != "param0_ns")
     reader.fail(*table.get("duration"), "duration can only be \"param0_ns\"");
   rule.from_param0 = duration == "param0_ns";
+  double registers = rule.registers;
+  reader.number(table, "registers", 1, registers);
+  if (registers > limits::kMostRegistersPerThread)
+    reader.fail(*table.get("registers"), "registers must be at most " + std::to_string(limits::kMostRegistersPerThread));
+  rule.registers = static_cast<int>(registers);
   if (table.contains("us")) rule.ns_per_thread = 0;
   reader.number(table, "us", 0, rule.base_us);
   reader.number(table, "base_us", 0, rule.base_us);

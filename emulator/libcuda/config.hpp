@@ -14,6 +14,7 @@ struct KernelRule {
   bool from_param0 = false;  // the first parameter is the duration in ns
   double base_us = 3.0;
   double ns_per_thread = 0.02;
+  int registers = 32;  // of a thread
 };
 
 struct Config {

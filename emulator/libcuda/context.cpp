@@ -77,6 +77,12 @@ Context::Context(Device& d, unsigned f) : Object(kKind), device(d), flags(f), id
 }
 
 Stream* Context::create_stream(unsigned stream_flags, int priority) {
+  Stream* stream = make_stream(stream_flags, priority);
+  hold_back(*stream);
+  return stream;
+}
+
+Stream* Context::make_stream(unsigned stream_flags, int priority) {
   auto stream = std::make_unique<Stream>();
   stream->context = this;
   stream->flags = stream_flags;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -33,6 +34,12 @@ struct Stream : Object {
   std::vector<GraphNode*> capture_tail;  // what the next recorded call depends on
 };
 
+// A point in a stream of the device.
+struct Barrier {
+  int slot = kNone;
+  uint64_t seq = 0;
+};
+
 struct Context : Object {
   static constexpr ObjectKind kKind = ObjectKind::context;
   explicit Context(Device& d, unsigned f);
@@ -46,6 +53,9 @@ struct Context : Object {
   void destroy_stream(Stream* stream);
   std::vector<Stream*> streams();
   void synchronize();
+  // For events of the whole context: a stream of its own, and what everything that comes waits for.
+  Stream& crossing();
+  void hold_all_back(const Barrier& barrier);
 
   Device& device;
   const unsigned flags;
@@ -57,11 +67,16 @@ struct Context : Object {
 
  private:
   friend void destroy_context(Context* context);
+  Stream* make_stream(unsigned flags, int priority);
+  void hold_back(Stream& stream);
   Session* session_;
   const Health health_ = std::make_shared<std::atomic<CUresult>>(CUDA_SUCCESS);
   std::mutex mutex_;
   std::list<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
+  std::mutex crossing_mutex_;  // guards the rest; taken before mutex_
+  Stream* crossing_ = nullptr;
+  std::optional<Barrier> barrier_;
 };
 
 // Ends the context's work, whether it would ever have ended or not; then frees its streams and memory.

@@ -11,9 +11,9 @@ int attribute_of(const Function& function, int attribute) {
   const Config& config = driver().config();
   switch (attribute) {
     case kMaxThreadsPerBlock:
-      return limits::kThreadsPerBlock;
+      return function.most_threads;
     case kNumRegs:
-      return limits::kRegistersPerThread;
+      return function.rule.registers;
     case kPtxVersion:
     case kBinaryVersion:
       return config.compute_major * 10 + config.compute_minor;

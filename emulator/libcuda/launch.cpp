@@ -31,6 +31,7 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
   bool fits = blocks > 0 && block_threads > 0 && block_threads <= limits::kThreadsPerBlock;
   for (int i = 0; i < 3; ++i) fits = fits && g.block[i] <= limits::kBlock[i] && g.grid[i] <= limits::kGrid[i];
   require(fits, CUDA_ERROR_INVALID_VALUE);
+  require(block_threads <= static_cast<uint64_t>(function.most_threads), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   const Arguments arguments(parameters, packed_parameters(extra));
   require(arguments.given() || (!function.rule.from_param0 && function.effect == nullptr), CUDA_ERROR_INVALID_VALUE);
   Command command;

@@ -15,11 +15,16 @@ inline constexpr int kSharedPerBlockOptIn = 232448;   // with CU_FUNC_ATTRIBUTE_
 inline constexpr int kReservedSharedPerBlock = 1024;  // of the multiprocessor's, for the system
 inline constexpr int kSharedUnit = 128;
 inline constexpr int kSharedPerMultiprocessor = 233472;
-inline constexpr int kRegistersPerThread = 32;  // what every function says of itself
+inline constexpr int kMostRegistersPerThread = 255;
+inline constexpr int kRegisterUnit = 8;  // a thread's registers are given out in
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 inline constexpr int kThreadsPerMultiprocessor = 2048;
 inline constexpr int kBlocksPerMultiprocessor = 32;
 inline constexpr int kMultiprocessors = 132;
 inline constexpr int kBlocksPerCluster = 8;  // that every device with clusters has; 16 for functions that allow it
+
+constexpr int allocated_registers(int of_a_thread) {
+  return (of_a_thread + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+}
 
 }  // namespace emu::limits

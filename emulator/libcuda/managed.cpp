@@ -75,12 +75,6 @@ void advise(CUdeviceptr pointer, size_t bytes, int advice, const CUmemLocation& 
   });
 }
 
-void prefetch(CUdeviceptr pointer, size_t bytes, const CUmemLocation& location, Stream& stream) {
-  require_location(location);
-  for_pieces(pointer, bytes, [&](Advice& piece) { piece.prefetched = location; });
-  submit(stream, Command{});  // the bytes are where every device reaches them: it takes no time
-}
-
 // What all pieces agree on: no location otherwise.
 struct Agreed {
   bool any = false;
@@ -145,15 +139,29 @@ Advice advice_about(CUdeviceptr pointer, size_t bytes) {
 
 }  // namespace
 
+namespace emu {
+
+void require_managed(CUdeviceptr pointer, size_t bytes) {
+  for_pieces(pointer, bytes, [](Advice&) {});
+}
+
+void prefetch_managed(CUdeviceptr pointer, size_t bytes, const CUmemLocation& location, Stream& stream) {
+  require_location(location);
+  for_pieces(pointer, bytes, [&](Advice& piece) { piece.prefetched = location; });
+  submit(stream, Command{});  // the bytes are where every device reaches them: it takes no time
+}
+
+}  // namespace emu
+
 CU_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream) {
-  return api([&] { prefetch(pointer, bytes, location_of(device), resolve(stream)); });
+  return api([&] { prefetch_managed(pointer, bytes, location_of(device), resolve(stream)); });
 }
 
 CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags,
                                          CUstream stream) {
   return api([&] {
     require(flags == 0, CUDA_ERROR_INVALID_VALUE);
-    prefetch(pointer, bytes, location, resolve(stream));
+    prefetch_managed(pointer, bytes, location, resolve(stream));
   });
 }
 

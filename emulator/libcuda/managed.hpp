@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "context.hpp"
 #include "memory_api.hpp"
 
 namespace emu {
@@ -22,5 +23,9 @@ struct ManagedRange {
   std::mutex mutex;
   std::map<uintptr_t, Advice> from = {{0, {}}};
 };
+
+// Throws INVALID_VALUE unless all of it is managed memory.
+void require_managed(CUdeviceptr pointer, size_t bytes);
+void prefetch_managed(CUdeviceptr pointer, size_t bytes, const CUmemLocation& location, Stream& stream);
 
 }  // namespace emu

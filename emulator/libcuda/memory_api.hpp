@@ -87,6 +87,36 @@ struct CUDA_MEMCPY3D_PEER {
   size_t WidthInBytes, Height, Depth;
 };
 
+struct CUmemcpyAttributes {
+  int srcAccessOrder;
+  CUmemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+};
+
+struct CUextent3D {
+  size_t width, height, depth;
+};
+
+// A place in memory; an array's handle and offset have the same room.
+struct CUmemcpy3DOperand {
+  int type;
+  union {
+    struct {
+      CUdeviceptr ptr;
+      size_t rowLength, layerHeight;
+      CUmemLocation locHint;
+    } ptr;
+  } op;
+};
+
+struct CUDA_MEMCPY3D_BATCH_OP {
+  CUmemcpy3DOperand src, dst;
+  CUextent3D extent;
+  int srcAccessOrder;
+  unsigned flags;
+};
+
+static_assert(sizeof(CUmemcpyAttributes) == 24 && sizeof(CUDA_MEMCPY3D_BATCH_OP) == 112);
 static_assert(sizeof(CUmemAllocationProp) == 32 && offsetof(CUmemAllocationProp, compressionType) == 24);
 static_assert(sizeof(CUmemAccessDesc) == 12 && sizeof(CUmemPoolProps) == 88);
 static_assert(sizeof(CUDA_MEMCPY3D_PEER) == 200);

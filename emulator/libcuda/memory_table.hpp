@@ -31,6 +31,7 @@ struct Allocation {
   int fd = -1;                  // of the shared bytes behind it, once another process may ask for them
   uint64_t shared_id = 0;       // imported memory: of the shared bytes
   int opens = 0;                // imported memory: how often it was opened and not closed
+  bool sync_memops = false;     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, which every synchronous copy here obeys anyway
   ManagedRange* managed = nullptr;  // managed memory: what was advised about it
 };
 

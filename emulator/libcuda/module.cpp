@@ -18,6 +18,11 @@ const std::string& keep(std::string name) {
   return *names->insert(std::move(name)).first;
 }
 
+int threads_with(int registers) {
+  const int room = limits::kRegistersPerMultiprocessor / limits::allocated_registers(registers);
+  return std::min(limits::kThreadsPerBlock, room / limits::kWarp * limits::kWarp);
+}
+
 }  // namespace
 
 Function::Function(Code& c, std::string n)
@@ -25,7 +30,8 @@ Function::Function(Code& c, std::string n)
       code(c),
       name(keep(std::move(n))),
       rule(driver().config().rule_for(name)),
-      effect(test_kernel_effect(name)) {
+      effect(test_kernel_effect(name)),
+      most_threads(threads_with(rule.registers)) {
   attributes[kMaxDynamicShared] = limits::kSharedPerBlock;
   attributes[kSharedCarveout] = -1;
 }

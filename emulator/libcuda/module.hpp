@@ -47,6 +47,7 @@ struct Function : Object {
   const std::string& name;  // never freed: commands and graphs name their kernel by it
   const KernelRule& rule;  // how long it takes
   const KernelEffect effect;
+  const int most_threads;  // in a block, for which there are registers
   // By number; what programs cannot set is not kept here.
   int attributes[kFunctionAttributes] = {};
   LegacyLaunch legacy;

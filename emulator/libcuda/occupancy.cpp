@@ -13,12 +13,12 @@ int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
 int active_blocks(const Function& function, int block_threads, size_t dynamic_shared) {
   require(block_threads > 0, CUDA_ERROR_INVALID_VALUE);
-  if (block_threads > limits::kThreadsPerBlock) return 0;
+  if (block_threads > function.most_threads) return 0;
   if (dynamic_shared > static_cast<size_t>(function.attributes[kMaxDynamicShared])) return 0;
   const int threads = round_up(block_threads, limits::kWarp);
   const int shared = limits::kReservedSharedPerBlock + round_up(static_cast<int>(dynamic_shared), limits::kSharedUnit);
   return std::min({limits::kBlocksPerMultiprocessor, limits::kThreadsPerMultiprocessor / threads,
-                   limits::kRegistersPerMultiprocessor / (threads * limits::kRegistersPerThread),
+                   limits::kRegistersPerMultiprocessor / (threads * limits::allocated_registers(function.rule.registers)),
                    limits::kSharedPerMultiprocessor / shared});
 }
 

@@ -75,7 +75,7 @@ CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr 
       put(out, pointer);
       break;
     case kSyncMemops:
-      put<int>(out, 0);
+      put<int>(out, memory.sync_memops ? 1 : 0);
       break;
     case kBufferId:
       put<unsigned long long>(out, memory.id);
@@ -171,9 +171,12 @@ CU_EXPORT CUresult cuPointerGetAttributes(unsigned count, int* attributes, void*
   });
 }
 
-CU_EXPORT CUresult cuPointerSetAttribute(const void*, int attribute, CUdeviceptr pointer) {
+CU_EXPORT CUresult cuPointerSetAttribute(const void* value, int attribute, CUdeviceptr pointer) {
   return api([&] {
-    require(driver().memory().find(pointer).has_value(), CUDA_ERROR_INVALID_VALUE);
-    return attribute == kSyncMemops ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    const auto memory = driver().memory().find(pointer);
+    require(memory.has_value() && value != nullptr, CUDA_ERROR_INVALID_VALUE);
+    require(attribute == kSyncMemops, CUDA_ERROR_NOT_SUPPORTED);
+    const bool on = *static_cast<const int*>(value) != 0;
+    driver().memory().change(memory->base, [on](Allocation& changed) { changed.sync_memops = on; });
   });
 }

@@ -1,0 +1,92 @@
+"""What programs do to each other on one emulated GPU, told by the device's own record: a busy machine that is late with
+its calls changes nothing of it. The same in manual time: test_emulator_compute.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulator_tools import SOURCES, Partner, driver_flags, finish, start
+
+Env = Callable[..., dict[str, str]]
+SLICE_NS = 2_000_000
+LONG_NS = 7_000_000
+SHORT_NS = 100_000
+
+
+@pytest.fixture(scope="module")
+def client(native: Path, cc: Callable[..., Path]) -> Path:
+    return cc(SOURCES / "emu_client.c", *driver_flags(native))
+
+
+@pytest.fixture(scope="module")
+def waiter(native: Path, cc: Callable[..., Path]) -> Path:
+    """Waits for each of its kernels."""
+    return cc(SOURCES / "emu_faults.c", *driver_flags(native))
+
+
+@pytest.fixture
+def kernels(native: Path, emulator_env: Env) -> Callable[[Partner], list[dict[str, Any]]]:
+    """The kernels of a process that the device has run."""
+
+    def read(process: Partner) -> list[dict[str, Any]]:
+        command = [native / "bin/emuctl", "trace", "--json"]
+        out = subprocess.run(command, env=emulator_env(), check=True, capture_output=True, text=True).stdout
+        events: list[dict[str, Any]] = json.loads(out)["events"]
+        return [
+            e for e in events if e["pid"] == process.pid and e["kind"] == "kernel" and e["outcome"] == "done"
+        ]
+
+    return read
+
+
+def test_two_saturating_clients_take_twice_as_long(
+    client: Path, emulator_env: Env, kernels: Callable[[Partner], list[dict[str, Any]]]
+) -> None:
+    env = emulator_env(EMUCUDA_TRACE="on")
+    partners = [start(client, "spin", 500, 800, env=env) for _ in range(2)]
+    for partner in partners:
+        assert partner.stdin is not None
+        partner.stdin.write("\n")
+        partner.stdin.flush()
+    for partner in partners:
+        finish(partner)
+    ran = [kernels(partner) for partner in partners]
+    # From the moment when both had work until one had none.
+    begin = max(one[0]["enqueue_ns"] for one in ran)
+    end = min(one[-1]["end_ns"] for one in ran)
+    assert end - begin > 50 * SLICE_NS
+    for one in ran:
+        work_ns = sum(e["work_ns"] for e in one if begin < e["end_ns"] <= end)
+        assert (end - begin) / work_ns == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize(("slice_us", "longest_ns"), [(SLICE_NS // 1000, SLICE_NS), (0, LONG_NS)])
+def test_periodic_client_waits_for_a_slice_or_for_a_kernel(
+    client: Path,
+    waiter: Path,
+    emulator_env: Env,
+    kernels: Callable[[Partner], list[dict[str, Any]]],
+    tmp_path: Path,
+    slice_us: int,
+    longest_ns: int,
+) -> None:
+    config = tmp_path / "device.toml"
+    config.write_text(f'[device]\nslice_us = {slice_us}\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    env = emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on")
+    saturating = start(client, "forever", LONG_NS // 1000, env=env)
+    periodic = start(waiter, "spin", SHORT_NS // 1000, 60, env=env)
+    finish(periodic)
+    saturating.kill()
+    saturating.communicate()
+    ran = kernels(periodic)
+    assert len(ran) == 60
+    waits = sorted(e["start_ns"] - e["enqueue_ns"] for e in ran)
+    # It has the device for as long as it has work; then it waits for the other's slice, or kernel, to end.
+    assert waits[-1] <= longest_ns
+    assert waits[len(waits) // 2] > longest_ns // 10
+    assert all(e["end_ns"] - e["start_ns"] == SHORT_NS for e in ran)
