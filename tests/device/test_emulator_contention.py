@@ -37,9 +37,7 @@ def kernels(native: Path, emulator_env: Env) -> Callable[[Partner], list[dict[st
         command = [native / "bin/emuctl", "trace", "--json"]
         out = subprocess.run(command, env=emulator_env(), check=True, capture_output=True, text=True).stdout
         events: list[dict[str, Any]] = json.loads(out)["events"]
-        return [
-            e for e in events if e["pid"] == process.pid and e["kind"] == "kernel" and e["outcome"] == "done"
-        ]
+        return [e for e in events if e["pid"] == process.pid and e["kind"] == "kernel" and e["outcome"] == "done"]
 
     return read
 
@@ -65,19 +63,22 @@ def test_two_saturating_clients_take_twice_as_long(
         assert (end - begin) / work_ns == pytest.approx(2.0, rel=0.05)
 
 
-@pytest.mark.parametrize(("slice_us", "longest_ns"), [(SLICE_NS // 1000, SLICE_NS), (0, LONG_NS)])
+@pytest.fixture(params=[(SLICE_NS // 1000, SLICE_NS), (0, LONG_NS)], ids=["slices", "run_to_completion"])
+def shared(request: pytest.FixtureRequest, emulator_env: Env, tmp_path: Path) -> tuple[dict[str, str], int]:
+    """Environment of a device, and how long a client may have to wait for it."""
+    slice_us, longest_ns = request.param
+    config = tmp_path / "device.toml"
+    config.write_text(f'[device]\nslice_us = {slice_us}\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    return emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on"), longest_ns
+
+
 def test_periodic_client_waits_for_a_slice_or_for_a_kernel(
     client: Path,
     waiter: Path,
-    emulator_env: Env,
+    shared: tuple[dict[str, str], int],
     kernels: Callable[[Partner], list[dict[str, Any]]],
-    tmp_path: Path,
-    slice_us: int,
-    longest_ns: int,
 ) -> None:
-    config = tmp_path / "device.toml"
-    config.write_text(f'[device]\nslice_us = {slice_us}\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
-    env = emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on")
+    env, longest_ns = shared
     saturating = start(client, "forever", LONG_NS // 1000, env=env)
     periodic = start(waiter, "spin", SHORT_NS // 1000, 60, env=env)
     finish(periodic)
