@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay
+from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay, slurm
 
 BENCHES: dict[str, ModuleType] = {
     "dispatch": dispatch,
@@ -20,6 +20,7 @@ BENCHES: dict[str, ModuleType] = {
     "predict": predict,
     "progress": progress,
     "replay": replay,
+    "slurm": slurm,
 }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench.slurm import without_plugin
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -22,19 +24,6 @@ WORLD = (
     "ls /proc/self/fd | sed 's/^/descriptor /'",
     "sed 's/.* //' /proc/self/maps | grep / | grep '[.]so' | sort -u | sed 's/^/mapped /'",
 )
-
-
-@contextmanager
-def without_plugin(cluster: Cluster) -> Iterator[None]:
-    """The node and the clients read plugstack.conf for every job and step."""
-    plugstack = cluster.sandbox.root / "etc" / "plugstack.conf"
-    text = plugstack.read_text()
-    assert "spank_fikit" in text
-    plugstack.write_text("# no plugin\n")
-    try:
-        yield
-    finally:
-        plugstack.write_text(text)
 
 
 @pytest.fixture
@@ -53,7 +42,7 @@ def world(output: str) -> list[str]:
 def test_step_is_the_same_with_and_without_the_plugin(
     cluster: Cluster, script: Path, request_: tuple[str, ...]
 ) -> None:
-    with without_plugin(cluster):
+    with without_plugin(cluster.sandbox):
         without = world(cluster.run("srun", *request_, script).stdout)
     assert len(without) > 50
     assert world(cluster.run("srun", *request_, script).stdout) == without
@@ -63,7 +52,7 @@ def test_step_is_the_same_with_and_without_the_plugin(
 def test_batch_job_is_the_same_with_and_without_the_plugin(
     cluster: Cluster, script: Path, request_: tuple[str, ...]
 ) -> None:
-    with without_plugin(cluster):
+    with without_plugin(cluster.sandbox):
         without = world(cluster.batch(script, *request_))
     assert len(without) > 50
     assert world(cluster.batch(script, *request_)) == without
