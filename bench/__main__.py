@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay, slurm
+from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay, slurm, tuning
 
 BENCHES: dict[str, ModuleType] = {
     "dispatch": dispatch,
@@ -21,6 +21,7 @@ BENCHES: dict[str, ModuleType] = {
     "progress": progress,
     "replay": replay,
     "slurm": slurm,
+    "tuning": tuning,
 }
 
 

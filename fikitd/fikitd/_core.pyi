@@ -250,11 +250,23 @@ class Model:
 
     def export(self) -> list[_Kernel]: ...
 
+class Runs:
+    """What a client launches next, learnt from what it launched before."""
+
+    def __init__(self) -> None: ...
+    def launched(self, identity: int, duration_ns: int) -> None:
+        """Negative: unknown."""
+
+    def waited(self) -> None: ...
+    def starting(self, identity: int, duration_ns: int) -> tuple[int, int]:
+        """If this is launched next: so many launches follow each other without a wait, and take so much device time."""
+
 class Policy:
     """A policy in manual time: every event is followed by the policy's decisions at the event's time.
 
     Kinds: client_added, client_removed, launched, waiting, waiting_ended, drained, grant_done, tick.
-    Decisions: ("open", client), ("close", client), ("grant", client, request), ("wake_at", time_ns).
+    Decisions: ("open", client), ("close", client), ("grant", client, request, launches), ("end_run", client),
+    ("wake_at", time_ns).
     """
 
     def __init__(
@@ -288,6 +300,8 @@ class Policy:
         idle_ns: Sequence[int] = (),
         span_ns: int | None = None,
         open: bool = False,
+        run_launches: int = 1,
+        run_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""

@@ -3,10 +3,11 @@
 A module of its own, so that the daemon never loads the device model. `fikitd.simulator` is its public face.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 POLICIES: tuple[str, ...]
+TUNING: dict[str, float]
 """Names that simulate() knows."""
 
 class JobResult(TypedDict):
@@ -85,12 +86,14 @@ def simulate(
     until_ns: int = ...,
     max_slowdown: float = ...,
     max_delay_ns: int = ...,
+    tuning: Mapping[str, float] = ...,
 ) -> Result:
     """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
     of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
 
     knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
+    tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp).
 
     Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
     """

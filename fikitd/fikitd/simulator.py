@@ -11,7 +11,7 @@ import math
 import random
 import statistics
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,9 @@ from pathlib import Path
 from fikitd import _simulator, priorities
 from fikitd._simulator import Costs
 
-__all__ = ["ARRIVALS", "POLICIES", "Costs", "Outcome", "Scenario", "SimulatorError", "Trace", "load", "simulate"]
+__all__ = [
+    "ARRIVALS", "POLICIES", "TUNING", "Costs", "Outcome", "Scenario", "SimulatorError", "Trace", "load", "simulate",
+]  # fmt: skip
 
 ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
 """How the high job's requests arrive: one after the other, or as a Poisson process of this share of its solo capacity."""
@@ -29,6 +31,9 @@ SLICE_NS = 2_000_000
 
 POLICIES = (*_simulator.POLICIES, "oracle", "time-slicing")
 """Those of fikitd; "oracle": `budget`, which knows what will be; "time-slicing": no gates, the device slices between jobs."""
+
+TUNING = _simulator.TUNING
+"""The constants of the policy `budget` (fikitd/core/policy/tuning.hpp)."""
 
 MAX_SLOWDOWN = 0.05
 """Of the high job, for the policies that have a budget."""
@@ -72,7 +77,7 @@ class Scenario:
     """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says.
 
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
-    Only the policies `budget` and `oracle` know them.
+    tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     """
 
     high: Trace
@@ -83,6 +88,7 @@ class Scenario:
     cold: bool = False
     max_slowdown: float = MAX_SLOWDOWN
     max_delay_ns: int | None = None
+    tuning: Mapping[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
 
     @property
@@ -181,6 +187,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
             knowledge=KNOWLEDGE.get(policy, "context"),
             max_slowdown=scenario.max_slowdown,
             **delay,
+            tuning=scenario.tuning,
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
         )
     except (RuntimeError, ValueError) as error:

@@ -30,7 +30,7 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
         assert case["best_jct"] <= frontier.BOUND
         assert case["jct"] >= 1
     labels = {run["label"] for run in result.details["runs"]}
-    assert {"fifo", "prio", "oracle", "budget 1%", "budget 5%", "budget 20%"} <= labels
+    assert {"fifo", "prio", "oracle 5%", "budget 1%", "budget 5%", "budget 20%"} <= labels
     assert "emulated" in result.summary
     assert ET.parse(picture).getroot().tag.endswith("svg")
 

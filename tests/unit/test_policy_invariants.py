@@ -71,8 +71,9 @@ class World:
         assert any(c.waiting for c in self.clients.values()), "nobody waits: nothing to wake for"
         self.wake_at = time
 
-    def on_grant(self, client: int, request: int) -> None:
+    def on_grant(self, client: int, request: int, launches: int) -> None:
         mine = self.clients[client]
+        assert launches == 1, "nobody said what follows"
         assert mine.waiting is not None
         waited_for, duration = mine.waiting
         assert waited_for == request

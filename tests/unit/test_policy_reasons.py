@@ -20,7 +20,7 @@ OF_A_HIGHER_CLIENT = {"behind", "does_not_fit", "budget_spent", "limit"}
 class Witness(World):
     """After every event, asks the policy about everybody. Leaves the rules of granting to test_policy_invariants.py."""
 
-    def on_grant(self, client: int, request: int) -> None:
+    def on_grant(self, client: int, request: int, launches: int) -> None:
         mine = self.clients[client]
         assert mine.waiting is not None
         mine.waiting = None

@@ -49,7 +49,8 @@ class ManualPolicy {
                  bool granted, bool exclusive, std::uint32_t request, std::optional<std::int64_t> duration_ns,
                  std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
-                 const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open) {
+                 const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open,
+                 std::uint32_t run_launches, std::optional<std::int64_t> run_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
@@ -67,6 +68,8 @@ class ManualPolicy {
                                                    .span_ns = span_ns.value_or(policy::kUnknown),
                                                    .tail_ns = policy::kUnknown,
                                                    .in_line_ns = 0,
+                                                   .run_launches = run_launches,
+                                                   .run_ns = run_ns.value_or(policy::kUnknown),
                                                    .open = open}});
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
     policy_->decide(time_ns, decisions_);
@@ -96,7 +99,9 @@ class ManualPolicy {
     switch (decision.kind) {
       case policy::DecisionKind::open: return nb::make_tuple("open", decision.client);
       case policy::DecisionKind::close: return nb::make_tuple("close", decision.client);
-      case policy::DecisionKind::grant: return nb::make_tuple("grant", decision.client, decision.request);
+      case policy::DecisionKind::grant:
+        return nb::make_tuple("grant", decision.client, decision.request, decision.launches);
+      case policy::DecisionKind::end_run: return nb::make_tuple("end_run", decision.client);
       case policy::DecisionKind::wake_at: break;
     }
     return nb::make_tuple("wake_at", decision.time_ns);
@@ -322,7 +327,7 @@ void bind_policy(nb::module_& m) {
            "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
-           "span_ns"_a = nb::none(), "open"_a = false)
+           "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none())
       .def("held", &ManualPolicy::held, "client"_a);
   nb::list reasons;
   for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));

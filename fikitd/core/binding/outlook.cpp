@@ -1,11 +1,14 @@
 #include "outlook.hpp"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "predictor/rhythm.hpp"
+#include "predictor/runs.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -44,6 +47,18 @@ void bind_outlook(nb::module_& m) {
             return dict;
           },
           "time_ns"_a, "alone"_a);
+
+  nb::class_<predictor::Runs>(m, "Runs")
+      .def(nb::init<>())
+      .def("launched", &predictor::Runs::launched, "identity"_a, "duration_ns"_a)
+      .def("waited", &predictor::Runs::waited)
+      .def(
+          "starting",
+          [](const predictor::Runs& self, predictor::Identity identity, std::int64_t duration_ns) {
+            const predictor::Run run = self.starting(identity, duration_ns);
+            return std::pair(run.launches, run.work_ns);
+          },
+          "identity"_a, "duration_ns"_a);
 }
 
 } // namespace fikit::binding

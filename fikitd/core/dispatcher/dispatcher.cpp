@@ -253,6 +253,7 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
       for (const auto& other : clients_)
         if (!other->measuring() && other->priority() < target.priority()) other->kernel_of_other();
       break;
+    case policy::DecisionKind::end_run: // none is granted: the pages have no word for runs
     case policy::DecisionKind::wake_at: break;
   }
 }

@@ -8,19 +8,30 @@ static_assert(policy::Times::kCount == predictor::kTimes);
 
 namespace {
 
-// What the device needs between two kernels that wait in line: no gap is shorter than that.
+// What the device needs between two kernels that wait in line: the shortest gap after this one. Where that is long, it never
+// stood in line, and would need what is usual.
 std::int64_t in_line_ns(const predictor::Prediction& predicted) {
   constexpr std::int64_t kLongestNs = 5'000;
-  return std::clamp<std::int64_t>(predicted.gap_low_ns, 0, kLongestNs);
+  constexpr std::int64_t kUsualNs = 1'000;
+  return predicted.gap_low_ns > kLongestNs ? kUsualNs : std::max<std::int64_t>(predicted.gap_low_ns, 0);
 }
 
 } // namespace
+
+policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
+  const predictor::Run run = runs_.starting(identity, predicted.duration_ns);
+  policy::Outlook outlook;
+  outlook.run_launches = run.launches;
+  outlook.run_ns = run.work_ns;
+  return outlook;
+}
 
 policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity identity,
                                     const predictor::Prediction& predicted) {
   in_segment_ = true;
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
+  runs_.launched(identity, predicted.duration_ns);
   outlook.slack = {rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns)};
   return outlook;
 }
@@ -28,6 +39,7 @@ policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity ident
 void Foresight::missed(std::int64_t t_ns) {
   in_segment_ = true;
   rhythm_.launched(t_ns, 0, policy::kUnknown, 0);
+  runs_.launched(0, policy::kUnknown);
 }
 
 policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others) {
@@ -36,11 +48,14 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others) {
   if (in_segment_) others_before_ = others_;
   others_ = others;
   in_segment_ = false;
+  runs_.waited();
   return {.slack = {pause.slack},
           .idle = {pause.idle},
           .span_ns = pause.span_ns,
           .tail_ns = pause.tail_ns,
           .in_line_ns = 0,
+          .run_launches = 1,
+          .run_ns = policy::kUnknown,
           .open = pause.open};
 }
 

@@ -8,6 +8,7 @@
 #include "policy/policy.hpp"
 #include "predictor/prediction.hpp"
 #include "predictor/rhythm.hpp"
+#include "predictor/runs.hpp"
 
 namespace fikit::foresight {
 
@@ -15,8 +16,10 @@ namespace fikit::foresight {
 class Foresight {
  public:
   Foresight() = default;
-  explicit Foresight(predictor::Rhythm learnt) : rhythm_(std::move(learnt)) {}
+  Foresight(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
 
+  // For the event `waiting`, where a grant may cover several launches: those that are likely to follow this one.
+  policy::Outlook waiting(predictor::Identity identity, const predictor::Prediction& predicted) const;
   // For the event `launched`.
   policy::Outlook launched(std::int64_t t_ns, predictor::Identity identity, const predictor::Prediction& predicted);
   // For the event `drained`, when the client's host waited for all its work until t_ns. others: how many kernels all the
@@ -26,9 +29,11 @@ class Foresight {
   void missed(std::int64_t t_ns);
 
   const predictor::Rhythm& rhythm() const { return rhythm_; }
+  const predictor::Runs& runs() const { return runs_; }
 
  private:
   predictor::Rhythm rhythm_;
+  predictor::Runs runs_;
   bool in_segment_ = false;
   std::uint64_t others_ = 0;        // at the last wait
   std::uint64_t others_before_ = 0; // at the one before

@@ -7,51 +7,62 @@
 
 #include <cstdint>
 
+#include "depth.hpp"
 #include "policy.hpp"
 
 namespace fikit::policy {
 
 class Account {
  public:
-  void begin(std::int64_t now_ns) { *this = Account{}, since_ns_ = now_ns; }
+  void begin(std::int64_t now_ns, const Tuning& tuning) { *this = Account{}, since_ns_ = now_ns, tuning_ = &tuning; }
 
   void launched(const Event& event, const Client& client, double max_slowdown);
   void waited(const Event& event, double max_slowdown); // its host has waited for all its work
 
   // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns.
   double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
+  // By how much more, if they have it until end_ns instead of free_ns.
+  double marginal_delay_ns(std::int64_t free_ns, std::int64_t end_ns, std::int64_t now_ns) const {
+    return expected_delay_ns(end_ns, now_ns) - expected_delay_ns(free_ns, now_ns);
+  }
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
 
   // May lower work of this length be granted, if it is expected to delay the client by so much?
-  bool affords(double delay_ns, std::int64_t length_ns, bool at_work, double max_slowdown) const;
-  void spend(double delay_ns, std::int64_t length_ns);
-  bool covers(double delay_ns) const { return weight_ * delay_ns <= balance_ns_; }
+  bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
+  void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
+  bool covers(double delay_ns, std::int64_t now_ns) const { return weight(now_ns) * delay_ns <= balance_ns_; }
 
   double balance_ns() const { return balance_ns_; }
 
  private:
+  const Tuning* tuning_ = nullptr;
   void earn(double progress_ns, double max_slowdown);
-  void see_load(bool open);
+  void see_load();
+  double weight(std::int64_t now_ns) const;
 
   // This segment. Reckoned as if the client were alone since its first launch.
   bool in_segment_ = false; // something was launched since the last wait
   std::int64_t first_ns_ = 0;
   std::int64_t last_ns_ = 0;
   std::int64_t alone_dry_ns_ = 0;
-  std::int64_t finish_ns_ = 0; // with others
+  std::int64_t finish_ns_ = 0; // with others; what was granted since its last launch may still come between
   std::int64_t earned_until_ns_ = 0;
+  Depth depth_;
   double others_ns_ = 0;   // length of what lower clients were granted since the last wait
-  double inside_ns_ = 0;   // of that, since its first launch after it
-  double expected_ns_ = 0; // delay that was expected from it, and is spent already
+  double expected_ns_ = 0; // delay that was expected from it
+  double spent_ns_ = 0;    // of the budget, for that
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
   Times idle_;
 
   double balance_ns_ = 0;
-  double trust_ = 1;         // share of the slack that is counted on
-  double weight_ = 1;        // of a delay: how many requests feel it
+  struct {
+    double inside = 1;
+    double start = 1;
+  } weight_;                 // of a delay: by how much it delays the mean request, if others may wait behind, or if none can
+  bool open_ = false;        // requests come from outside
   double active_ns_ = 0;     // lately, in segments
   double at_rest_ns_ = 0;    // lately, between them
 };

@@ -5,8 +5,6 @@
 namespace fikit::policy {
 namespace {
 
-constexpr std::int64_t kReactionNs = 15'000; // from a decision to the launch that it grants
-constexpr double kBehindNs = 1e6;            // a client that comes back is at most so far behind its equals
 constexpr std::int64_t kLongestGuessNs = 10'000'000;
 
 } // namespace
@@ -16,14 +14,14 @@ void Budget::noted(const Event& event, const Client& client) {
   double& level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
   switch (event.kind) {
     case EventKind::client_added:
-      accounts_[client.slot].begin(event.time_ns);
+      accounts_[client.slot].begin(event.time_ns, options().tuning);
       share = Share{};
       break;
     case EventKind::launched: accounts_[client.slot].launched(event, client, client.protection.max_slowdown); break;
     case EventKind::drained:
       if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, client.protection.max_slowdown);
       break;
-    case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - kBehindNs); break;
+    case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns); break;
     case EventKind::grant_done:
       if (share.asked_ns != 0) {
         const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - share.asked_ns, 0, kLongestGuessNs);
@@ -56,35 +54,38 @@ bool Budget::goes_before(const Client& a, const Client& b) const {
   return shares_[a.slot].served_ns < shares_[b.slot].served_ns;
 }
 
-Hold Budget::obstacle(const Client& client, std::int64_t now_ns) const {
-  if (const Client* higher = keeps_from_gap(client, now_ns)) return {.reason = Reason::does_not_fit, .by = higher->id};
-  const std::int64_t length = length_ns(client);
+// When lower work of this length, granted now, would begin to take the device, and when it would be over.
+Budget::Span Budget::span(std::int64_t length, std::int64_t now_ns) const {
   const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
-  const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;
+  const auto reaction_ns = static_cast<std::int64_t>(options().tuning.reaction_ns);
+  return {.free_ns = free_ns, .end_ns = std::max(free_ns, now_ns + reaction_ns) + length};
+}
+
+Hold Budget::obstacle(const Client& client, std::int64_t length, std::int64_t now_ns) const {
+  if (const Client* higher = keeps_from_gap(client, now_ns)) return {.reason = Reason::does_not_fit, .by = higher->id};
+  const Span taken = span(length, now_ns);
   for (const Client& higher : clients().all()) {
     if (!higher.outranks(client)) continue;
     if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
     const Account& account = accounts_[higher.slot];
-    if (account.longest_delay_ns(end_ns, now_ns) > higher.protection.max_delay_ns)
+    if (account.longest_delay_ns(taken.end_ns, now_ns) > higher.protection.max_delay_ns)
       return {.reason = Reason::does_not_fit, .by = higher.id};
-    const double delay_ns = account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns);
-    const bool nothing = delay_ns <= 0.001 * static_cast<double>(length);
+    const double delay_ns = account.marginal_delay_ns(taken.free_ns, taken.end_ns, now_ns);
+    const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(length);
     const bool at_work = higher.progress.busy(now_ns);
-    if (nothing || account.affords(delay_ns, length, at_work, higher.protection.max_slowdown)) continue;
+    if (nothing || account.affords(delay_ns, length, now_ns, at_work, higher.protection.max_slowdown)) continue;
     if (at_work) return {.reason = Reason::behind, .by = higher.id};
-    return {.reason = account.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
+    return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
   }
   return {};
 }
 
-void Budget::spend(const Client& client, std::int64_t now_ns) {
-  const std::int64_t length = length_ns(client);
-  const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
-  const std::int64_t end_ns = std::max(free_ns, now_ns + kReactionNs) + length;
+void Budget::spend(const Client& client, std::int64_t length, std::int64_t now_ns) {
+  const Span taken = span(length, now_ns);
   for (const Client& higher : clients().all()) {
     if (!higher.outranks(client)) continue;
     Account& account = accounts_[higher.slot];
-    account.spend(account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(free_ns, now_ns), length);
+    account.spend(account.marginal_delay_ns(taken.free_ns, taken.end_ns, now_ns), length, now_ns);
   }
   Share& share = shares_[client.slot];
   share.served_ns += static_cast<double>(length);
@@ -102,16 +103,43 @@ Client* Budget::choose(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
+    Share& share = shares_[client.slot];
+    share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
     const bool aged = now_ns - client.waiting_since_ns >= options().ageing_ns;
     if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
     else if (client.waiting_duration_ns < 0 && !alone)
       client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
-    else client.held = aged ? Hold{} : obstacle(client, now_ns);
+    else if (client.run_launches > 1 && options().tuning.longest_run > 1 &&
+             obstacle(client, client.run_ns, now_ns).reason == Reason::none)
+      client.held = {}, share.whole_run = true;
+    else client.held = aged ? Hold{} : obstacle(client, length_ns(client), now_ns);
     if (client.held.reason == Reason::none) best = &client;
   }
-  if (best != nullptr) spend(*best, now_ns);
+  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), now_ns);
   return best;
+}
+
+std::uint32_t Budget::granted_launches(const Client& client) const {
+  if (!shares_[client.slot].whole_run) return 1;
+  return std::min(client.run_launches, static_cast<std::uint32_t>(options().tuning.longest_run));
+}
+
+// What is left of a run was affordable when it was granted; a higher client may have launched since.
+Client* Budget::overstaying(std::int64_t now_ns) {
+  for (Client& client : clients().all()) {
+    const std::int64_t left_ns = client.run.left_ns;
+    if (client.run.launches == 0 || !client.closed) continue;
+    const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
+    for (const Client& higher : clients().all()) {
+      if (!higher.outranks(client)) continue;
+      const Account& account = accounts_[higher.slot];
+      const double delay_ns = account.marginal_delay_ns(end_ns - left_ns, end_ns, now_ns);
+      if (!account.affords(delay_ns, left_ns, now_ns, higher.progress.busy(now_ns), higher.protection.max_slowdown))
+        return &client;
+    }
+  }
+  return nullptr;
 }
 
 std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {

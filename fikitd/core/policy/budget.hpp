@@ -26,11 +26,14 @@ class Budget final : public Policy {
   struct Share {
     double served_ns = 0;           // of the device, since it came; never far behind its equals
     std::int64_t guess_ns = 100'000; // length of its kernels of unknown length
+    bool whole_run = false;          // what was chosen for it
     std::int64_t asked_ns = 0;      // when one of these was granted; 0: none is in flight
   };
 
   void noted(const Event& event, const Client& client) override;
   Client* choose(std::int64_t now_ns) override;
+  std::uint32_t granted_launches(const Client& client) const override;
+  Client* overstaying(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
   std::int64_t length_ns(const Client& client) const;
@@ -40,10 +43,15 @@ class Budget final : public Policy {
     Hold hold;
   };
   Lower lower_work(std::int64_t now_ns) const;
+  struct Span {
+    std::int64_t free_ns = 0; // of all that is known to be on the device before
+    std::int64_t end_ns = 0;
+  };
+  Span span(std::int64_t length_ns, std::int64_t now_ns) const;
   bool goes_before(const Client& a, const Client& b) const;
   // Why its delay to some higher client cannot be afforded now, Reason::none when it can.
-  Hold obstacle(const Client& client, std::int64_t now_ns) const;
-  void spend(const Client& client, std::int64_t now_ns);
+  Hold obstacle(const Client& client, std::int64_t length_ns, std::int64_t now_ns) const;
+  void spend(const Client& client, std::int64_t length_ns, std::int64_t now_ns);
 
   // By slot.
   std::array<Account, kMaxClients> accounts_{};

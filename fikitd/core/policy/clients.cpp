@@ -72,8 +72,9 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   return free_ns;
 }
 
-void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns) {
-  client.progress.launched(t_ns, see_queue(client, t_ns), duration_ns, lease_ns_);
+void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
+                           std::int64_t in_line_ns) {
+  client.progress.launched(t_ns, see_queue(client, t_ns), duration_ns, lease_ns_, in_line_ns);
   client.gap_ns = gap_ns;
   client.at_rest = false;
 }
@@ -82,15 +83,23 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
                                  std::int64_t gap_ns) {
   client.gap_ns = gap_ns;
   client.at_rest = false;
+  const std::int64_t left_ns = client.run.left_ns; // with this launch
+  if (client.run.taken && client.run.launches > 0) --client.run.launches;
+  client.run.taken = true;
+  const std::int64_t rest_ns = left_ns - std::max<std::int64_t>(0, duration_ns);
+  client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
   if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
     launched(client, t_ns, duration_ns, gap_ns);
     return;
   }
-  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns - newest->granted_ns, 0, lease_ns_);
-  if (newest->duration_ns < 0) client.progress.launched(t_ns, 0, kUnknown, lease_ns_);
-  else client.progress.delay(late_ns);
-  newest->granted_ns += late_ns;
+  if (newest->duration_ns < 0) {
+    client.progress.launched(t_ns, 0, kUnknown, lease_ns_);
+    return;
+  }
+  // What is left of the grant begins now at the earliest.
+  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns + left_ns - newest->end_ns, 0, lease_ns_);
+  client.progress.delay(late_ns);
   newest->end_ns += late_ns;
 }
 
@@ -117,12 +126,13 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   client.progress.drained({.t_ns = t_ns, .remaining_ns = remaining_ns}, lease_ns_);
 }
 
-void ClientTable::grant(Client& client, std::int64_t now_ns) {
+void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launches) {
+  const std::int64_t duration_ns = launches > 1 ? client.run_ns : client.waiting_duration_ns;
   client.waiting = false;
-  client.progress.launched(now_ns, device_free_ns(&client), client.waiting_duration_ns, lease_ns_);
+  client.run = {.launches = launches - 1, .left_ns = std::max<std::int64_t>(0, duration_ns)};
+  client.progress.launched(now_ns, device_free_ns(&client), duration_ns, lease_ns_);
   client.grants[client.grant_count++] = {.request = client.request,
-                                         .duration_ns = client.waiting_duration_ns,
-                                         .granted_ns = now_ns,
+                                         .duration_ns = duration_ns,
                                          .end_ns = client.progress.dry_ns()};
 }
 

@@ -23,8 +23,14 @@ struct Protection {
 struct Grant {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
-  std::int64_t granted_ns = 0;
   std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
+};
+
+// What its newest grant still lets through.
+struct Run {
+  std::uint32_t launches = 0; // without asking, after the one that was asked for
+  bool taken = false;         // that one has been launched
+  std::int64_t left_ns = 0;   // device time of all that has not been launched
 };
 
 struct Client {
@@ -45,6 +51,9 @@ struct Client {
   Hold held; // while waiting: by the last decision
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
+  std::uint32_t run_launches = 1; // that launch and those that are likely to follow it
+  std::int64_t run_ns = kUnknown;
+  Run run; // granted
 
   // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned.
   ClientId stood_behind = 0;
@@ -83,12 +92,14 @@ class ClientTable {
   std::span<Client> all() { return {clients_.data(), count_}; }
   std::span<const Client> all() const { return {clients_.data(), count_}; }
 
-  void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns);
+  void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
+                std::int64_t in_line_ns = 0);
   void granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
                       std::int64_t gap_ns);
   void drained(Client& client, const Completion& seen);
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
-  void grant(Client& client, std::int64_t now_ns); // its waiting request; counts as launched from now
+  // Its waiting request, or so many launches of the run that begins with it; counts as launched from now.
+  void grant(Client& client, std::int64_t now_ns, std::uint32_t launches);
   void forget_old_grants(std::int64_t now_ns);
 
   // When all known work of the others is off the device; notes how much of that the client owes to lower ones.

@@ -24,7 +24,7 @@ bool Policy::apply(const Event& event) {
     case EventKind::launched:
       if (event.granted)
         clients_.granted_launch(*client, event.time_ns, event.request, event.duration_ns, event.gap_ns);
-      else clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns);
+      else clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
       break;
     case EventKind::waiting:
       client->waiting = client->closed; // at an open gate nobody waits
@@ -33,6 +33,9 @@ bool Policy::apply(const Event& event) {
       client->waiting_duration_ns = event.duration_ns;
       client->held = {};
       client->waiting_exclusive = event.exclusive;
+      client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run_launches, 1U);
+      client->run_ns = std::max(event.duration_ns, event.outlook.run_ns);
+      client->run = {};
       break;
     case EventKind::waiting_ended:
       if (client->request == event.request) client->waiting = false;
@@ -57,12 +60,17 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   out.clear();
   set_gates(out);
   clients_.forget_old_grants(now_ns);
-  const auto grant = [&](Client& client) {
-    clients_.grant(client, now_ns);
-    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request});
+  while (Client* client = overstaying(now_ns)) {
+    client->run.launches = 0;
+    if (client->run.taken) client->run.left_ns = 0;
+    out.add({.kind = DecisionKind::end_run, .client = client->id});
+  }
+  const auto grant = [&](Client& client, std::uint32_t launches) {
+    clients_.grant(client, now_ns, launches);
+    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
   };
-  while (Client* client = not_to_starve()) grant(*client);
-  while (Client* client = choose(now_ns)) grant(*client);
+  while (Client* client = not_to_starve()) grant(*client, 1);
+  while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
   const auto all = clients_.all();
   if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.waiting; })) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
@@ -79,7 +87,7 @@ void Policy::set_gates(Decisions& out) {
     const bool close = gates() && !client.measuring && client.priority > highest;
     if (close == client.closed) continue;
     client.closed = close;
-    if (!close) client.waiting = false;
+    if (!close) client.waiting = false, client.run = {};
     out.add({.kind = close ? DecisionKind::close : DecisionKind::open, .client = client.id});
   }
 }

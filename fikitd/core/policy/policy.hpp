@@ -14,6 +14,7 @@
 
 #include "clients.hpp"
 #include "times.hpp"
+#include "tuning.hpp"
 
 namespace fikit::policy {
 
@@ -27,6 +28,10 @@ struct Outlook {
   std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
+  // waiting: so many launches are likely to follow each other without a wait, this one the first, and take so much of the
+  // device together.
+  std::uint32_t run_launches = 1;
+  std::int64_t run_ns = kUnknown;
   bool open = false;               // drained: sometimes the next launch follows at once, sometimes long after: requests
                                    // come from outside, and may be waiting already
 };
@@ -37,6 +42,7 @@ struct Options {
   std::int64_t run_ahead_ns = 500'000;    // predicted lower-priority work in flight while the holder is idle
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
   Protection protection{};                // of a client that does not say it itself
+  Tuning tuning{};
   std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 
@@ -72,16 +78,23 @@ struct Event {
   Outlook outlook{};
 };
 
-enum class DecisionKind : std::uint8_t { open, close, grant, wake_at };
+enum class DecisionKind : std::uint8_t {
+  open,
+  close,
+  grant,   // the request, and the launches - 1 that follow it, may go
+  end_run, // of these, none may go any more
+  wake_at,
+};
 
 struct Decision {
   DecisionKind kind = DecisionKind::wake_at;
   ClientId client = 0;
   std::uint32_t request = 0;  // grant
+  std::uint32_t launches = 1; // grant
   std::int64_t time_ns = 0;   // wake_at: call decide() then, if no event comes first
 };
 
-// Room for the most that one decide() can say: one gate change and one grant per client, one wake_at.
+// Room for the most that one decide() can say: one gate change, one grant and the end of a run per client, one wake_at.
 class Decisions {
  public:
   void clear() { size_ = 0; }
@@ -89,7 +102,7 @@ class Decisions {
   std::span<const Decision> items() const { return {items_.data(), size_}; }
 
  private:
-  std::array<Decision, 2 * kMaxClients + 1> items_{};
+  std::array<Decision, 3 * kMaxClients + 1> items_{};
   std::size_t size_ = 0;
 };
 
@@ -122,6 +135,10 @@ class Policy {
   // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
   // Before it says nullptr it has told every client that waits why (Client::held).
   virtual Client* choose(std::int64_t now_ns) = 0;
+  // How many launches the grant of a chosen client covers: its request, and so many less one of those that follow it.
+  virtual std::uint32_t granted_launches(const Client&) const { return 1; }
+  // A client whose run must not go on, or nullptr; asked until it says nullptr.
+  virtual Client* overstaying(std::int64_t) { return nullptr; }
   // When choose() may answer differently without any event; kNever if no such moment.
   virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
 

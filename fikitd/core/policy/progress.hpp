@@ -29,8 +29,10 @@ class Progress {
   Progress() = default;
   explicit Progress(std::int64_t now_ns) : finish_ns_(now_ns) {}
 
-  // A launch of predicted length (or kUnknown) at t_ns; the device is taken by others until device_free_ns.
-  void launched(std::int64_t t_ns, std::int64_t device_free_ns, std::int64_t duration_ns, std::int64_t lease_ns) {
+  // A launch of predicted length (or kUnknown) at t_ns; the device is taken by others until device_free_ns, and needs
+  // in_line_ns between two works of this client that wait in line.
+  void launched(std::int64_t t_ns, std::int64_t device_free_ns, std::int64_t duration_ns, std::int64_t lease_ns,
+                std::int64_t in_line_ns = 0) {
     if (duration_ns < 0) {
       unknown_until_ns_ = std::max(unknown_until_ns_, t_ns + lease_ns);
       return;
@@ -41,7 +43,9 @@ class Progress {
     }
     const std::int64_t start_ns = std::max({t_ns, finish_ns_, std::min(device_free_ns, t_ns + kHorizonNs)});
     if (start_ns > finish_ns_) overrun_ns_ = 0; // the reckoning begins anew
-    finish_ns_ = std::min(start_ns + std::min(duration_ns, kHorizonNs), t_ns + kHorizonNs);
+    const bool in_line = start_ns == finish_ns_ && start_ns > t_ns;
+    const std::int64_t takes_ns = std::min(duration_ns, kHorizonNs) + (in_line ? in_line_ns : 0);
+    finish_ns_ = std::min(start_ns + takes_ns, t_ns + kHorizonNs);
   }
 
   void drained(const Completion& seen, std::int64_t lease_ns) {

@@ -19,7 +19,8 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
 void Desk::add(const Job& job, std::uint32_t number) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
-  if (job.profile() != nullptr) clients_[number].foresight = foresight::Foresight(job.profile()->rhythm);
+  if (job.profile() != nullptr)
+    clients_[number].foresight = foresight::Foresight(job.profile()->rhythm, job.profile()->runs);
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
   wake_ns_ = 0;
 }
@@ -41,7 +42,8 @@ predictor::Prediction Desk::predict(const Client& client, const Note& note) cons
 void Desk::launched(Client& client, const Note& note, policy::Event& event) {
   const bool granted = note.kind == Note::Kind::granted;
   const predictor::Identity identity = client.job->trace().identity(note.step);
-  const predictor::Prediction predicted = granted ? client.next : predict(client, note);
+  const predictor::Prediction predicted = client.asked ? client.next : predict(client, note);
+  client.asked = false;
   client.context.push(identity);
   client.step = note.step;
   ++client.own;
@@ -84,6 +86,8 @@ void Desk::arrive(const Note& note) {
       client.next = predict(client, note);
       event.kind = EventKind::waiting;
       event.duration_ns = client.next.duration_ns;
+      event.outlook = client.foresight.waiting(client.job->trace().identity(note.step), client.next);
+      client.asked = true;
       break;
     case Note::Kind::launched:
     case Note::Kind::granted: launched(client, note, event); break;

@@ -42,6 +42,7 @@ class Desk {
   void keep_notes() { keeps_notes_ = true; }
   const std::vector<Note>& notes() const { return kept_; }
   const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].foresight.rhythm(); }
+  const predictor::Runs& runs(std::uint32_t number) const { return clients_[number].foresight.runs(); }
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 
  private:
@@ -49,6 +50,7 @@ class Desk {
     const Job* job = nullptr;
     predictor::Context context;
     predictor::Prediction next; // of the kernel at the gate
+    bool asked = false;         // there was one since the last launch
     foresight::Foresight foresight;
     std::size_t step = 0;  // of the last launch
     std::uint64_t own = 0; // launches

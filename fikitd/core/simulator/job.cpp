@@ -74,7 +74,10 @@ void Job::call(std::int64_t now_ns) {
     return;
   }
   if (kind == EventKind::kernel && options_.managed) {
-    if (closed_) {
+    if (closed_ && run_ > 0) {
+      --run_;
+      has_grant_ = true;
+    } else if (closed_) {
       ++request_;
       state_ = State::at_gate;
       next_ns_ = kNever;
@@ -86,9 +89,10 @@ void Job::call(std::int64_t now_ns) {
   issue(now_ns);
 }
 
-void Job::grant(std::uint32_t request, std::int64_t now_ns) {
+void Job::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
   if (state_ != State::at_gate || request != request_) return;
   has_grant_ = true;
+  run_ = launches - 1;
   ++granted_;
   state_ = State::passing;
   next_ns_ = now_ns + costs_.wake_ns;
@@ -96,6 +100,7 @@ void Job::grant(std::uint32_t request, std::int64_t now_ns) {
 
 void Job::set_gate(bool closed, std::int64_t now_ns) {
   closed_ = closed;
+  run_ = 0;
   if (closed || state_ != State::at_gate) return;
   state_ = State::passing;
   next_ns_ = now_ns + costs_.wake_ns;
@@ -112,7 +117,7 @@ void Job::issue(std::int64_t now_ns) {
   const std::uint64_t seq = device_.state().streams[stream.slot].tail % emu::kRingOps;
   const bool is_kernel = event.kind == EventKind::kernel;
   stream.steps[seq] = host_.index();
-  stream.requests[seq] = has_grant_ ? request_ : 0;
+  stream.requests[seq] = has_grant_ && run_ == 0 ? request_ : 0; // the last of a run says that it is over
   if (is_kernel) {
     ++kernels_in_flight_;
     note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0);

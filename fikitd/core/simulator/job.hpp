@@ -9,6 +9,7 @@
 #include "device_model/device_model.hpp"
 #include "predictor/model.hpp"
 #include "predictor/rhythm.hpp"
+#include "predictor/runs.hpp"
 #include "replay/host.hpp"
 #include "trace.hpp"
 #include "truth.hpp"
@@ -37,6 +38,7 @@ class Notes {
 struct Profile {
   predictor::Model model;
   predictor::Rhythm rhythm;
+  predictor::Runs runs;
   Truth truth; // only an oracle looks at it
 };
 
@@ -74,7 +76,8 @@ class Job {
   void act(std::int64_t now_ns); // at next_ns()
 
   void set_gate(bool closed, std::int64_t now_ns);
-  void grant(std::uint32_t request, std::int64_t now_ns);
+  void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns);
+  void end_run() { run_ = 0; }
 
   int priority() const { return options_.priority; }
   const Trace& trace() const { return *options_.trace; }
@@ -126,6 +129,7 @@ class Job {
   std::uint32_t request_ = 0; // newest at the gate
   bool closed_ = false;
   bool has_grant_ = false; // the step in hand was granted
+  std::uint32_t run_ = 0;  // so many launches may pass the closed gate
   bool keeps_runs_ = false;
   std::uint64_t kernels_in_flight_ = 0;
   std::uint64_t kernels_ = 0;

@@ -31,7 +31,7 @@ predictor::Model measured(const Trace& trace, std::size_t passes) {
 } // namespace
 
 Profile learn(const Trace& trace, std::size_t passes) {
-  Profile profile{.model = measured(trace, passes), .rhythm = {}, .truth = {}};
+  Profile profile{.model = measured(trace, passes), .rhythm = {}, .runs = {}, .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
@@ -42,6 +42,7 @@ Profile learn(const Trace& trace, std::size_t passes) {
   alone.desk().keep_notes();
   alone.run(passes, kNever);
   profile.rhythm = alone.desk().rhythm(0);
+  profile.runs = alone.desk().runs(0);
   profile.truth = truth_of(trace, alone.desk().notes());
   return profile;
 }

@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +53,34 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
   return result;
 }
 
+struct Knob {
+  const char* name;
+  double policy::Tuning::* at;
+};
+
+constexpr Knob kKnobs[] = {
+    {"saved_ns", &policy::Tuning::saved_ns},
+    {"cheap", &policy::Tuning::cheap},
+    {"nothing", &policy::Tuning::nothing},
+    {"remembered_ns", &policy::Tuning::remembered_ns},
+    {"highest_load", &policy::Tuning::highest_load},
+    {"reserve", &policy::Tuning::reserve},
+    {"reaction_ns", &policy::Tuning::reaction_ns},
+    {"behind_ns", &policy::Tuning::behind_ns},
+    {"longest_run", &policy::Tuning::longest_run},
+};
+
+policy::Tuning tuned(const nb::dict& changes) {
+  policy::Tuning tuning;
+  for (const auto [name, value] : changes) {
+    const auto wanted = nb::cast<std::string>(name);
+    const auto* knob = std::find_if(std::begin(kKnobs), std::end(kKnobs), [&](const Knob& k) { return wanted == k.name; });
+    if (knob == std::end(kKnobs)) throw nb::value_error("unknown constant of the policy");
+    tuning.*(knob->at) = nb::cast<double>(value);
+  }
+  return tuning;
+}
+
 void bind(nb::module_& m) {
   nb::class_<Trace>(m, "Trace")
       .def(nb::init<const std::string&>(), "text"_a)
@@ -92,9 +122,11 @@ void bind(nb::module_& m) {
       "simulate",
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
-         std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns) {
+         std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
+         const nb::dict& tuning) {
         policy::Options options;
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
+        options.tuning = tuned(tuning);
         const Setup setup{.policy = policy,
                           .options = options,
                           .knowledge = knowledge_of(knowledge),
@@ -107,10 +139,14 @@ void bind(nb::module_& m) {
       },
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
-      "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns);
+      "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
+      "tuning"_a = nb::dict());
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("POLICIES") = nb::tuple(names);
+  nb::dict tuning;
+  for (const Knob& knob : kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
+  m.attr("TUNING") = tuning;
 }
 
 } // namespace

@@ -1,0 +1,35 @@
+// How many launches of a client stand in its queue on the device. A driver takes about a thousand; the host that launches
+// one more waits, and is late with everything that it does afterwards.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace fikit::policy {
+
+class Depth {
+ public:
+  static constexpr std::size_t kFull = 1024; // launches that a stream takes
+
+  void begin() { launches_ = 0, work_ns_ = 0; }
+  void launched(std::int64_t duration_ns) {
+    work_ns_ += duration_ns;
+    work_at_[launches_++ / kStep % work_at_.size()] = work_ns_;
+  }
+  // If this much of the newest work is not complete: is the queue half full? What fills it further comes faster than any
+  // decision about it.
+  bool high(std::int64_t remaining_ns) const {
+    constexpr std::size_t kHigh = kFull / 2;
+    if (launches_ < kHigh) return false;
+    return work_at_[(launches_ - kHigh) / kStep % work_at_.size()] > work_ns_ - remaining_ns;
+  }
+
+ private:
+  static constexpr std::size_t kStep = 16;
+  std::array<std::int64_t, kFull / kStep> work_at_{}; // after every 16 launches
+  std::size_t launches_ = 0;                          // since the last wait
+  std::int64_t work_ns_ = 0;                          // of them
+};
+
+} // namespace fikit::policy

@@ -1,0 +1,28 @@
+// What `budget` cannot learn: its constants, each with its reason. `python -m bench tuning` halves and doubles each of
+// them; docs/scheduling.md has the table.
+#pragma once
+
+namespace fikit::policy {
+
+struct Tuning {
+  // Budget of so much progress may be saved up: a long kernel's delay comes at once, and is bought from savings.
+  double saved_ns = 600e6;
+  // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.
+  double cheap = 0.02;
+  // A smaller share is what the eight times of a forecast cannot tell from nothing: it is not asked for.
+  double nothing = 0.001;
+  // Arrivals of a given load queue more in some minutes than in others: delays of queues are counted so many times.
+  double reserve = 1.35;
+  // A load above this cannot be told, in the time that is remembered, from a client that is never idle.
+  double highest_load = 0.75;
+  // Load is what was seen in about this time.
+  double remembered_ns = 30e9;
+  // From a decision to the launch that it grants: the device stands idle for so long, if it does.
+  double reaction_ns = 15e3;
+  // A client that comes back is at most so far behind its equals.
+  double behind_ns = 1e6;
+  // Launches that one grant covers.
+  double longest_run = 32;
+};
+
+} // namespace fikit::policy

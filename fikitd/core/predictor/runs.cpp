@@ -1,0 +1,56 @@
+#include "runs.hpp"
+
+#include <algorithm>
+
+namespace fikit::predictor {
+
+std::uint64_t Runs::place(Identity identity) const {
+  std::uint64_t hash = identity;
+  for (const Identity before : context_.last) {
+    hash = (hash ^ before) * 0x9e3779b97f4a7c15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+// Where the same four kernels have been followed by different ones, the shorter run and the longer work are expected: what
+// is seen again and again wins in time.
+void Runs::end_oldest() {
+  const Begun& oldest = begun_[first_];
+  const Run seen{.launches = static_cast<std::uint32_t>(count_), .work_ns = work_ns_ - oldest.before_ns};
+  first_ = (first_ + 1) % kMaxLaunches;
+  --count_;
+  const auto it = known_.find(oldest.place);
+  if (it == known_.end()) {
+    if (known_.size() < kMaxPlaces) known_.emplace(oldest.place, seen);
+    return;
+  }
+  Run& known = it->second;
+  known.launches = seen.launches <= known.launches ? seen.launches : known.launches + 1;
+  known.work_ns = std::max(seen.work_ns, known.work_ns - known.work_ns / 4);
+}
+
+void Runs::launched(Identity identity, std::int64_t duration_ns) {
+  if (duration_ns < 0) {
+    waited();
+  } else {
+    const std::int64_t end_ns = work_ns_ + duration_ns;
+    while (count_ > 0 && (count_ == kMaxLaunches || end_ns - begun_[first_].before_ns > kMaxNs)) end_oldest();
+    begun_[(first_ + count_++) % kMaxLaunches] = {.place = place(identity), .before_ns = work_ns_};
+    work_ns_ = end_ns;
+  }
+  context_.push(identity);
+}
+
+void Runs::waited() {
+  while (count_ > 0) end_oldest();
+  work_ns_ = 0;
+}
+
+Run Runs::starting(Identity identity, std::int64_t duration_ns) const {
+  const auto it = duration_ns < 0 || duration_ns > kMaxNs ? known_.end() : known_.find(place(identity));
+  if (it == known_.end() || it->second.launches == 1) return {.launches = 1, .work_ns = duration_ns};
+  return {.launches = it->second.launches, .work_ns = std::clamp(it->second.work_ns, duration_ns, kMaxNs)};
+}
+
+} // namespace fikit::predictor
