@@ -137,11 +137,13 @@ class Dispatcher:
         max_slowdown: float | None = None,
         max_delay_ns: int | None = None,
         gang: int = 0,
+        resume: bool = False,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 
         max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
         Clients of one gang (not 0) run kernels that wait for each other, also on other GPUs.
+        resume: the page has been in use, with a dispatcher that is no more.
         """
 
     def remove_client(self, client_id: int) -> _Stats:

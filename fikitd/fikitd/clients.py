@@ -7,21 +7,23 @@ unmanaged, as after any other failure (D7).
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
 import time
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fikitd import identify, profiles, protocol
 from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
 from fikitd.jobs import Job, Jobs, iso
+from fikitd.keeper import Keeper, Kept, Notes
 from fikitd.memory import MemoryPage, NoShare
 from fikitd.peer import Peer, still_there
 from fikitd.profile_format import Kernel, Profile
@@ -60,6 +62,8 @@ class Client:
         self.key = record.profile
         self.command: list[str] = []
         self.peak_memory_bytes = 0
+        self.kept: Kept | None = None  # from the fikitd before this one
+        self.notes: Notes | None = None  # for the next one
 
 
 class Clients:
@@ -71,8 +75,11 @@ class Clients:
         records: JobRecords,
         store: ProfileStore,
         storage: Storage,
+        keeper: Keeper,
         proc: Path,
     ) -> None:
+        self._keeper = keeper
+        self._leaving = False
         self._gpus = gpus
         self._jobs = jobs
         self._records = records
@@ -87,12 +94,45 @@ class Clients:
     def __bool__(self) -> bool:
         return self._connections.total() > 0
 
-    async def serve(self, connection: socket.socket) -> None:
-        """One connection, from its first packet to its last; closes it."""
+    def inherit(self) -> list[Coroutine[Any, Any, None]]:
+        """The conversations with the clients of the fikitd before this one, to be gone on with. Before any new client comes."""
+        going_on = []
+        for kept in self._keeper.inherited():
+            self._next_number = max(self._next_number, kept.number + 1)
+            record = self._records.get(kept.job)
+            try:
+                if record is None or record.started_ns != kept.started_ns:
+                    raise OSError(errno.ESRCH, "its job is over")
+                self._jobs.of(record, kept.device).memory_of_before(kept.device.uuid, kept.memory)
+            except OSError as error:
+                _log.info("job %s: a client of the fikitd before this one runs free: %s", kept.job, error.strerror)
+                self._let_go(kept)
+                os.close(kept.connection)
+                continue
+            connection = socket.socket(fileno=kept.connection)
+            connection.setblocking(False)
+            going_on.append(self.serve(connection, (kept, record)))
+        return going_on
+
+    def leave(self) -> bool:
+        """fikitd ends. Whether its clients, with their counters, are the next one's."""
+        self._leaving = bool(self._keeper)
+        return self._leaving
+
+    def _let_go(self, kept: Kept) -> None:
+        for fd in (kept.page, kept.doorbell, kept.memory, kept.notes):
+            os.close(fd)
+        self._keeper.drop(kept.number)
+
+    async def serve(self, connection: socket.socket, kept: tuple[Kept, JobRecord] | None = None) -> None:
+        """One connection, from its first packet (or where the fikitd before this one was) to its last; closes it."""
         peer = Peer.of(connection)
         self._connections[peer.uid] += 1
         try:
-            await self._converse(connection, peer)
+            if kept:
+                await self._go_on(connection, peer, *kept)
+            else:
+                await self._converse(connection, peer)
         except Refused as refusal:
             _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, refusal)
             _send(connection, protocol.refused(str(refusal)))
@@ -121,14 +161,19 @@ class Clients:
         if hello.watches:
             await self._let_watch(connection, record, hello.device)
             return
+        client = Client(self._next_number, peer, record, hello.device, self._jobs.of(record, hello.device))
+        self._next_number += 1
+        await self._manage(connection, client)
+
+    async def _go_on(self, connection: socket.socket, peer: Peer, kept: Kept, record: JobRecord) -> None:
+        """The connection is that of a process that was identified; it may have ended since, then its counters are taken."""
         try:
-            dispatcher = self._gpus.acquire(hello.device.uuid)
-        except TooManyGpus as error:
-            raise Refused(str(error)) from None
-        try:
-            await self._manage(connection, peer, record, hello.device, dispatcher)
+            client = Client(kept.number, peer, record, kept.device, self._jobs.of(record, kept.device))
+            client.kept = kept
+            await self._manage(connection, client)
         finally:
-            self._gpus.release(hello.device.uuid)
+            if not self._leaving:
+                self._let_go(kept)
 
     async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device) -> None:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
@@ -159,39 +204,43 @@ class Clients:
             raise Refused(f"process {peer.pid} of uid {peer.uid} ended while it was identified")
         return record
 
-    async def _manage(
-        self, connection: socket.socket, peer: Peer, record: JobRecord, device: Device, dispatcher: Dispatcher
-    ) -> None:
-        job = self._jobs.of(record, device)
-        client = Client(self._next_number, peer, record, device, job)
-        self._next_number += 1
+    async def _manage(self, connection: socket.socket, client: Client) -> None:
+        kept, uuid = client.kept, client.device.uuid
         try:
-            memory = job.memory(device.uuid)
-            share = memory.take()
+            dispatcher = self._gpus.acquire(uuid)
+        except TooManyGpus as error:
+            raise Refused(str(error)) from None
+        try:
+            memory = client.job.memory(uuid)
+            share = memory.take_again(kept.share) if kept else memory.take()
         except (OSError, NoShare) as error:
+            self._gpus.release(uuid)
             raise Refused(f"its job's GPU memory cannot be accounted: {reason(error)}") from None
         try:
             await self._serve_client(connection, client, dispatcher, memory, share)
         finally:
-            memory.give_back(share)
+            if not self._leaving:
+                memory.give_back(share)
+            self._gpus.release(uuid)
 
     async def _serve_client(
         self, connection: socket.socket, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int
     ) -> None:
-        peer, record, device, job = client.peer, client.record, client.device, client.job
+        peer, record, device, job, kept = client.peer, client.record, client.device, client.job, client.kept
         # Shielded: a profile that comes later than a process wants to wait is still used.
         profile = asyncio.ensure_future(self._find_profile(client))
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(profile), PROFILE_WAIT_S)
 
-        page = self._gpus.make_page(record.measure)
-        doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        page = os.dup(kept.page) if kept else self._gpus.make_page(record.measure)
+        doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             try:
                 terms = self._gpus.protection(record, job.warn)
                 dispatcher.add_client(
                     client.number, page, doorbell, record.priority, record.measure,
                     max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
+                    resume=kept is not None,
                 )  # fmt: skip
             except (ValueError, RuntimeError) as error:
                 raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
@@ -202,8 +251,14 @@ class Clients:
             try:
                 if profile.done():
                     await adopt
-                welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, share)
-                _send(connection, welcome, (page, doorbell, memory.fd))
+                if kept:
+                    client.notes = Notes(kept.notes)
+                    for packet in kept.kernels:
+                        self._describe(client, dispatcher, packet)
+                else:
+                    welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, share)
+                    _send(connection, welcome, (page, doorbell, memory.fd))
+                    self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
                 _log.info(
                     "job %s: process %d is managed on %s, priority %d, profile %s %s",
                     record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",
@@ -218,24 +273,40 @@ class Clients:
         finally:
             os.close(page)
             os.close(doorbell)
+            if client.notes is not None and not kept:
+                client.notes.close()
+                if not self._leaving:
+                    self._keeper.drop(client.number)
+
+    def _keep(self, connection: socket.socket, client: Client, descriptors: dict[str, int], share: int) -> None:
+        """Leave what the next fikitd needs of a new client with whoever keeps it."""
+        if self._keeper:
+            client.notes = Notes.begin(client.number, client.record.job, client.record.started_ns, share, client.device)
+            descriptors |= {"connection": connection.fileno(), "notes": client.notes.fd}
+            self._keeper.keep(client.number, descriptors)
+
+    def _describe(self, client: Client, dispatcher: Dispatcher, packet: bytes) -> None:
+        kernel = protocol.parse_kernel(packet)
+        dispatcher.describe(
+            client.number,
+            kernel.slot,
+            kernel.name,
+            kernel.module_hash,
+            kernel.grid,
+            kernel.block,
+            kernel.shared_bytes,
+            kernel.kind,
+        )
 
     async def _listen(self, connection: socket.socket, client: Client, dispatcher: Dispatcher) -> None:
         received = 0
         while packet := await _receive(connection):
-            kernel = protocol.parse_kernel(packet)
             received += 1
             if received > MAX_KERNEL_MESSAGES:
                 raise ProtocolError(f"more than {MAX_KERNEL_MESSAGES} kernel descriptions")
-            dispatcher.describe(
-                client.number,
-                kernel.slot,
-                kernel.name,
-                kernel.module_hash,
-                kernel.grid,
-                kernel.block,
-                kernel.shared_bytes,
-                kernel.kind,
-            )
+            self._describe(client, dispatcher, packet)
+            if client.notes is not None:
+                client.notes.append(packet)
             if received % _BATCH == 0:
                 await asyncio.sleep(0)
 
@@ -271,6 +342,9 @@ class Clients:
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
         job = client.job
+        if self._leaving:  # it goes on, and so do its counters
+            dispatcher.remove_client(client.number)
+            return
         job.trace.went(client.number)
         learnt = dispatcher.export_profile(client.number)
         stats = dispatcher.remove_client(client.number)

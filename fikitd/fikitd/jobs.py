@@ -123,6 +123,12 @@ class Job:
             self._memory[uuid] = MemoryPage(self.record.mem_bytes)
         return self._memory[uuid]
 
+    def memory_of_before(self, uuid: str, kept: int) -> MemoryPage:
+        """The same, of an earlier fikitd's clients: the page that they have."""
+        if uuid not in self._memory:
+            self._memory[uuid] = MemoryPage(self.record.mem_bytes, kept)
+        return self._memory[uuid]
+
     @property
     def peak_memory_bytes(self) -> int:
         """Most that the job's processes held at a time on one GPU."""

@@ -8,6 +8,7 @@ from it is used for anything but that job's own report and profile.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -30,13 +31,21 @@ class NoShare(Exception):
 class MemoryPage:
     """The memory page of one job and GPU. `fd` is this object's and closed with it; processes keep their own mappings."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, kept: int | None = None) -> None:
+        """`kept`: go on with this page, which is as an earlier fikitd left it; OSError when it is no such page."""
         self.bytes = ctypes.sizeof(MemoryLayout)
         self.limit_bytes = limit_bytes
         self._taken: set[int] = set()
         self._peak_bytes = 0
-        self.fd = os.memfd_create("fikit-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = (
+            os.memfd_create("fikit-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) if kept is None else os.dup(kept)
+        )
         weakref.finalize(self, os.close, self.fd)
+        if kept is not None:
+            if os.fstat(kept).st_size != self.bytes:
+                raise OSError(errno.EINVAL, "not a memory page")
+            self._page = MemoryLayout.from_buffer(mmap.mmap(self.fd, self.bytes))
+            return
         os.ftruncate(self.fd, self.bytes)
         # Without these a process could truncate the file under our mapping and kill us with SIGBUS.
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -52,6 +61,11 @@ class MemoryPage:
         self._taken.add(share)
         self._clear(share)
         self._page.shares = max(self._taken) + 1
+        return share
+
+    def take_again(self, share: int) -> int:
+        """The share that a process has had since before fikitd was restarted, with what it holds."""
+        self._taken.add(share)
         return share
 
     def peak_of(self, share: int) -> int:

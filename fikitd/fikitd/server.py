@@ -22,6 +22,7 @@ from fikitd.config import Config
 from fikitd.control import Control
 from fikitd.gpus import Core, Gpus
 from fikitd.jobs import Jobs
+from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
@@ -66,6 +67,7 @@ class Server:
             policy=config.scheduler.policy,
         )
         self._clients = Clients(
+            keeper=Keeper(),
             gpus=self._gpus,
             jobs=self._jobs,
             records=self._records,
@@ -91,6 +93,8 @@ class Server:
             # Only the main thread gets signals; a server in a test's thread is stopped otherwise.
             with suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(signal_number, self._stop.set)
+        for conversation in self._clients.inherit():  # first: a new client would make a memory page of its own
+            self._converse(conversation)
         listeners = [
             self._listen(SOCKET_NAME, self._clients.serve),
             self._listen(CONTROL_NAME, self._control.serve),
@@ -162,9 +166,12 @@ class Server:
                     _log.warning("a connection could not be accepted: %s", error.strerror)
                     await asyncio.sleep(1.0)  # out of descriptors: trying at once again would spin
                 continue
-            task = asyncio.ensure_future(serve(connection))
-            self._connections.add(task)
-            task.add_done_callback(self._connection_ended)
+            self._converse(serve(connection))
+
+    def _converse(self, conversation: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(conversation)
+        self._connections.add(task)
+        task.add_done_callback(self._connection_ended)
 
     def _connection_ended(self, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)
@@ -197,11 +204,18 @@ class Server:
 
     async def _finish(self) -> None:
         """Let every client run free, then store what they did, as far as storage answers."""
+        going_on = self._clients.leave()
+        if going_on:  # while the clients are there to be asked
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORK_S):
+                    await asyncio.gather(*(self._jobs.store(job) for job in self._jobs.all()))
         for task in self._connections:
             task.cancel()
         if self._connections:
             await asyncio.wait(self._connections, timeout=LAST_WORK_S)
         self._gpus.stop()
+        if going_on:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORK_S):
                 await self._jobs.finish()

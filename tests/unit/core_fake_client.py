@@ -70,7 +70,15 @@ class FakeClient:
         self.memory = mmap.mmap(memfd, c.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
         dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **more)
-        os.close(memfd)
+        self.memfd = memfd
+
+    def __del__(self) -> None:
+        os.close(self.memfd)
+
+    def go_on_with(self, dispatcher: Dispatcher, priority: int) -> None:
+        """The dispatcher died; another one has the page and the doorbell now."""
+        dispatcher.add_client(self.number, self.memfd, self.doorbell, priority, False, resume=True)
+        self.dispatcher = dispatcher
 
     def describe(self, slot: int, name: str, kind: int = 0) -> None:
         self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, kind)

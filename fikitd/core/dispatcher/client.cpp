@@ -30,6 +30,14 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       journal_(journal),
       holds_(id, journal_) {}
 
+void Client::resume() {
+  page_.open_gate();
+  ring_.begin_at_end(page_.raw());
+  page_.set_ring_tail(ring_.tail());
+  launches_ = page_.launches();
+  log_.resume_at(launches_);
+}
+
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
   const Page::Request request = page_.request();

@@ -70,6 +70,9 @@ class Client {
   // Reads what is new on the page, applies it to the policy; true if there was anything. At most a batch at a time.
   bool poll(std::int64_t now_ns, policy::Policy& policy);
 
+  // Its page was another dispatcher's: goes on counting, knows nothing of what is under way.
+  void resume();
+
   // Carries out what the policy decided.
   void open_gate(std::int64_t now_ns);
   void close_gate(std::int64_t until_ns);

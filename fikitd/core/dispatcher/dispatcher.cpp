@@ -68,7 +68,7 @@ Dispatcher::~Dispatcher() { stop(); }
 
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang) {
+                            std::uint64_t gang, bool resume) {
   if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
@@ -79,6 +79,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   const std::int64_t now_ns = now();
   auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang),
                                         trace_events_);
+  if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
                        .time_ns = now_ns,

@@ -36,11 +36,12 @@ class Dispatcher {
 
   // The descriptors stay the caller's. When it returns, the gates are as the policy wants them.
   // gang: clients with the same number, of this or other dispatchers, run kernels that wait for each other; 0: with none.
+  // resume: the page has been in use, with a dispatcher that is no more.
   // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
   // max_slowdown, max_delay_ns: what lower clients may cost it at most, where that is not the options'.
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
-                  std::uint64_t gang = 0);
+                  std::uint64_t gang = 0, bool resume = false);
   Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
   void set_profile(ClientId id, predictor::Model profile);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);

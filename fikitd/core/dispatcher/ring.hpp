@@ -22,6 +22,9 @@ class Ring {
   // kStallNs (killed in the middle) is skipped.
   bool next(const fikit_page& page, std::int64_t now_ns, Report& report);
 
+  // What stands there was for somebody else: only what comes from now on.
+  void begin_at_end(const fikit_page& page) { tail_ = page.ring_head.load(std::memory_order_acquire); }
+
   // About to overflow: somebody should read now.
   bool half_full(const fikit_page& page) const {
     return page.ring_head.load(std::memory_order_acquire) - tail_ > FIKIT_RING_ENTRIES / 2;

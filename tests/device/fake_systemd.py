@@ -1,0 +1,69 @@
+"""What systemd does for a service with a file descriptor store: keeps what it is sent, hands it to the next process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# Puts the descriptors where sd_listen_fds(3) says, and becomes the program.
+START = """
+import os, sys
+fds = [int(fd) for fd in sys.argv[1].split(",") if fd]
+high = [os.dup2(fd, 200 + i, inheritable=False) for i, fd in enumerate(fds)]
+for i, fd in enumerate(high):
+    os.dup2(fd, 3 + i)
+os.closerange(3 + len(fds), 200)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Systemd:
+    """One service's notification socket and store."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+        self.store: list[tuple[str, int]] = []
+
+    def take(self) -> None:
+        """Read what was sent so far."""
+        while True:
+            try:
+                message, fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
+            except BlockingIOError:
+                return
+            facts = dict(line.split("=", 1) for line in message.decode().splitlines())
+            if "FDSTORE" in facts:
+                self.store += [(facts["FDNAME"], fd) for fd in fds]
+            elif "FDSTOREREMOVE" in facts:
+                for name, fd in [entry for entry in self.store if entry[0] == facts["FDNAME"]]:
+                    os.close(fd)
+                    self.store.remove((name, fd))
+
+    def empty(self) -> bool:
+        self.take()
+        return not self.store
+
+    def start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
+        self.take()
+        fds = [fd for _, fd in self.store]
+        env = {
+            **os.environ, "NOTIFY_SOCKET": str(self.path), "FIKIT_KEEP": "1", "LISTEN_FDS": str(len(fds)),
+            "LISTEN_FDNAMES": ":".join(name for name, _ in self.store),
+        }  # fmt: skip
+        with log.open("ab") as err:
+            start = [sys.executable, "-c", START, ",".join(map(str, fds)), *command]
+            return subprocess.Popen(start, stderr=err, env=env, pass_fds=fds, cwd="/")
+
+    def stop(self) -> None:
+        """The service is stopped: nothing is kept any more."""
+        self.take()
+        for _, fd in self.store:
+            os.close(fd)
+        self.store.clear()

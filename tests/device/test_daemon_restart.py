@@ -1,0 +1,111 @@
+"""fikitd restarts without losing running jobs: who keeps its descriptors (systemd) hands their clients to the next one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner, eventually
+from fake_systemd import Systemd
+
+from fikitd import paths
+
+
+class Service(Fikitd):
+    """fikitd under a systemd that keeps descriptors."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.systemd = Systemd(root / "notify")
+
+    def start(self) -> Service:
+        self.process = self.systemd.start(self.command(), self.log)
+        eventually(self.answers)
+        return self
+
+    def restart(self, how: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(how)
+        self.process.wait(20)
+        self.start()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Service]:
+    daemon = Service(tmp_path).start()
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+    daemon.systemd.stop()
+
+
+@pytest.fixture
+def runner(daemon: Service, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "restarted"])
+def test_a_running_job_goes_on_managed_and_notices_nothing(
+    how: signal.Signals, daemon: Service, runner: Runner
+) -> None:
+    job, process = runner.start(100, 50_000, "hold", mem_bytes=2**30)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 100\n"
+    eventually(lambda: daemon.control.job(job)["kernels"] == 100)
+    daemon.restart(how)
+    eventually(lambda: daemon.control.job(job)["state"] == "running")
+    assert daemon.control.job(job)["kernels"] == 100
+    out, err = process.communicate("x", timeout=60)
+    assert (process.returncode, out, err) == (0, "done 100\n", "")
+    runner.end(job)
+    report = daemon.report(job)
+    assert (report["kernels"], report["processes"], report["state"]) == (200, 1, "ended")
+    assert report["warnings"] == []
+    eventually(daemon.systemd.empty)
+
+
+def test_priorities_hold_under_the_next_daemon(daemon: Service, runner: Runner) -> None:
+    """A low job that was there before the restart is held by a high one that comes after it, and by one that was there, too."""
+    _, low = runner.start(50, 50_000, "hold", priority=8)
+    before, high = runner.start(50, 50_000, "hold", priority=1)
+    assert low.stdout is not None
+    assert high.stdout is not None
+    assert (low.stdout.readline(), high.stdout.readline()) == ("done 50\n", "done 50\n")
+    daemon.restart(signal.SIGKILL)
+    eventually(lambda: daemon.control.job(before)["state"] == "running")
+    assert low.communicate("x", timeout=60)[1] == ""
+    report = eventually(lambda: (r := daemon.control.job("1"))["state"] == "ended" and r)
+    assert report["kernels"] == 100
+    assert report["wait"]["count"] >= 50  # its gate was closed again
+    assert high.communicate("x", timeout=60)[1] == ""
+
+
+def test_a_process_that_ended_meanwhile_is_not_gone_on_with(daemon: Service, runner: Runner) -> None:
+    job, process = runner.start(40, 50_000, "hold")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 40\n"
+    assert daemon.process is not None
+    daemon.process.kill()
+    daemon.process.wait()
+    process.kill()
+    process.communicate()
+    daemon.start()
+    eventually(lambda: daemon.control.job(job)["state"] == "ended")
+    runner.end(job)
+    assert daemon.report(job)["kernels"] == 40
+
+
+def test_a_job_whose_record_is_gone_runs_free(daemon: Service, runner: Runner) -> None:
+    job, process = runner.start(40, 50_000, "hold")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 40\n"
+    assert daemon.process is not None
+    daemon.process.kill()
+    daemon.process.wait()
+    (daemon.run_dir / "jobs" / job).unlink()
+    daemon.start()
+    eventually(daemon.systemd.empty)
+    out, err = process.communicate("x", timeout=60)
+    assert (process.returncode, out) == (0, "done 40\n")
+    assert "fikitd is gone" in err

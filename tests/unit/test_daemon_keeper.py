@@ -1,0 +1,113 @@
+"""What the next fikitd finds of the clients of this one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from fikitd.keeper import FIRST_FD, KINDS, Keeper, Kept, Notes
+from fikitd.memory import MemoryPage
+from fikitd.protocol import Device
+
+from fikitd import keeper, protocol
+
+DEVICE = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(5)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("FIKIT_KEEP", "1")
+    return notify
+
+
+def handed_over(monkeypatch: pytest.MonkeyPatch, descriptors: list[tuple[str, int]]) -> list[Kept]:
+    """What `inherited` makes of them; they are copied to where systemd puts them, as far as that is free here."""
+    first = 300
+    for i, (_, fd) in enumerate(descriptors):
+        os.dup2(fd, first + i)
+    monkeypatch.setattr(keeper, "FIRST_FD", first)
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    monkeypatch.setenv("LISTEN_FDS", str(len(descriptors)))
+    monkeypatch.setenv("LISTEN_FDNAMES", ":".join(name for name, _ in descriptors))
+    return Keeper().inherited()
+
+
+def client(
+    number: int = 3, version: int = protocol.VERSION, monkeypatch: pytest.MonkeyPatch | None = None
+) -> list[tuple[str, int]]:
+    if monkeypatch:
+        monkeypatch.setattr(protocol, "VERSION", version)
+    notes = Notes.begin(number, "12", 7, 5, DEVICE)
+    notes.append(b"first")
+    notes.append(b"second" * 100)
+    if monkeypatch:
+        monkeypatch.undo()
+    return [(f"{number}.{kind}", notes.fd if kind == "notes" else os.eventfd(0)) for kind in KINDS]
+
+
+def test_a_client_is_handed_over_whole(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = client()
+    Keeper().keep(3, {name.partition(".")[2]: fd for name, fd in sent})
+    received = []
+    for _ in sent:
+        message, fds, _, _ = socket.recv_fds(systemd, 4096, 4)
+        received.append((message.decode().removeprefix("FDSTORE=1\nFDNAME="), fds[0]))
+    (kept,) = handed_over(monkeypatch, received)
+    assert (kept.number, kept.job, kept.started_ns, kept.share, kept.device) == (3, "12", 7, 5, DEVICE)
+    assert kept.kernels == [b"first", b"second" * 100]
+    Notes(kept.notes).append(b"third")  # behind them
+    assert handed_over(monkeypatch, received)[0].kernels[2] == b"third"
+
+
+@pytest.mark.parametrize("fault", ["one missing", "no notes", "garbage", "cut", "another version"])
+def test_what_makes_no_client_is_dropped(fault: str, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptors = client(version=1, monkeypatch=monkeypatch) if fault == "another version" else client()
+    monkeypatch.setenv("NOTIFY_SOCKET", str(systemd.getsockname()))
+    monkeypatch.setenv("FIKIT_KEEP", "1")
+    notes = descriptors[-1][1]
+    if fault == "one missing":
+        del descriptors[1]
+    elif fault == "no notes":
+        os.ftruncate(notes, 0)
+    elif fault == "garbage":
+        os.pwrite(notes, b"\x05\0\0\0{{{{{", 0)
+    elif fault == "cut":
+        os.ftruncate(notes, 10)
+    assert handed_over(monkeypatch, descriptors) == []
+    for kind in KINDS:
+        assert systemd.recv(4096).decode() == f"FDSTOREREMOVE=1\nFDNAME=3.{kind}"
+
+
+def test_without_anybody_who_keeps_nothing_is_sent(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIKIT_KEEP")
+    assert not Keeper()
+    Keeper().drop(1)
+    systemd.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        systemd.recv(100)
+
+
+def test_descriptors_of_another_process_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LISTEN_PID", "1")
+    monkeypatch.setenv("LISTEN_FDS", "5")
+    assert Keeper().inherited() == []
+    assert FIRST_FD == 3
+
+
+def test_a_memory_page_goes_on_with_what_its_processes_hold() -> None:
+    before = MemoryPage(2**30)
+    share = before.take()
+    before._page.share[share].held_bytes = 77
+    before._page.peak_bytes = 99
+    after = MemoryPage(2**30, os.dup(before.fd))
+    assert after.take_again(share) == share
+    assert (after._page.share[share].held_bytes, after.peak_bytes) == (77, 99)
+    assert after.take() == share + 1
+    with pytest.raises(OSError, match="not a memory page"):
+        MemoryPage(0, os.memfd_create("other"))
