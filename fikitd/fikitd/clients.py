@@ -254,7 +254,7 @@ class Clients:
                 if kept:
                     client.notes = Notes(kept.notes)
                     for packet in kept.kernels:
-                        self._describe(client, dispatcher, packet)
+                        self._describe(client, dispatcher, packet.ljust(protocol.KERNEL_BYTES, b"\0"))
                 else:
                     welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, share)
                     _send(connection, welcome, (page, doorbell, memory.fd))
@@ -306,7 +306,7 @@ class Clients:
                 raise ProtocolError(f"more than {MAX_KERNEL_MESSAGES} kernel descriptions")
             self._describe(client, dispatcher, packet)
             if client.notes is not None:
-                client.notes.append(packet)
+                client.notes.append(packet.rstrip(b"\0"))  # its name has a long tail of them
             if received % _BATCH == 0:
                 await asyncio.sleep(0)
 

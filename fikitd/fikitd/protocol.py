@@ -73,6 +73,9 @@ class KernelLayout(ctypes.Structure):
     )
 
 
+KERNEL_BYTES: Final = ctypes.sizeof(KernelLayout)
+
+
 class MemoryShareLayout(ctypes.Structure):
     _fields_ = (
         ("held_bytes", ctypes.c_uint64),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,6 +65,22 @@ def test_a_running_job_goes_on_managed_and_notices_nothing(
     assert (report["kernels"], report["processes"], report["state"]) == (200, 1, "ended")
     assert report["warnings"] == []
     eventually(daemon.systemd.empty)
+
+
+def test_kernels_that_were_described_before_are_known_after_it(daemon: Service, runner: Runner) -> None:
+    job, process = runner.start(40, 50_000, "hold", measure=True, profile="mine")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done 40\n"
+    daemon.restart(signal.SIGKILL)
+    eventually(lambda: daemon.control.job(job)["state"] == "running")
+    assert process.communicate("x", timeout=60)[1] == ""
+    runner.end(job)
+    (stored,) = (daemon.profiles / str(os.getuid()) / "mine").iterdir()
+    kernels = json.loads(stored.read_text())["kernels"]
+    assert {kernel["name"] for kernel in kernels} == {"fikit_spin"}
+    assert (
+        sum(kernel["duration"]["count"] for kernel in kernels if not kernel["context"]) == 40
+    )  # those after the restart
 
 
 def test_priorities_hold_under_the_next_daemon(daemon: Service, runner: Runner) -> None:

@@ -65,12 +65,11 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 class FakeClient:
     def __init__(self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **more: Any) -> None:
         self.dispatcher, self.number = dispatcher, number
-        memfd = make_page(measure, LEASE, 20_000)
+        self.memfd = memfd = make_page(measure, LEASE, 20_000)
         self.doorbell = os.eventfd(0)
         self.memory = mmap.mmap(memfd, c.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
         dispatcher.add_client(number, memfd, self.doorbell, priority, measure, **more)
-        self.memfd = memfd
 
     def __del__(self) -> None:
         os.close(self.memfd)

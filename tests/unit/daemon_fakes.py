@@ -57,6 +57,7 @@ class FakeDispatcher:
         measure: bool,
         *,
         gang: int = 0,
+        resume: bool = False,
         **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
