@@ -103,12 +103,14 @@ class Clients:
             try:
                 if record is None or record.started_ns != kept.started_ns:
                     raise OSError(errno.ESRCH, "its job is over")
-                self._jobs.of(record, kept.device).memory_of_before(kept.device.uuid, kept.memory)
+                job = self._jobs.of(record, kept.device)
+                job.memory_of_before(kept.device.uuid, kept.memory)
             except OSError as error:
                 _log.info("job %s: a client of the fikitd before this one runs free: %s", kept.job, error.strerror)
                 self._let_go(kept)
                 os.close(kept.connection)
                 continue
+            job.expects(+1)
             connection = socket.socket(fileno=kept.connection)
             connection.setblocking(False)
             going_on.append(self.serve(connection, (kept, record)))
@@ -167,11 +169,12 @@ class Clients:
 
     async def _go_on(self, connection: socket.socket, peer: Peer, kept: Kept, record: JobRecord) -> None:
         """The connection is that of a process that was identified; it may have ended since, then its counters are taken."""
+        client = Client(kept.number, peer, record, kept.device, self._jobs.of(record, kept.device))
+        client.kept = kept
         try:
-            client = Client(kept.number, peer, record, kept.device, self._jobs.of(record, kept.device))
-            client.kept = kept
             await self._manage(connection, client)
         finally:
+            self._came(client)
             if not self._leaving:
                 self._let_go(kept)
 
@@ -247,6 +250,7 @@ class Clients:
             # From here on the counters are the job's, whatever happens to the connection.
             job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
             job.trace.came(client.number, peer.pid, device.uuid, partial(dispatcher.journal, client.number))
+            self._came(client)
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
             try:
                 if profile.done():
@@ -277,6 +281,13 @@ class Clients:
                 client.notes.close()
                 if not self._leaving:
                     self._keeper.drop(client.number)
+
+    @staticmethod
+    def _came(client: Client) -> None:
+        """Gone on with, or never to be."""
+        if client.kept and client.kept.expected:
+            client.kept.expected = False
+            client.job.expects(-1)
 
     def _keep(self, connection: socket.socket, client: Client, descriptors: dict[str, int], share: int) -> None:
         """Leave what the next fikitd needs of a new client with whoever keeps it."""

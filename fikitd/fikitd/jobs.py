@@ -62,6 +62,7 @@ class Job:
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
         self._clients: dict[int, StatsNow] = {}
+        self._expected = 0  # clients of the fikitd before this one, not gone on with yet
         self._memory: dict[str, MemoryPage] = {}
         self._pids: set[int] = set()
         self._saving = 0
@@ -99,7 +100,12 @@ class Job:
 
     @property
     def quiet(self) -> bool:
-        return not self._clients
+        return not self._clients and not self._expected
+
+    def expects(self, change: int) -> None:
+        """One more (+1) client of the fikitd before this one is to come, or one less (-1)."""
+        self._expected += change
+        self._changed()
 
     def client_came(self, client_id: int, pid: int, stats_now: StatsNow) -> None:
         self._clients[client_id] = stats_now
@@ -190,7 +196,7 @@ class Job:
         }
 
     def _changed(self) -> None:
-        if self._clients or self._saving:
+        if self._clients or self._expected or self._saving:
             self.settled.clear()
         else:
             self.settled.set()

@@ -39,6 +39,7 @@ class Kept:
     memory: int
     notes: int
     kernels: list[bytes] = field(default_factory=list)  # descriptions, as they came
+    expected: bool = True  # not gone on with yet
 
 
 class Notes:
