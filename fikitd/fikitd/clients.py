@@ -261,8 +261,8 @@ class Clients:
                         self._describe(client, dispatcher, packet.ljust(protocol.KERNEL_BYTES, b"\0"))
                 else:
                     welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, share)
-                    _send(connection, welcome, (page, doorbell, memory.fd))
                     self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
+                    _send(connection, welcome, (page, doorbell, memory.fd))
                 _log.info(
                     "job %s: process %d is managed on %s, priority %d, profile %s %s",
                     record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 # Puts the descriptors where sd_listen_fds(3) says, and becomes the program.
@@ -28,30 +29,26 @@ class Systemd:
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(path))
-        self.socket.setblocking(False)
         self.store: list[tuple[str, int]] = []
+        self.changing = threading.Lock()
+        threading.Thread(target=self._read, daemon=True).start()  # few datagrams may wait
 
-    def take(self) -> None:
-        """Read what was sent so far."""
+    def _read(self) -> None:
         while True:
-            try:
-                message, fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
-            except BlockingIOError:
-                return
+            message, fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
             facts = dict(line.split("=", 1) for line in message.decode().splitlines())
-            if "FDSTORE" in facts:
-                self.store += [(facts["FDNAME"], fd) for fd in fds]
-            elif "FDSTOREREMOVE" in facts:
-                for name, fd in [entry for entry in self.store if entry[0] == facts["FDNAME"]]:
-                    os.close(fd)
-                    self.store.remove((name, fd))
+            with self.changing:
+                if "FDSTORE" in facts:
+                    self.store += [(facts["FDNAME"], fd) for fd in fds]
+                elif "FDSTOREREMOVE" in facts:
+                    for name, fd in [entry for entry in self.store if entry[0] == facts["FDNAME"]]:
+                        os.close(fd)
+                        self.store.remove((name, fd))
 
     def empty(self) -> bool:
-        self.take()
         return not self.store
 
     def start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        self.take()
         fds = [fd for _, fd in self.store]
         env = {
             **os.environ, "NOTIFY_SOCKET": str(self.path), "FIKIT_KEEP": "1", "LISTEN_FDS": str(len(fds)),
@@ -63,7 +60,6 @@ class Systemd:
 
     def stop(self) -> None:
         """The service is stopped: nothing is kept any more."""
-        self.take()
         for _, fd in self.store:
             os.close(fd)
         self.store.clear()
