@@ -54,43 +54,55 @@ bool Budget::goes_before(const Client& a, const Client& b) const {
   return shares_[a.slot].served_ns < shares_[b.slot].served_ns;
 }
 
-// When lower work of this length, granted now, would begin to take the device, and when it would be over.
-Budget::Span Budget::span(std::int64_t length, std::int64_t now_ns) const {
+Budget::View Budget::view(std::int64_t now_ns) {
   const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
-  const auto reaction_ns = static_cast<std::int64_t>(options().tuning.reaction_ns);
-  return {.free_ns = free_ns, .end_ns = std::max(free_ns, now_ns + reaction_ns) + length};
+  int lowest = 0;
+  for (const Client& client : clients().all())
+    if (client.waiting) lowest = std::max(lowest, client.priority);
+  std::size_t count = 0;
+  for (const Client& client : clients().all())
+    if (!client.measuring && client.priority < lowest)
+      above_[count++] = {&client, accounts_[client.slot].expected_delay_ns(free_ns, now_ns)};
+  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count)};
 }
 
-Hold Budget::obstacle(const Client& client, std::int64_t length, std::int64_t now_ns) const {
+std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
+  const auto reaction_ns = static_cast<std::int64_t>(options().tuning.reaction_ns);
+  return std::max(view.free_ns, view.now_ns + reaction_ns) + length_ns;
+}
+
+double Budget::marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
+  return accounts_[higher.client->slot].expected_delay_ns(end_ns(length_ns, view), view.now_ns) - higher.delay_ns;
+}
+
+Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) const {
+  const std::int64_t now_ns = view.now_ns;
   if (const Client* higher = keeps_from_gap(client, now_ns)) return {.reason = Reason::does_not_fit, .by = higher->id};
-  const Span taken = span(length, now_ns);
-  for (const Client& higher : clients().all()) {
-    if (!higher.outranks(client)) continue;
-    if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
-    const Account& account = accounts_[higher.slot];
-    if (account.longest_delay_ns(taken.end_ns, now_ns) > higher.protection.max_delay_ns)
-      return {.reason = Reason::does_not_fit, .by = higher.id};
-    const double delay_ns = account.marginal_delay_ns(taken.free_ns, taken.end_ns, now_ns);
+  for (const Above& above : view.above) {
+    const Client* higher = above.client;
+    if (!higher->outranks(client)) continue;
+    if (higher->progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher->id};
+    const Account& account = accounts_[higher->slot];
+    if (account.longest_delay_ns(end_ns(length, view), now_ns) > higher->protection.max_delay_ns)
+      return {.reason = Reason::does_not_fit, .by = higher->id};
+    const double delay_ns = marginal_delay_ns(above, length, view);
     const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(length);
-    const bool at_work = higher.progress.busy(now_ns);
-    if (nothing || account.affords(delay_ns, length, now_ns, at_work, higher.protection.max_slowdown)) continue;
-    if (at_work) return {.reason = Reason::behind, .by = higher.id};
-    return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
+    const bool at_work = higher->progress.busy(now_ns);
+    if (nothing || account.affords(delay_ns, length, now_ns, at_work, higher->protection.max_slowdown)) continue;
+    if (at_work) return {.reason = Reason::behind, .by = higher->id};
+    return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher->id};
   }
   return {};
 }
 
-void Budget::spend(const Client& client, std::int64_t length, std::int64_t now_ns) {
-  const Span taken = span(length, now_ns);
-  for (const Client& higher : clients().all()) {
-    if (!higher.outranks(client)) continue;
-    Account& account = accounts_[higher.slot];
-    account.spend(account.marginal_delay_ns(taken.free_ns, taken.end_ns, now_ns), length, now_ns);
-  }
+void Budget::spend(const Client& client, std::int64_t length, const View& view) {
+  for (const Above& higher : view.above)
+    if (higher.client->outranks(client))
+      accounts_[higher.client->slot].spend(marginal_delay_ns(higher, length, view), length, view.now_ns);
   Share& share = shares_[client.slot];
   share.served_ns += static_cast<double>(length);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
-  if (client.waiting_duration_ns < 0) share.asked_ns = now_ns;
+  if (client.waiting_duration_ns < 0) share.asked_ns = view.now_ns;
 }
 
 Client* Budget::choose(std::int64_t now_ns) {
@@ -100,6 +112,7 @@ Client* Budget::choose(std::int64_t now_ns) {
     hold_waiting([&](const Client&) { return lower.hold; });
     return nullptr;
   }
+  const View seen = view(now_ns);
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
@@ -111,12 +124,12 @@ Client* Budget::choose(std::int64_t now_ns) {
     else if (client.waiting_duration_ns < 0 && !alone)
       client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
     else if (client.run_launches > 1 && options().tuning.longest_run > 1 &&
-             obstacle(client, client.run_ns, now_ns).reason == Reason::none)
+             obstacle(client, client.run_ns, seen).reason == Reason::none)
       client.held = {}, share.whole_run = true;
-    else client.held = aged ? Hold{} : obstacle(client, length_ns(client), now_ns);
+    else client.held = aged ? Hold{} : obstacle(client, length_ns(client), seen);
     if (client.held.reason == Reason::none) best = &client;
   }
-  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), now_ns);
+  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), seen);
   return best;
 }
 

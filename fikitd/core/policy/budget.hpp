@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "account.hpp"
 #include "policy.hpp"
@@ -43,19 +44,28 @@ class Budget final : public Policy {
     Hold hold;
   };
   Lower lower_work(std::int64_t now_ns) const;
-  struct Span {
-    std::int64_t free_ns = 0; // of all that is known to be on the device before
-    std::int64_t end_ns = 0;
+  struct Above {
+    const Client* client = nullptr;
+    double delay_ns = 0; // expected without any more lower work
   };
-  Span span(std::int64_t length_ns, std::int64_t now_ns) const;
+  // What one choice is made from, the same for all that wait.
+  struct View {
+    std::int64_t now_ns = 0;
+    std::int64_t free_ns = 0;     // of all that is known to be on the device
+    std::span<const Above> above; // who outranks somebody that waits
+  };
+  View view(std::int64_t now_ns);
+  std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
+  double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const;
   bool goes_before(const Client& a, const Client& b) const;
   // Why its delay to some higher client cannot be afforded now, Reason::none when it can.
-  Hold obstacle(const Client& client, std::int64_t length_ns, std::int64_t now_ns) const;
-  void spend(const Client& client, std::int64_t length_ns, std::int64_t now_ns);
+  Hold obstacle(const Client& client, std::int64_t length_ns, const View& view) const;
+  void spend(const Client& client, std::int64_t length_ns, const View& view);
 
   // By slot.
   std::array<Account, kMaxClients> accounts_{};
   std::array<Share, kMaxClients> shares_{};
+  std::array<Above, kMaxClients> above_{}; // room for View::above
   std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served
 };
 
