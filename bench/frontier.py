@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import tomllib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from bench.chart import Series, scatter
-from bench.record import BenchError, Result
-from bench.recordings import recordings
+from bench.pairs import CLAIM, Case, every_case
+from bench.pairs import add_arguments as add_pair_arguments
+from bench.record import Result
 from fikitd import simulator
 
 ABOUT = "slowdown of the high job against harvest, every policy, on simulated pairs"
@@ -24,59 +22,17 @@ BOUND = 1 + DEFAULT
 MAX_DELAY_NS = 200_000
 P99_BOUND = 1.15
 BASELINES = tuple(name for name in simulator.POLICIES if name not in ("budget", "oracle"))
-# The standard pairs of the recorded timelines' own page.
-PAIRS = {
-    "P1": ("h100_bertsmall_infer", "h100_timesformer_infer"),
-    "P2": ("h100_bertsmall_infer", "h100_qwen0.5b_infer"),
-    "P3": ("h100_vit_nsfw_infer", "h100_qwen0.5b_infer"),
-    "P4": ("h100_vit_nsfw_infer", "h100_timesformer_infer"),
-    "P5": ("h100_qwen0.5b_infer", "h100_timesformer_infer"),
-    "P6": ("2080ti_mlp_train", "2080ti_resnet18_train"),
-    "P7": ("v100_dlrm_step", "v100_resnet50_train_w4"),
-    "P8": ("v100_resnet50_train_w0", "v100_resnet50_ddp_train"),
-    "P9": ("a100_resnet50_ddp_train", "v100_resnet50_train_w4"),
-    "P10": ("h100_vit_nsfw_infer", "v100_resnet50_train_w0"),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
-    parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
-    parser.add_argument(
-        "--pairs", type=Path, metavar="FILE", help='TOML: NAME = ["HIGH", "LOW", ...], names of recordings'
-    )
-    parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    add_pair_arguments(parser)
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here")
 
 
-def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """Of a file, else the standard ones as far as they are there, else every two recordings. Raises BenchError."""
-    if path is not None:
-        try:
-            read = tomllib.loads(path.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise BenchError(f"couldn't read {path}: {error}") from error
-        pairs = {name: tuple(map(str, jobs)) for name, jobs in read.items() if isinstance(jobs, list)}
-        bad = [name for name in read if len(pairs.get(name, ())) < 2]
-        if bad or not pairs:
-            raise BenchError(f'{path}: {bad[0] if bad else "the file"} is no pair, write NAME = ["HIGH", "LOW"]')
-    else:
-        pairs = {name: pair for name, pair in PAIRS.items() if set(pair) <= set(known)}
-        names = sorted(known)
-        pairs = pairs or {f"{a} + {b}": (a, b) for a in names for b in names if a != b}
-    missing = sorted({job for pair in pairs.values() for job in pair} - set(known))
-    if missing:
-        raise BenchError(f"there is no recording {missing[0]}; there are {', '.join(sorted(known))}")
-    return pairs
-
-
-def _case(job: tuple[str, tuple[str, ...], str, dict[str, bytes], int | None]) -> list[dict[str, Any]]:
+def _case(case: Case) -> list[dict[str, Any]]:
     """Every policy on one pair with one kind of arrivals."""
-    pair, names, arrivals, texts, requests = job
-    traces = {name: simulator.parse(name, texts[name].decode()) for name in set(names)}
-    scenario = simulator.Scenario(
-        traces[names[0]], [traces[name] for name in names[1:]], arrivals, requests=requests
-    )  # fmt: skip
+    scenario = case.scenario()
     runs = [(policy, policy, scenario) for policy in BASELINES]
     for budget in BUDGETS:
         runs += [
@@ -85,14 +41,10 @@ def _case(job: tuple[str, tuple[str, ...], str, dict[str, bytes], int | None]) -
         ]
     bounded = replace(scenario, max_delay_ns=MAX_DELAY_NS)
     runs.append((f"budget, delay <= {MAX_DELAY_NS // 1000} us", "budget", bounded))
-    rows = []
-    for label, policy, setup in runs:
-        try:
-            outcome = simulator.simulate(setup, policy)
-        except simulator.SimulatorError as error:
-            raise BenchError(f"{pair} {arrivals} {label}: {error}") from error
-        rows.append({"pair": pair, "arrivals": arrivals, "label": label, **asdict(outcome)})
-    return rows
+    return [
+        {"pair": case.pair, "arrivals": case.arrivals, "label": label, **asdict(case.simulate(setup, policy))}
+        for label, policy, setup in runs
+    ]
 
 
 def _below(case: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,22 +143,13 @@ def run(
     svg: Path | None = None,
 ) -> Result:  # fmt: skip
     """Simulate every pair with every policy; raises BenchError."""
-    if not emulated:
-        raise BenchError("it simulates, leave --real away")
-    known = recordings(traces)
-    jobs = [
-        (name, jobs, arrivals, {job: known[job] for job in jobs}, requests)
-        for name, jobs in read_pairs(pairs, known).items()
-        for arrivals in simulator.ARRIVALS
-    ]
-    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
-        rows = [row for case in pool.map(_case, jobs) for row in case]
+    rows = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests)
     cases = [_judge(name, case) for name, case in _by_case(rows)]
     values = _values(cases)
     if svg is not None:
         _draw(svg, rows)
     totals = "\n".join(f"{name:36} {value:.3f}".rstrip("0").rstrip(".") for name, value in values.items())
     settings = {"budgets": list(BUDGETS), "max_delay_ns": MAX_DELAY_NS, "seed": 1, "device": "emulated device model"}
-    summary = f"Simulated on the emulated device model, no claim about hardware\n{_table(cases)}\n\n{totals}"
+    summary = f"{CLAIM}\n{_table(cases)}\n\n{totals}"
     samples = {"high_jct_ratio": [c["jct"] for c in cases], "harvest": [c["harvest"] for c in cases]}
     return Result(summary, True, values, samples, settings, details={"cases": cases, "runs": rows})
