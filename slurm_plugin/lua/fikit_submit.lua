@@ -185,7 +185,8 @@ local function refusal(request, found, site)
 end
 
 -- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or nil), per_node, per_job, per_task (GRES
--- text or nil), nodes, tasks (number or nil). Returns the job's new per-node GRES, or nil to leave the request alone;
+-- text or nil), nodes, tasks (number or nil), wished (boolean: by FIKIT_* variables alone, which a user sets once for all
+-- jobs: where sharing cannot be, the request stays). Returns the job's new per-node GRES, or nil to leave the request alone;
 -- and a sentence when the job must be refused.
 function fikit.rewrite(request, site)
   local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
@@ -194,10 +195,11 @@ function fikit.rewrite(request, site)
   local sentence = invalid_option(request)
   if sentence then return nil, sentence end
   if request.measure then
-    if found.gpus > 0 then return nil end -- a measurement has its GPU for itself
+    if found.gpus > 0 or request.wished then return nil end -- a measurement has its GPU for itself
     return nil, "--fikit-measure measures a job alone on its GPU: ask for it with --gres=gpu:1"
   end
   sentence = refusal(request, found, site)
+  if sentence and request.wished then return nil end
   if sentence then return nil, sentence end
   if found.shards then return nil end
   local shard = "shard" .. (found.type and ":" .. found.type or "") .. ":" .. shards_for(request, site)
@@ -233,6 +235,16 @@ local function sent_option(job_desc, name, variable)
   return nil
 end
 
+-- Whether nobody typed an option: the plugin says so, and where it never was there are variables alone.
+local function only_wished(job_desc)
+  local options = false
+  for _, entry in pairs(job_desc.spank_job_env or {}) do
+    if entry:find("FIKIT_ONLY_WISHED=1", 1, true) then return true end
+    options = options or entry:find("_SLURM_SPANK_OPTION_fikit_", 1, true) ~= nil
+  end
+  return not options
+end
+
 local function prefixed(gres)
   local parts = split(gres)
   for i, part in ipairs(parts) do
@@ -255,6 +267,7 @@ function fikit.job_submit(job_desc)
     per_task = given(job_desc.tres_per_task),
     nodes = number(job_desc.min_nodes),
     tasks = number(job_desc.num_tasks),
+    wished = only_wished(job_desc),
   }
   local gres, sentence = fikit.rewrite(request, fikit.site())
   if sentence then

@@ -42,6 +42,9 @@ static const char *const environment[ARGUMENTS] = {
     [MAX_DELAY] = "FIKIT_MAX_DELAY",
 };
 
+/* Sent with a job none of whose options was typed; read by fikit_submit.lua. */
+#define ONLY_WISHED "FIKIT_ONLY_WISHED"
+
 static const char *const expected[ARGUMENTS] = {
     [PRIORITY] = "use high, normal, low, or 0 (highest) to 9",
     [MEASURE] = "use 1 or 0",
@@ -188,6 +191,10 @@ void fikit_args_forget_outer_job(void) {
 }
 
 void fikit_args_from_environment(spank_t sp) {
+  bool typed = false;
+  bool wished = false;
+  for (int i = 0; i < ARGUMENTS; i++)
+    typed = typed || given[i];
   for (int i = 0; i < ARGUMENTS; i++) {
     const char *value = getenv(environment[i]);
     if (given[i] || !value || !*value)
@@ -200,5 +207,9 @@ void fikit_args_from_environment(spank_t sp) {
     carried_name((enum argument)i, "", name, sizeof name);
     if (spank_job_control_setenv(sp, name, value, 1) != ESPANK_SUCCESS)
       slurm_error("fikit: couldn't pass %s on to the job: use --%s instead", environment[i], table[i].name);
+    wished = true;
   }
+  /* A variable is set once for all jobs of a user: those that cannot share a GPU go without it. */
+  if (wished && !typed && spank_job_control_setenv(sp, ONLY_WISHED, "1", 1) != ESPANK_SUCCESS)
+    slurm_verbose("fikit: couldn't say that FIKIT_* variables are only wishes");
 }

@@ -50,13 +50,14 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
     return;
   }
   fill_standard_descriptors();
-  if (!fikit_any_option(&record.options)) {
+  /* FIKIT_PRIORITY in somebody's environment is sent with jobs that have no GPU, too. */
+  const char *gpus = getenv("SLURM_JOB_GPUS");
+  if (!fikit_any_option(&record.options) || !gpus || !*gpus) {
     /* Left by an earlier job of the same number whose epilog never ran. */
     fikit_record_remove(config->run_dir, record.job);
     return;
   }
-  const char *gpus = getenv("SLURM_JOB_GPUS");
-  snprintf(record.gpus, sizeof record.gpus, "%s", gpus ? gpus : "");
+  snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
   fikit_node_admit(config, &record);
 }
 

@@ -67,6 +67,13 @@ def test_request_that_cannot_share_is_refused(
     assert words in ours(done.stdout)[0]
 
 
+@pytest.mark.parametrize("command", ["srun", "sbatch"])
+def test_a_variable_refuses_no_job_without_a_gpu(cluster: Cluster, command: str) -> None:
+    wait = ("--wait", "--output=/dev/null") if command == "sbatch" else ()
+    done = cluster.run(command, *wait, cluster.probe, FIKIT_PRIORITY="low")
+    assert (done.returncode, ours(done.stdout)) == (0, []), done.stdout
+
+
 def test_refused_requests_leave_nothing_behind(cluster: Cluster) -> None:
     cluster.run("sbatch", "--gres=gpu:2", "--fikit-priority=high", cluster.probe)
     cluster.until(lambda: not cluster.run("squeue", "--noheader").stdout.strip(), "a refused job is in the queue")

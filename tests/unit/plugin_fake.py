@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 SOURCES = Path(__file__).resolve().parents[2] / "slurm_plugin" / "src"
 NEEDS_SLURM = {"fikit_alloc", "fikit_dispatch"}
 HAVE_HEADERS = Path("/usr/include/slurm/spank.h").exists()
@@ -135,8 +137,12 @@ class Node:
         self.record = run_dir / "jobs" / "12"
         self.answer = b"ok\n"
 
-    def prolog(self) -> None:
-        self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
+    def prolog(self, gpus: str | None = "1") -> None:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.delenv("SLURM_JOB_GPUS", raising=False)
+            if gpus is not None:
+                environment.setenv("SLURM_JOB_GPUS", gpus)
+            self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
 
     def epilog(self) -> None:
         self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))

@@ -171,6 +171,20 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
     assert submit({}, {**rest, "environment": {"FIKIT_MEASURE": "0"}})[:2] == (0, "gres:gpu:1")
 
 
+@pytest.mark.parametrize("gres", ["", "gres:gpu:2"])
+@pytest.mark.parametrize("variable", ["FIKIT_PRIORITY=low", "FIKIT_MEASURE=1"])
+def test_variables_alone_are_wishes_where_a_gpu_cannot_be_shared(gres: str, variable: str) -> None:
+    name, value = variable.split("=")
+    rest = {"script": "#!/bin/sh", "environment": {name: value}, "tres_per_node": gres}
+    assert submit({}, rest)[:2] == (0, gres)
+    option = {name.lower().replace("_", "-"): value}
+    carried = {0: f"_SLURM_SPANK_OPTION_fikit_{name.lower()}={value}", 1: "FIKIT_ONLY_WISHED=1"}
+    by_plugin = {**rest, "environment": {}, "spank_job_env": carried}
+    assert submit({}, by_plugin)[:2] == (0, gres)
+    if not (gres and name == "FIKIT_MEASURE"):
+        assert submit(option, rest)[0] != 0, "a typed option is refused"
+
+
 def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
     """cli_filter on a client's options: those that changed."""
     defaults = {

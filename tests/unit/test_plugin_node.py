@@ -18,8 +18,7 @@ def node(cc: Callable[..., Path], tmp_path: Path) -> Iterator[Node]:
         yield node
 
 
-def test_prolog_writes_the_record_and_epilog_removes_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_GPUS", "1")
+def test_prolog_writes_the_record_and_epilog_removes_it(node: Node) -> None:
     set_job_option(node.plugin, "fikit-priority", "high")
     node.prolog()
     record = JobRecord.read(node.record)
@@ -28,6 +27,13 @@ def test_prolog_writes_the_record_and_epilog_removes_it(node: Node, monkeypatch:
     assert node.heard == ["ping", "end 12"]
     assert not node.record.exists()
     assert node.log() == ""
+
+
+@pytest.mark.parametrize("gpus", [None, ""])
+def test_job_without_gpu_has_no_record_and_starts_no_daemon(node: Node, gpus: str | None) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog(gpus)
+    assert (node.heard, node.record.exists(), node.log()) == ([], False, "")
 
 
 def test_prolog_of_a_requeued_job_overwrites_the_record(node: Node) -> None:
