@@ -8,44 +8,19 @@ the clock: difference of the quantiles in each tenth of the run, the middle of t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable
-
+from bench.managed import run_managed
 from bench.record import BenchError, Result
-from fikitd import paths
 
 ABOUT = "cost of the shim on the launch path"
 ROUNDS = 320  # of all threads together
 LAUNCHES = 100  # per round; waited for outside the measured time
 THREADS = (1, 4, 16)
-
-
-@contextmanager
-def _environment() -> Iterator[dict[str, str]]:
-    """Directories and an emulated device of this bench's own; nothing is left of them."""
-    with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
-        config = Path(directory) / "fikit.toml"
-        keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
-        lines = [f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items()]
-        config.write_text("\n".join(["[daemon]", *lines, ""]))
-        environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
-        try:
-            yield environment
-        finally:
-            with suppress(DaemonUnreachable):
-                Control(Path(directory) / "run").shutdown()
-            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,18 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _measure(emulated: bool, threads: int) -> dict[str, Any]:
     """Run the bench program under `fikit run`, which starts a fikitd for it."""
-    program = paths.native_dir() / "bin" / "fikit-launch-bench"
     rounds = max(ROUNDS // threads, 1)
-    command = [str(Path(sys.executable).parent / "fikit"), "run", "--priority", "high"]
-    command += ["--emulated"] if emulated else []
-    command += ["--", str(program), str(rounds), str(LAUNCHES), str(threads)]
-    with _environment() as environment:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])
-    if f"{2 * (rounds + rounds // 10 + 1) * LAUNCHES * threads} kernels" not in done.stderr:
-        raise BenchError(f"fikitd did not count every launch; it said: {done.stderr.strip()}")
-    return dict(json.loads(done.stdout))
+    options = ("--priority", "high")
+    said, errors = run_managed("fikit-launch-bench", rounds, LAUNCHES, threads, emulated=emulated, options=options)
+    if f"{2 * (rounds + rounds // 10 + 1) * LAUNCHES * threads} kernels" not in errors:
+        raise BenchError(f"fikitd did not count every launch; it said: {errors.strip()}")
+    return said
 
 
 def _tenths(launches: list[int], threads: int) -> list[list[int]]:

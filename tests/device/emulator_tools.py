@@ -57,6 +57,21 @@ def start(program: Path, *arguments: object, env: dict[str, str], quiet: bool = 
     return partner
 
 
+def say_go(partner: subprocess.Popen[str]) -> None:
+    """Let a waiting partner go on, without waiting for what it does."""
+    assert partner.stdin is not None
+    partner.stdin.write("\n")
+    partner.stdin.flush()
+
+
+def start_together(program: Path, *arguments: object, env: dict[str, str]) -> list[Partner]:
+    """Two of them, both at work before anybody waits for either."""
+    partners = [start(program, *arguments, env=env) for _ in range(2)]
+    for partner in partners:
+        say_go(partner)
+    return partners
+
+
 def finish(partner: Partner) -> str:
     """Let a waiting partner go on, and return the rest of what it says."""
     out, _ = partner.communicate("\n", timeout=60)

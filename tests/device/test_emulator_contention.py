@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import SOURCES, Partner, driver_flags, finish, start
+from emulator_tools import SOURCES, Partner, driver_flags, finish, start, start_together
 
 Env = Callable[..., dict[str, str]]
 SLICE_NS = 2_000_000
@@ -46,11 +46,7 @@ def test_two_saturating_clients_take_twice_as_long(
     client: Path, emulator_env: Env, kernels: Callable[[Partner], list[dict[str, Any]]]
 ) -> None:
     env = emulator_env(EMUCUDA_TRACE="on")
-    partners = [start(client, "spin", 500, 800, env=env) for _ in range(2)]
-    for partner in partners:
-        assert partner.stdin is not None
-        partner.stdin.write("\n")
-        partner.stdin.flush()
+    partners = start_together(client, "spin", 500, 800, env=env)
     for partner in partners:
         finish(partner)
     ran = [kernels(partner) for partner in partners]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import SOURCES, driver_flags, finish, start, stats
+from emulator_tools import SOURCES, driver_flags, finish, say_go, start, stats
 
 from fikitd import paths
 
@@ -76,10 +76,8 @@ def test_other_processes_live_on(client: Path, bystander: Path, emulator_env: En
 
 def test_running_program_is_struck_and_counts_are_shared(client: Path, emulator_env: Env, emuctl: Emuctl) -> None:
     def one_launch(partner: subprocess.Popen[str]) -> str:
-        assert partner.stdin is not None
         assert partner.stdout is not None
-        partner.stdin.write("\n")
-        partner.stdin.flush()
+        say_go(partner)
         return partner.stdout.readline().strip()
 
     first, second = (start(client, "say", env=emulator_env()) for _ in range(2))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import ROOT, SOURCES, driver_flags, finish, start, stats
+from emulator_tools import ROOT, SOURCES, driver_flags, finish, say_go, start, stats
 
 Env = Callable[..., dict[str, str]]
 MIB = 1 << 20
@@ -170,8 +170,7 @@ def test_monitor_stays_alive_over_a_reset(native: Path, client: Path, emulator_e
         seen = []
         for mib in (10, 20):
             holder = start(client, "hold", mib, env=env)
-            monitor.stdin.write("\n")
-            monitor.stdin.flush()
+            say_go(monitor)
             seen.append(int(monitor.stdout.readline()))
             subprocess.run([native / "bin/emuctl", "reset"], env=env, check=True)
             finish(holder)

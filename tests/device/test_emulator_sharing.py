@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emulator_tools import SOURCES, driver_flags, finish, start, stats
+from emulator_tools import SOURCES, driver_flags, finish, start, start_together, stats
 
 Env = Callable[..., dict[str, str]]
 
@@ -22,11 +22,7 @@ def client(native: Path, cc: Callable[..., Path]) -> Path:
 
 def test_two_saturating_processes_take_twice_as_long(native: Path, client: Path, emulator_env: Env) -> None:
     env = emulator_env()
-    partners = [start(client, "spin", 500, 400, env=env) for _ in range(2)]
-    for partner in partners:
-        assert partner.stdin is not None
-        partner.stdin.write("\n")
-        partner.stdin.flush()
+    partners = start_together(client, "spin", 500, 400, env=env)
     for partner in partners:
         wall_ms = float(finish(partner).split()[0])
         # The machine may be busy: the device is never faster than the model, so only the lower bound is sharp.

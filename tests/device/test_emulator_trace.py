@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import SOURCES, driver_flags, finish, start, stats
+from emulator_tools import SOURCES, driver_flags, finish, start, start_together, stats
 
 Env = Callable[..., dict[str, str]]
 Emuctl = Callable[..., subprocess.CompletedProcess[str]]
@@ -108,11 +108,7 @@ def test_slices_of_others_lie_between_start_and_end(
     native: Path, client: Path, emulator_env: Env, emuctl: Emuctl
 ) -> None:
     env = emulator_env(EMUCUDA_TRACE="on")
-    partners = [start(client, "spin", 10_000, 3, env=env) for _ in range(2)]
-    for partner in partners:
-        assert partner.stdin is not None
-        partner.stdin.write("\n")
-        partner.stdin.flush()
+    partners = start_together(client, "spin", 10_000, 3, env=env)
     for partner in partners:
         finish(partner)
     kernels = events(emuctl)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 DEVICE = {"name": "Emulated GPU", "uuid": "GPU-0", "memory_bytes": 2**34, "emulated": True}
 
@@ -50,3 +53,13 @@ SUMMARY: dict[str, Any] = {
     "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2}, "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7},
     "high_slowdown": 1.1, "high_speedup": 2.7273, "low_share": 0.61,
 }  # fmt: skip
+
+
+def site_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which a site keeps its reports and traces; its fikitd does not run."""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    config = tmp_path / "fikit.toml"
+    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{reports}"\n')
+    monkeypatch.setenv("FIKIT_CONFIG", str(config))
+    return reports

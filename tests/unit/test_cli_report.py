@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_samples import REPORT
+from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner, Result
 from fikit.commands.report import command
 from fikitd.reports import ReportStore
@@ -14,12 +14,7 @@ from fikitd.reports import ReportStore
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
-    """The store of a site whose fikitd does not run."""
-    (tmp_path / "reports").mkdir()
-    config = tmp_path / "fikit.toml"
-    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{tmp_path}/reports"\n')
-    monkeypatch.setenv("FIKIT_CONFIG", str(config))
-    return ReportStore(tmp_path / "reports")
+    return ReportStore(site_without_daemon(tmp_path, monkeypatch))
 
 
 def report(*argv: str) -> Result:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import site_without_daemon
 from click.testing import CliRunner, Result
 from fikit.commands.trace import command
 from fikit.reporters import perfetto
@@ -154,12 +155,7 @@ def test_of_many_processes_the_newest_are_kept_and_silent_ones_are_not() -> None
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TraceStore:
-    """The store of a site whose fikitd does not run."""
-    (tmp_path / "reports").mkdir()
-    config = tmp_path / "fikit.toml"
-    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{tmp_path}/reports"\n')
-    monkeypatch.setenv("FIKIT_CONFIG", str(config))
-    return TraceStore(tmp_path / "reports")
+    return TraceStore(site_without_daemon(tmp_path, monkeypatch))
 
 
 def fikit_trace(*argv: str) -> Result:

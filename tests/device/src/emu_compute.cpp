@@ -1,8 +1,6 @@
 // How kernels share the compute engine, in manual time: within a process, between processes, at what cost.
 // Usage: emu_compute CASE. Exit code 0, or 1 with the line that failed.
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -250,12 +248,7 @@ int bounds_hold_and_looking_changes_nothing() {
   return 0;
 }
 
-struct Case {
-  const char* name;
-  int (*run)();
-};
-#define CASE(name) {#name, name}
-const Case kCases[] = {
+constexpr Case kCases[] = {
     CASE(kernels_of_one_process_run_side_by_side),
     CASE(streams_stay_in_order_beside_each_other),
     CASE(processes_take_turns_even_if_there_is_room),
@@ -273,14 +266,4 @@ const Case kCases[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc == 1) {
-    for (const Case& test : kCases) puts(test.name);
-    return 0;
-  }
-  for (const Case& test : kCases) {
-    if (strcmp(test.name, argv[1]) == 0) return test.run();
-  }
-  fprintf(stderr, "no case %s\n", argv[1]);
-  return 2;
-}
+int main(int argc, char** argv) { return run_cases(kCases, argc, argv); }

@@ -1,6 +1,4 @@
 // Failing ops and lost devices in manual time. Usage: emu_failure CASE. Exit code 0, or 1 with the line that failed.
-#include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "device_model/device_model.hpp"
@@ -92,24 +90,13 @@ int repair_finishes_the_killing_of_a_context() {
   return 0;
 }
 
-struct Case {
-  const char* name;
-  int (*run)();
-};
-
 constexpr Case kCases[] = {
-    {"failing_op_drops_its_contexts_work", failing_op_drops_its_contexts_work},
-    {"slot_of_a_dead_context_serves_a_new_one", slot_of_a_dead_context_serves_a_new_one},
-    {"lost_device_fails_everybody", lost_device_fails_everybody},
-    {"repair_finishes_the_killing_of_a_context", repair_finishes_the_killing_of_a_context},
+    CASE(failing_op_drops_its_contexts_work),
+    CASE(slot_of_a_dead_context_serves_a_new_one),
+    CASE(lost_device_fails_everybody),
+    CASE(repair_finishes_the_killing_of_a_context),
 };
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  for (const Case& c : kCases) {
-    if (argc < 2) puts(c.name);
-    if (argc == 2 && strcmp(argv[1], c.name) == 0) return c.run();
-  }
-  return argc < 2 ? 0 : 2;
-}
+int main(int argc, char** argv) { return run_cases(kCases, argc, argv); }

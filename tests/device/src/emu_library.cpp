@@ -127,26 +127,15 @@ int names_of_the_trace_run_out_without_harm() {
   return 0;
 }
 
-struct Case {
-  const char* name;
-  int (*run)();
-};
-
 constexpr Case kCases[] = {
-    {"next_event_leads_from_one_to_the_next", next_event_leads_from_one_to_the_next},
-    {"abandoned_context_leaves_the_engine_to_others", abandoned_context_leaves_the_engine_to_others},
-    {"a_marker_releases_streams_before_its_own", a_marker_releases_streams_before_its_own},
-    {"records_of_a_killed_context_are_closed", records_of_a_killed_context_are_closed},
-    {"trace_follows_ops_until_its_ring_is_full", trace_follows_ops_until_its_ring_is_full},
-    {"names_of_the_trace_run_out_without_harm", names_of_the_trace_run_out_without_harm},
+    CASE(next_event_leads_from_one_to_the_next),
+    CASE(abandoned_context_leaves_the_engine_to_others),
+    CASE(a_marker_releases_streams_before_its_own),
+    CASE(records_of_a_killed_context_are_closed),
+    CASE(trace_follows_ops_until_its_ring_is_full),
+    CASE(names_of_the_trace_run_out_without_harm),
 };
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  for (const Case& c : kCases) {
-    if (argc < 2) puts(c.name);
-    if (argc == 2 && strcmp(argv[1], c.name) == 0) return c.run();
-  }
-  return argc < 2 ? 0 : 2;
-}
+int main(int argc, char** argv) { return run_cases(kCases, argc, argv); }

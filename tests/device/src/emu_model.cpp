@@ -1,6 +1,4 @@
 // The device model in manual time. Usage: emu_model CASE. Exit code 0, or 1 with the line that failed.
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <random>
 
@@ -282,12 +280,7 @@ int manual_clock_moves_by_sleeping() {
   return 0;
 }
 
-struct Case {
-  const char* name;
-  int (*run)();
-};
-#define CASE(name) {#name, name}
-const Case kCases[] = {
+constexpr Case kCases[] = {
     CASE(fifo), CASE(slices_are_fair), CASE(slice_preempts_long_kernel), CASE(run_to_completion_blocks),
     CASE(run_to_completion_alternates), CASE(lone_slices_renew), CASE(copies_run_beside_kernels), CASE(waits_order_streams),
     CASE(stream_priority_orders_ready_kernels), CASE(host_function_holds_its_stream), CASE(dead_process_frees_the_device),
@@ -297,14 +290,4 @@ const Case kCases[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc == 1) {
-    for (const Case& test : kCases) puts(test.name);
-    return 0;
-  }
-  for (const Case& test : kCases) {
-    if (strcmp(test.name, argv[1]) == 0) return test.run();
-  }
-  fprintf(stderr, "no case %s\n", argv[1]);
-  return 2;
-}
+int main(int argc, char** argv) { return run_cases(kCases, argc, argv); }
