@@ -8,13 +8,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import dispatch, emulator, frontier, launch, measure, model, predict, progress, record, replay, slurm, tuning
+from bench import (
+    dispatch,
+    emulator,
+    frontier,
+    launch,
+    load,
+    measure,
+    model,
+    predict,
+    progress,
+    record,
+    replay,
+    slurm,
+    tuning,
+)
 
 BENCHES: dict[str, ModuleType] = {
     "dispatch": dispatch,
     "emulator": emulator,
     "frontier": frontier,
     "launch": launch,
+    "load": load,
     "measure": measure,
     "model": model,
     "predict": predict,

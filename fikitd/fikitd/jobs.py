@@ -226,7 +226,7 @@ class Jobs:
         self._owners = Owners()
         self._traces = TraceStore(store.directory)
         self._jobs: dict[str, Job] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._storing: dict[int, asyncio.Task[None]] = {}  # by job number, of jobs that went quiet
 
     def restore(self) -> None:
         """Go on with the jobs of an earlier fikitd whose records are still there."""
@@ -353,9 +353,18 @@ class Jobs:
 
     def _went_quiet(self, job: Job) -> None:
         """The job's last client is gone: store what is known, soon, in case nobody says `end`."""
-        task = asyncio.ensure_future(self._store_when_still_quiet(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._stop_storing(job)
+        task = self._storing[job.number] = asyncio.ensure_future(self._store_when_still_quiet(job))
+
+        def done(task: asyncio.Task[None]) -> None:
+            if self._storing.get(job.number) is task:
+                del self._storing[job.number]
+
+        task.add_done_callback(done)
+
+    def _stop_storing(self, job: Job) -> None:
+        if task := self._storing.pop(job.number, None):
+            task.cancel()
 
     async def _store_when_still_quiet(self, job: Job) -> None:
         seen_ns = job.last_seen_ns
@@ -378,6 +387,8 @@ class Jobs:
                 self._forget(job)
 
     def _forget(self, job: Job) -> None:
+        """Nothing of it stays: a task that waits for more of the job would keep its memory pages open."""
         if self._jobs.get(job.record.job) is job:
             del self._jobs[job.record.job]
             self._ledger.remove(job.record.job)
+            self._stop_storing(job)

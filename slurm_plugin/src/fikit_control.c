@@ -12,10 +12,14 @@
 
 #define ANSWER_BYTES 4096
 
-int64_t fikit_now_ms(void) {
+int64_t fikit_now_us(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t fikit_now_ms(void) {
+  return fikit_now_us() / 1000;
 }
 
 /* A full backlog makes connect() on a non-blocking Unix socket fail with EAGAIN: wait a little and try again. */

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CLOCK_MONOTONIC in milliseconds. */
+/* CLOCK_MONOTONIC. */
+int64_t fikit_now_us(void);
 int64_t fikit_now_ms(void);
 
 /* Sends `request` ("VERB ARG...") and stores the payload's first packet in `payload`, NUL-terminated and without the

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -128,11 +129,16 @@ static bool start_process(const struct fikit_config *config) {
   return child > 0 && wait_for(child) == 0;
 }
 
-bool fikit_daemon_ensure(const struct fikit_config *config) {
-  if (answers(config, PING_MS))
-    return true;
-  if (!start_unit(config) && !start_process(config))
-    return false;
+/* After a reboot many prologs find no fikitd at once: one of them starts it. Its lock ends with it, however it ends.
+ * False when it is another's turn. */
+static bool take_turn(const struct fikit_config *config, int *turn) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/start.lock", config->run_dir);
+  *turn = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  return *turn < 0 || flock(*turn, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+static bool wait_for_answer(const struct fikit_config *config) {
   const int64_t deadline_ms = fikit_now_ms() + START_MS;
   while (fikit_now_ms() < deadline_ms) {
     if (answers(config, PING_MS))
@@ -143,4 +149,15 @@ bool fikit_daemon_ensure(const struct fikit_config *config) {
               "unmanaged until it does",
               config->run_dir, START_MS, config->run_dir);
   return false;
+}
+
+bool fikit_daemon_ensure(const struct fikit_config *config) {
+  int turn = -1;
+  if (answers(config, PING_MS))
+    return true;
+  const bool starts = start_unit(config) || !take_turn(config, &turn) || start_process(config);
+  const bool answered = starts && wait_for_answer(config);
+  if (turn >= 0)
+    close(turn);
+  return answered;
 }

@@ -41,7 +41,13 @@ void fikit_node_admit(const struct fikit_config *config, struct fikit_record *re
   fikit_daemon_ensure(config);
 }
 
+/* For administrators who look for what makes jobs start late (SlurmdDebug=debug), and for `python -m bench load`. */
+static void tell_time(const char *hook, uint32_t job, int64_t begin_us) {
+  slurm_debug("fikit: the %s of job %" PRIu32 " took %" PRId64 " us", hook, job, fikit_now_us() - begin_us);
+}
+
 void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
+  const int64_t begin_us = fikit_now_us();
   struct fikit_record record = {.options = fikit_args_of_job(sp)};
   if (spank_get_item(sp, S_JOB_ID, &record.job) != ESPANK_SUCCESS ||
       spank_get_item(sp, S_JOB_UID, &record.uid) != ESPANK_SUCCESS ||
@@ -59,9 +65,11 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
   }
   snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
   fikit_node_admit(config, &record);
+  tell_time("prolog", record.job, begin_us);
 }
 
 void fikit_node_epilog(spank_t sp, const struct fikit_config *config) {
+  const int64_t begin_us = fikit_now_us();
   uint32_t job = 0;
   char request[32];
   if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS || !fikit_record_exists(config->run_dir, job))
@@ -71,4 +79,5 @@ void fikit_node_epilog(spank_t sp, const struct fikit_config *config) {
   if (!fikit_control(config->run_dir, request, END_MS, NULL, 0))
     slurm_verbose("fikit: couldn't tell fikitd that job %" PRIu32 " is over: it finds out by itself", job);
   fikit_record_remove(config->run_dir, job);
+  tell_time("epilog", job, begin_us);
 }

@@ -15,6 +15,7 @@ import pytest
 from fikit.sandbox import PROGRAMS, Sandbox
 from fikitd.client import Control, DaemonUnreachable
 from fikitd.reports import ReportStore
+from remains import nothing_remains
 
 JOB_TIMEOUT_S = 30.0
 ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"}
@@ -174,9 +175,10 @@ def two_nodes(sandbox: Sandbox) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, before and after every test with an undrained node: no fault of a job's or of fikit's drains it."""
+    """The cluster, before and after every test with an undrained node on which nothing is left of jobs."""
     yield shared_cluster
     assert "drain" not in shared_cluster.node_state()
+    nothing_remains(shared_cluster.sandbox)
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox_processes import processes_of
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -24,14 +22,6 @@ def endless(cluster: Cluster, spin: Path) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def _clock_runs(out_of_time: str) -> None:
     """The job of test_ways_in.py that runs out of time begins here, so that nobody waits for its end there."""
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays(cluster: Cluster, spin: Path) -> Iterator[None]:
-    before = cluster.records()
-    yield
-    cluster.until(lambda: cluster.records() == before, "a record stayed")
-    cluster.until(lambda: not processes_of(spin), "a program stayed")
 
 
 @pytest.mark.parametrize("stage", ["held", "submitted", "running", "suspended"])

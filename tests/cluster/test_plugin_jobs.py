@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox_processes import Process, processes_of
 from fikitd.client import Control
+from remains import daemons
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -18,13 +18,8 @@ GPU = "--gres=gpu:1"
 HIGH = "--fikit-priority=high"
 
 
-def daemons(cluster: Cluster) -> list[Process]:
-    """One fikitd, or for a moment two: the second of two prologs' leaves when it finds the first at work."""
-    return [process for process in processes_of(cluster.sandbox.run_dir) if process.named("fikitd")]
-
-
 def kill_fikitd(cluster: Cluster) -> None:
-    found = daemons(cluster)
+    found = daemons(cluster.sandbox)
     assert found
     for process in found:
         process.kill()
@@ -117,7 +112,7 @@ def test_fikitd_that_cannot_start_costs_a_job_three_seconds_and_nothing_else(clu
 
 def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed: Callable[..., Probe]) -> None:
     probed("srun", GPU, HIGH, cluster.probe, LD_LIBRARY_PATH="/evil")
-    [daemon] = cluster.until(lambda: daemons(cluster)[:1], "no fikitd runs")
+    [daemon] = cluster.until(lambda: daemons(cluster.sandbox)[:1], "no fikitd runs")
     environ = Path(f"/proc/{daemon.pid}/environ").read_bytes().split(b"\0")
     assert {entry.split(b"=")[0] for entry in environ if entry} == {b"PATH", b"LANG"}
     assert Path(f"/proc/{daemon.pid}/oom_score_adj").read_text().strip() == "0"

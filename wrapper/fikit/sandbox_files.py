@@ -116,6 +116,7 @@ SlurmctldPidFile={layout.root}/slurmctld.pid
 SlurmdPidFile={layout.root}/slurmd{of_node}.pid
 SlurmctldLogFile={layout.logs}/slurmctld.log
 SlurmdLogFile={layout.logs}/slurmd{of_node}.log
+SlurmdDebug=debug
 PlugStackConfig={layout.etc}/plugstack.conf
 JobSubmitPlugins=lua
 CliFilterPlugins=lua

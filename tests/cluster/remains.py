@@ -1,0 +1,104 @@
+"""What jobs leave on a node that they should not: the one check that every test of a job's end uses."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from fikit.sandbox import Sandbox
+from fikit.sandbox_processes import Process, processes_of
+from fikitd.client import Control, DaemonUnreachable
+
+SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
+RUN_DIR = {"jobs", "ledger", "control.sock", "fikitd.sock", "fikitd.lock", "start.lock", "fikitd.log"}
+GONE_WITHIN_S = 20.0
+
+
+def daemons(sandbox: Sandbox) -> list[Process]:
+    """One fikitd, or for a moment two: the second of two prologs' leaves when it finds the first at work."""
+    return [process for process in processes_of(sandbox.run_dir) if process.named("fikitd")]
+
+
+def remains(sandbox: Sandbox, running: tuple[str, ...] = ()) -> list[str]:
+    """One sentence for each thing that is still there of jobs that have ended; `running` are the jobs that have not."""
+    return [sentence for look in (_processes, _files, _locks, _clients, _device) for sentence in look(sandbox, running)]
+
+
+def nothing_remains(sandbox: Sandbox, *running: str) -> None:
+    """Wait until nothing is left of jobs that have ended (an epilog may still be at work), or fail with what is."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while left := remains(sandbox, running):
+        assert time.monotonic() < deadline, f"still there: {'; '.join(left)}"
+        time.sleep(0.05)
+
+
+def _processes(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
+    """Programs of jobs, slurmstepds, prologs, clients; with a job running, only what is certainly no part of one."""
+    for process in processes_of(sandbox.root):
+        with suppress(OSError):
+            words = [os.fsdecode(word) for word in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")]
+            known = process.named("fikitd") or Path(words[0].partition(":")[0]).name in SERVICES
+            if words != [""] and not known and not running:
+                yield f"process {process.pid} ({' '.join(words).strip()})"
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def _files(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
+    for name in ("jobs", "ledger"):
+        with suppress(FileNotFoundError):
+            yield from (f"{name}/{left}" for left in _names(sandbox.run_dir / name) if left not in running)
+    yield from (f"run_dir/{left}" for left in _names(sandbox.run_dir) if left not in RUN_DIR)
+    for directory in (sandbox.report_dir, sandbox.profile_dir):
+        yield from (str(path) for path in directory.rglob(".*.????????") if path.is_file())  # temporary files
+
+
+def _locks(sandbox: Sandbox, _running: tuple[str, ...]) -> Iterator[str]:
+    with suppress(FileNotFoundError), (sandbox.run_dir / "start.lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield "the lock of the prolog that starts fikitd"
+
+
+def _clients(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
+    """In fikitd: jobs, and descriptors of pages. Without a fikitd there are none."""
+    try:
+        yield from (
+            f"job {job['job']} in fikitd" for job in Control(sandbox.run_dir).jobs() if job["job"] not in running
+        )
+    except DaemonUnreachable:
+        return
+    for daemon in daemons(sandbox):
+        if not running and (pages := descriptors(daemon, "/memfd:")):
+            yield f"descriptors of {len(pages)} pages in fikitd"
+
+
+def descriptors(process: Process, begin: str = "") -> list[str]:
+    """What the process has open, as far as the kernel's name for it begins so."""
+    found = []
+    for path in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(OSError):
+            found.append(str(path.readlink()))
+    return [name for name in found if name.startswith(begin)]
+
+
+def _device(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
+    """On the emulated GPUs: contexts of processes, and their memory."""
+    if running:
+        return
+    emuctl = sandbox.root / "native" / "bin" / "emuctl"
+    shown = subprocess.run([emuctl, "stats", "--json"], env=sandbox.env, capture_output=True, text=True, check=False)
+    for device in json.loads(shown.stdout)["devices"] if shown.returncode == 0 else []:
+        alive = [process["pid"] for process in device["processes"] if process["alive"]]
+        yield from (f"process {pid} on the {device['name']}" for pid in alive)
+        if (used := device["memory_used_bytes"]) and not alive:
+            yield f"{used} bytes on the {device['name']}"
