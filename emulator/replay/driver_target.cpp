@@ -101,7 +101,7 @@ CUevent DriverTarget::event_after(CUstream stream) {
 
 void DriverTarget::issue(const Step& step) {
   const CUstream stream = streams_.at(step.event->stream);
-  if (first_ == nullptr) {
+  if (options_.span && first_ == nullptr) {
     check(cuda_.cuEventCreate(&first_, 0), "cuEventCreate");
     check(cuda_.cuEventRecord(first_, stream), "cuEventRecord");
   }
@@ -110,8 +110,12 @@ void DriverTarget::issue(const Step& step) {
     launch(*step.event, stream);
   else
     copy(*step.event, stream);
-  if (step.number >= 0) numbered_[step.number] = event_after(stream);
-  if (!step.last) return;
+  if (step.number >= 0) {
+    const auto [event, first] = numbered_.try_emplace(step.number);  // of an earlier pass: whoever waited for it waits on
+    if (first) check(cuda_.cuEventCreate(&event->second, kDisableTiming), "cuEventCreate");
+    check(cuda_.cuEventRecord(event->second, stream), "cuEventRecord");
+  }
+  if (!options_.span || !step.last) return;
   check(cuda_.cuEventCreate(&last_.emplace_back(), 0), "cuEventCreate");
   check(cuda_.cuEventRecord(last_.back(), stream), "cuEventRecord");
 }

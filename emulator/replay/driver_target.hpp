@@ -14,6 +14,7 @@ struct DriverOptions {
   double dilation = 1;     // the emulated device's, so that the host is as slow as the device
   double ns_per_byte = 0;  // an emulated device's copy engines: copies are made as large as their recorded time asks
                            // for. 0: copies have their recorded size and take the time they take
+  bool span = true;        // span_ns() will be asked for
 };
 
 class DriverTarget final : public Target {

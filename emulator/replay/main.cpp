@@ -1,4 +1,5 @@
-// fikit-replay: plays one recording, from standard input, and prints one JSON object. `python -m bench replay` runs it.
+// fikit-replay: plays a recording, once or as a job that goes through it again and again, and prints one JSON object. Run
+// by `python -m bench replay` and `pairs`.
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -7,39 +8,64 @@
 #include <string>
 
 #include "driver_target.hpp"
+#include "job_command.hpp"
+#include "json_text.hpp"
 #include "model_target.hpp"
+#include "play.hpp"
 
 namespace {
 
 using namespace replay;
 
+constexpr double kLeast = 1e-9;  // of what must be more than nothing
+constexpr double kLargest = 1e9;
+
 int usage() {
   fprintf(stderr,
           "usage: fikit-replay model < RECORDING                                          in manual time\n"
-          "       fikit-replay driver [--dilation K] [--ns-per-byte X] < RECORDING        through libcuda.so.1\n");
+          "       fikit-replay driver [--dilation K] [--ns-per-byte X] < RECORDING        through libcuda.so.1\n"
+          "       fikit-replay job [--dilation K] [--ns-per-byte X] [--requests N] [--arrivals FILE] RECORDING\n"
+          "                                  again and again: says \"ready\", begins with the first line on standard input\n"
+          "       fikit-replay job --model --requests N [--arrivals FILE] RECORDING       the same in manual time\n");
   return 2;
 }
 
+bool read_number(const char* text, double& value, double least) {
+  const char* end = text + strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  return error == std::errc() && stop == end && value >= least && value <= kLargest;
+}
+
+// One option with its value.
+bool read_option(const char* name, const char* text, DriverOptions& options) {
+  if (strcmp(name, "--dilation") == 0) return read_number(text, options.dilation, kLeast);
+  return strcmp(name, "--ns-per-byte") == 0 && read_number(text, options.ns_per_byte, kLeast);
+}
+
 bool read_options(int count, char** arguments, DriverOptions& options) {
-  for (int i = 0; i < count; i += 2) {
-    double* value = strcmp(arguments[i], "--dilation") == 0      ? &options.dilation
-                    : strcmp(arguments[i], "--ns-per-byte") == 0 ? &options.ns_per_byte
-                                                                 : nullptr;
-    if (value == nullptr || i + 1 == count) return false;
-    const char* end = arguments[i + 1] + strlen(arguments[i + 1]);
-    const auto [stop, error] = std::from_chars(arguments[i + 1], end, *value);
-    if (error != std::errc() || stop != end || *value <= 0) return false;
-  }
+  if (count % 2 != 0) return false;
+  for (int i = 0; i < count; i += 2)
+    if (!read_option(arguments[i], arguments[i + 1], options)) return false;
   return true;
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= ' ') out += c;
+bool read_options(int count, char** arguments, JobOptions& options) {
+  for (int i = 0; i < count; ++i) {
+    const char* name = arguments[i];
+    const char* text = i + 1 < count ? arguments[i + 1] : "";
+    if (name[0] != '-' && options.recording.empty()) {
+      options.recording = name;
+    } else if (strcmp(name, "--model") == 0) {
+      options.model = true;
+    } else {
+      const bool read = strcmp(name, "--requests") == 0 ? read_number(text, options.requests, 1)
+                        : strcmp(name, "--arrivals") == 0 ? !(options.arrivals = text).empty()
+                                                          : read_option(name, text, options.driver);
+      if (!read) return false;
+      ++i;
+    }
   }
-  return out + "\"";
+  return !options.recording.empty();
 }
 
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
@@ -52,8 +78,15 @@ void print(const Recording& recording, const Plan& plan, int64_t span_ns, const 
 }
 
 int run(int argc, char** argv) {
-  DriverOptions options;
   const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "job") {
+    JobOptions job;
+    if (!read_options(argc - 2, argv + 2, job)) return usage();
+    job.driver.span = false;
+    run_job(job);
+    return 0;
+  }
+  DriverOptions options;
   const bool model = mode == "model" && argc == 2;
   if (!model && (mode != "driver" || !read_options(argc - 2, argv + 2, options))) return usage();
   const Recording recording = read_recording(std::cin);

@@ -27,7 +27,4 @@ class Target {
   virtual int64_t span_ns() = 0;
 };
 
-// Plays the plan to its end and returns the span on the device.
-int64_t play(const Plan& plan, Target& target);
-
 }  // namespace replay

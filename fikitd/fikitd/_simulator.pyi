@@ -10,6 +10,9 @@ POLICIES: tuple[str, ...]
 TUNING: dict[str, float]
 """Names that simulate() knows."""
 
+NEVER: int
+"""Later than every moment of a simulation."""
+
 class JobResult(TypedDict):
     requests: list[tuple[int, int]]
     """(arrival, end) of each request that has ended."""
@@ -28,22 +31,31 @@ class Result(TypedDict):
 class Trace:
     """A recorded timeline, ready to be lived through (format: emulator/replay/recording.hpp)."""
 
-    def __init__(self, text: str) -> None:
-        """Raises RuntimeError with one sentence: which line is wrong, and how."""
+    def __init__(self, text: str, stretch: float = 1.0) -> None:
+        """stretch: everything takes so many times as long, as on a dilated device.
+
+        Raises RuntimeError with one sentence: which line is wrong, and how.
+        """
     @property
     def kernels(self) -> int: ...
     @property
     def recorded_span_ns(self) -> int: ...
+    @property
+    def launch_latency_ns(self) -> int:
+        """Of the recorded device, like the gap between kernels that stand in line."""
+    @property
+    def kernel_gap_ns(self) -> int: ...
 
 class Profile:
     """What the predictor knows of a job."""
 
-def learn(trace: Trace, passes: int) -> Profile:
-    """The profile that a measuring run of so many passes, alone on the device, would give."""
+def learn(trace: Trace, passes: int, until_ns: int = ...) -> Profile:
+    """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give."""
 
 class Job:
-    """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `managed` False: no fikit, at no cost.
-    `thinks` False: its host computes nothing between its calls and waits for nothing.
+    """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no
+    part of its profile. `managed` False: no fikit, at no cost. `thinks` False: its host computes nothing between its calls
+    and waits for nothing.
     """
 
     def __init__(
@@ -52,6 +64,7 @@ class Job:
         *,
         priority: int,
         profile: Profile | None = None,
+        rhythm: bool = True,
         managed: bool = True,
         thinks: bool = True,
         arrivals: Sequence[int] = (),

@@ -12,7 +12,7 @@ import random
 import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from fikitd import _simulator, priorities
 from fikitd._simulator import Costs
 
 __all__ = [
-    "ARRIVALS", "POLICIES", "TUNING", "Costs", "Outcome", "Scenario", "SimulatorError", "Trace", "load", "simulate",
+    "ARRIVALS", "POLICIES", "TUNING", "Costs", "Observed", "Outcome", "Ratios", "Scenario", "SimulatorError", "Trace",
+    "compare", "load", "parse", "simulate",
 ]  # fmt: skip
 
 ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
@@ -58,11 +59,13 @@ class Trace:
 
     name: str
     native: _simulator.Trace
+    learning_ns: int = _simulator.NEVER
+    """The measuring run ends then, or after LEARNING_PASSES."""
 
     @cached_property
     def profile(self) -> _simulator.Profile:
         """What a measuring run alone on the device learns."""
-        return _simulator.learn(self.native, LEARNING_PASSES)
+        return _simulator.learn(self.native, LEARNING_PASSES, self.learning_ns)
 
     @cached_property
     def solo_ns(self) -> float:
@@ -76,6 +79,8 @@ class Trace:
 class Scenario:
     """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says.
 
+    cold: no profiles. rhythm False: profiles do not say where hosts wait. knowledge: what predictions rest on ("context",
+    "kernel", "truth"), by default what the policy is meant to have.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     """
@@ -90,6 +95,8 @@ class Scenario:
     max_delay_ns: int | None = None
     tuning: Mapping[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
+    rhythm: bool = True
+    knowledge: str | None = None
 
     @property
     def count(self) -> int:
@@ -145,10 +152,10 @@ def load(path: Path) -> Trace:
     return parse(path.name.split(".csv")[0], text, str(path))
 
 
-def parse(name: str, text: str, origin: str | None = None) -> Trace:
-    """A recording's text. Raises SimulatorError that names `origin`."""
+def parse(name: str, text: str, origin: str | None = None, *, stretch: float = 1.0) -> Trace:
+    """A recording's text; everything takes `stretch` times as long. Raises SimulatorError that names `origin`."""
     try:
-        return Trace(name, _simulator.Trace(text))
+        return Trace(name, _simulator.Trace(text, stretch))
     except RuntimeError as error:
         raise SimulatorError(f"{origin or name}: {error}") from error
 
@@ -168,12 +175,16 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
         scenario.high.native,
         priority=priorities.parse("high"),
         profile=None if scenario.cold or alone else scenario.high.profile,
+        rhythm=scenario.rhythm,
         managed=not alone,
         arrivals=scenario.arrival_times(),
     )
     lows = [
         _simulator.Job(
-            low.native, priority=priorities.parse("low"), profile=None if scenario.cold else low.profile
+            low.native,
+            priority=priorities.parse("low"),
+            profile=None if scenario.cold else low.profile,
+            rhythm=scenario.rhythm,
         )
         for low in ([] if alone else scenario.lows)
     ]  # fmt: skip
@@ -184,7 +195,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
             [high, *lows],
             requests=scenario.count,
             costs=scenario.costs,
-            knowledge=KNOWLEDGE.get(policy, "context"),
+            knowledge=scenario.knowledge or KNOWLEDGE.get(policy, "context"),
             max_slowdown=scenario.max_slowdown,
             **delay,
             tuning=scenario.tuning,
@@ -194,29 +205,58 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
         raise SimulatorError(str(error)) from error
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What a run was like. `responses_ns`: of the high job's requests, from arrival to end; `high_ns`, `low_ns`: device time."""
+
+    span_ns: int
+    responses_ns: Sequence[int]
+    high_ns: int
+    low_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """What sharing did to the high job and gave to the low ones; see Outcome."""
+
+    high_jct_ratio: float
+    high_p99_ratio: float
+    low_share: float
+    harvest: float
+
+
+def compare(alone: Observed, shared: Observed, *, closed: bool) -> Ratios:
+    """A run of the high job alone against one with others, with the same requests."""
+    idle_share = 1 - alone.high_ns / alone.span_ns
+    means = [statistics.fmean(run.responses_ns) for run in (shared, alone)]
+    return Ratios(
+        high_jct_ratio=shared.span_ns / alone.span_ns if closed else means[0] / means[1],
+        high_p99_ratio=_p99(shared.responses_ns) / _p99(alone.responses_ns),
+        low_share=shared.low_ns / shared.span_ns,
+        harvest=shared.low_ns / (idle_share * shared.span_ns) if idle_share > 0 else 0.0,
+    )
+
+
+def _observed(result: _simulator.Result) -> Observed:
+    low_ns = sum(job["device_ns"] for job in result["jobs"][1:])
+    return Observed(result["span_ns"], _responses(result), result["jobs"][0]["device_ns"], low_ns)
+
+
 def simulate(scenario: Scenario, policy: str) -> Outcome:
     """Raises SimulatorError for an unknown policy, or jobs that do not fit."""
     if policy not in POLICIES:
         raise SimulatorError(f'there is no policy "{policy}"; use one of {", ".join(POLICIES)}')
     alone, shared = _run(scenario, policy, alone=True), _run(scenario, policy, alone=False)
-    high, lows = shared["jobs"][0], shared["jobs"][1:]
-    low_ns = sum(job["device_ns"] for job in lows)
-    idle_share = 1 - alone["jobs"][0]["device_ns"] / alone["span_ns"]
-    responses, solo = _responses(shared), _responses(alone)
-    closed = ARRIVALS[scenario.arrivals] is None
-    ratio = shared["span_ns"] / alone["span_ns"] if closed else statistics.fmean(responses) / statistics.fmean(solo)
+    seen = _observed(shared)
     return Outcome(
         policy=policy,
-        high_jct_ratio=ratio,
-        high_p99_ratio=_p99(responses) / _p99(solo),
-        low_jct_ratio=_low_ratio(scenario, low_ns, shared["span_ns"]),
-        low_share=low_ns / shared["span_ns"],
-        harvest=low_ns / (idle_share * shared["span_ns"]) if idle_share > 0 else 0.0,
+        **asdict(compare(_observed(alone), seen, closed=ARRIVALS[scenario.arrivals] is None)),
+        low_jct_ratio=_low_ratio(scenario, seen.low_ns, seen.span_ns),
         kernels=sum(job["kernels"] for job in shared["jobs"]),
         grants=shared["grants"],
         mispredicted_us_p99=shared["mispredicted_p99_ns"] / 1e3,
-        requests=len(high["requests"]),
-        span_ms=shared["span_ns"] / 1e6,
+        requests=len(seen.responses_ns),
+        span_ms=seen.span_ns / 1e6,
     )
 
 

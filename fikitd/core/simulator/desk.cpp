@@ -19,7 +19,7 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
 void Desk::add(const Job& job, std::uint32_t number) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
-  if (job.profile() != nullptr)
+  if (job.profile() != nullptr && job.rhythm())
     clients_[number].foresight = foresight::Foresight(job.profile()->rhythm, job.profile()->runs);
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
   wake_ns_ = 0;

@@ -9,6 +9,12 @@ namespace fikit::simulator {
 
 using replay::EventKind;
 
+namespace {
+
+constexpr std::size_t kNoStep = static_cast<std::size_t>(-1); // a wait for another stream's work
+
+} // namespace
+
 Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes)
     : number_(number),
       options_(options),
@@ -17,7 +23,8 @@ Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, em
       notes_(notes),
       host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),
       process_(device.attach(static_cast<int32_t>(number) + 1, 1, device.state().time_ns)),
-      streams_(options.trace->streams().size()) {
+      streams_(options.trace->streams().size()),
+      numbered_(static_cast<std::size_t>(options.trace->plan().numbers)) {
   if (process_ == emu::kNone)
     throw std::runtime_error("couldn't simulate more than " + std::to_string(emu::kMaxProcesses) + " jobs");
   for (Stream& stream : streams_) {
@@ -70,7 +77,7 @@ void Job::call(std::int64_t now_ns) {
   if (kind == EventKind::synchronize) {
     state_ = State::waiting;
     next_ns_ = kNever;
-    if (drained() || !host_.step().waits) go_on(now_ns);
+    if (!host_.step().waits || awaited_done()) go_on(now_ns);
     return;
   }
   if (kind == EventKind::kernel && options_.managed) {
@@ -107,28 +114,43 @@ void Job::set_gate(bool closed, std::int64_t now_ns) {
 }
 
 void Job::issue(std::int64_t now_ns) {
-  Stream& stream = stream_of(host_.index());
-  if (device_.full(stream.slot)) {
-    state_ = State::queue_full;
-    next_ns_ = kNever;
-    return;
+  const replay::Step& step = host_.step();
+  const bool is_kernel = step.event->kind == EventKind::kernel;
+  const bool last_of_run = has_grant_ && run_ == 0; // says that the run is over
+  if (step.behind >= 0 && !stands_behind_) {
+    const Place& other = numbered_[static_cast<std::size_t>(step.behind)];
+    if (!enqueue({.wait_stream = other.slot, .wait_seq = other.seq}, kNoStep, 0)) return;
+    stands_behind_ = true;
   }
-  const replay::Event& event = *host_.step().event;
-  const std::uint64_t seq = device_.state().streams[stream.slot].tail % emu::kRingOps;
-  const bool is_kernel = event.kind == EventKind::kernel;
-  stream.steps[seq] = host_.index();
-  stream.requests[seq] = has_grant_ && run_ == 0 ? request_ : 0; // the last of a run says that it is over
+  if (!enqueue({replay::op_kind(step.event->kind), step.event->duration_ns}, host_.index(), last_of_run ? request_ : 0))
+    return;
+  stands_behind_ = false;
   if (is_kernel) {
     ++kernels_in_flight_;
     note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0);
   }
-  device_.enqueue(stream.slot, {replay::op_kind(event.kind), event.duration_ns});
-  if (host_.step().waits) {
+  if (step.waits) {
     state_ = State::waiting;
     next_ns_ = kNever;
   } else {
     go_on(now_ns);
   }
+}
+
+// False: the queue is full, and the job waits for room.
+bool Job::enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t request) {
+  Stream& stream = stream_of(host_.index());
+  if (device_.full(stream.slot)) {
+    state_ = State::queue_full;
+    next_ns_ = kNever;
+    return false;
+  }
+  const std::uint64_t seq = device_.enqueue(stream.slot, op);
+  stream.steps[seq % emu::kRingOps] = step;
+  stream.requests[seq % emu::kRingOps] = request;
+  const int number = step == kNoStep ? -1 : host_.step().number;
+  if (number >= 0) numbered_[static_cast<std::size_t>(number)] = {stream.slot, seq};
+  return true;
 }
 
 // The step in hand is over.
@@ -153,8 +175,21 @@ bool Job::drained() const {
   });
 }
 
+// What the step in hand waits for.
+bool Job::awaited_done() const {
+  const replay::Step& step = host_.step();
+  if (step.event->kind != EventKind::synchronize) {
+    const emu::StreamState& state = device_.state().streams[streams_[options_.trace->stream(host_.index())].slot];
+    return state.done == state.tail;
+  }
+  if (step.behind < 0) return drained();
+  const Place& place = numbered_[static_cast<std::size_t>(step.behind)];
+  return device_.done(place.slot, place.seq);
+}
+
 void Job::complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq) {
   const std::size_t step = stream.steps[seq % emu::kRingOps];
+  if (step == kNoStep) return;
   const std::uint32_t request = stream.requests[seq % emu::kRingOps];
   const replay::Event& event = *options_.trace->plan().steps[step].event;
   if (event.kind != EventKind::kernel) return;
@@ -176,9 +211,7 @@ bool Job::collect(std::int64_t now_ns) {
   if (state_ == State::queue_full && any) {
     issue(now_ns);
   } else if (state_ == State::waiting) {
-    const bool work = host_.step().event->kind != EventKind::synchronize;
-    const emu::StreamState& state = device_.state().streams[stream_of(host_.index()).slot];
-    if (work ? state.done == state.tail : drained()) go_on(now_ns);
+    if (awaited_done()) go_on(now_ns);
   } else if (state_ == State::at_end && drained()) {
     note(Note::Kind::drained, now_ns);
     current_.end_ns = now_ns;

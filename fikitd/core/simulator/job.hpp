@@ -46,6 +46,7 @@ struct JobOptions {
   const Trace* trace = nullptr;
   int priority = 5;
   const Profile* profile = nullptr; // nullptr: starts without
+  bool rhythm = true;                        // the profile's; false: learns anew where its host waits
   bool managed = true;                       // false: no fikit at all, at no cost
   bool thinks = true;                        // false: its host computes nothing between its calls
   // When its requests arrive; empty: the next one follows the end of the last one (closed loop). One request is one pass
@@ -83,6 +84,7 @@ class Job {
   const Trace& trace() const { return *options_.trace; }
   std::int64_t duration_ns(std::size_t step) const { return trace().plan().steps[step].event->duration_ns; }
   const Profile* profile() const { return options_.profile; }
+  bool rhythm() const { return options_.rhythm; }
   bool managed() const { return options_.managed; }
   int process() const { return process_; }
   std::int64_t device_ns() const { return device_.busy_ns(process_); }
@@ -105,12 +107,19 @@ class Job {
     std::vector<std::uint32_t> requests;
   };
 
+  struct Place {
+    int slot = emu::kNone;
+    std::uint64_t seq = 0;
+  };
+
   void next_request(std::int64_t now_ns);
   void call(std::int64_t now_ns);
   void issue(std::int64_t now_ns);
+  bool enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t request);
   void go_on(std::int64_t now_ns);
   void plan_next();
   bool drained() const;
+  bool awaited_done() const;
   void complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq);
   Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
   void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0);
@@ -123,12 +132,14 @@ class Job {
   replay::Host host_;
   int process_;
   std::vector<Stream> streams_;
+  std::vector<Place> numbered_; // work of this pass that other streams' work, or the host, waits for
 
   State state_ = State::absent;
   std::int64_t next_ns_ = 0;
   std::uint32_t request_ = 0; // newest at the gate
   bool closed_ = false;
   bool has_grant_ = false; // the step in hand was granted
+  bool stands_behind_ = false; // its wait for another stream's work is in the queue
   std::uint32_t run_ = 0;  // so many launches may pass the closed gate
   bool keeps_runs_ = false;
   std::uint64_t kernels_in_flight_ = 0;

@@ -7,13 +7,13 @@
 namespace fikit::simulator {
 namespace {
 
-predictor::Model measured(const Trace& trace, std::size_t passes) {
+predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
   JobOptions job;
   job.trace = &trace;
   job.managed = false;
   Simulation alone({}, {job});
   alone.job(0).keep_runs();
-  alone.run(passes, kNever);
+  alone.run(passes, until_ns);
   std::vector<Ran> runs = alone.job(0).runs();
   std::stable_sort(runs.begin(), runs.end(), [](const Ran& a, const Ran& b) { return a.start_ns < b.start_ns; });
   predictor::Model model;
@@ -30,8 +30,8 @@ predictor::Model measured(const Trace& trace, std::size_t passes) {
 
 } // namespace
 
-Profile learn(const Trace& trace, std::size_t passes) {
-  Profile profile{.model = measured(trace, passes), .rhythm = {}, .runs = {}, .truth = {}};
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
+  Profile profile{.model = measured(trace, passes, until_ns), .rhythm = {}, .runs = {}, .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
@@ -40,7 +40,7 @@ Profile learn(const Trace& trace, std::size_t passes) {
   setup.costs = {0, 0, 0, 0};
   Simulation alone(setup, {job});
   alone.desk().keep_notes();
-  alone.run(passes, kNever);
+  alone.run(passes, until_ns);
   profile.rhythm = alone.desk().rhythm(0);
   profile.runs = alone.desk().runs(0);
   profile.truth = truth_of(trace, alone.desk().notes());

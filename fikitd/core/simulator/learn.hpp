@@ -1,4 +1,5 @@
 // A job's profile, as a measuring run alone on the device would give it: durations, and the idle times after each kernel.
+// The run ends with so many passes, or at until_ns.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,6 @@
 
 namespace fikit::simulator {
 
-Profile learn(const Trace& trace, std::size_t passes);
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever);
 
 } // namespace fikit::simulator

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
+
+#include "replay/pass.hpp"
 
 namespace fikit::simulator {
 namespace {
@@ -9,20 +12,6 @@ namespace {
 replay::Recording read(const std::string& text) {
   std::istringstream in(text);
   return replay::read_recording(in);
-}
-
-// A pass is what the recorded span covers, from the first call that gives the device work to the end of the last work:
-// what the profiler saw before and after belongs to no request.
-replay::Plan pass_of(replay::Plan plan) {
-  const auto is_work = [](const replay::Step& step) { return step.event->kind != replay::EventKind::synchronize; };
-  auto& steps = plan.steps;
-  steps.erase(std::find_if(steps.rbegin(), steps.rend(), is_work).base(), steps.end());
-  steps.erase(steps.begin(), std::find_if(steps.begin(), steps.end(), is_work));
-  replay::Step& first = steps.front();
-  first.think_ns = 0;
-  first.cost_ns = std::max<std::int64_t>(0, first.cost_ns - first.delay_ns);
-  first.delay_ns = 0;
-  return plan;
 }
 
 // The same calls from a host that computes nothing in between and waits for nothing.
@@ -40,8 +29,12 @@ replay::Plan thoughtless(replay::Plan plan) {
 
 } // namespace
 
-Trace::Trace(const std::string& text)
-    : recording_(read(text)), plan_(pass_of(replay::make_plan(recording_))), thoughtless_(simulator::thoughtless(plan_)) {
+Trace::Trace(const std::string& text, double stretch)
+    : recording_(read(text)), plan_(replay::make_pass(recording_)), thoughtless_(simulator::thoughtless(plan_)) {
+  if (!(stretch > 0)) throw std::runtime_error("couldn't stretch a recording by " + std::to_string(stretch));
+  replay::stretch(recording_, stretch);
+  replay::stretch(plan_, stretch);
+  replay::stretch(thoughtless_, stretch);
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     const replay::Event& event = *plan_.steps[i].event;
     const bool is_kernel = event.kind == replay::EventKind::kernel;

@@ -13,8 +13,9 @@ namespace fikit::simulator {
 
 class Trace {
  public:
-  // Text in the format of emulator/replay/recording.hpp. Throws std::runtime_error, one sentence.
-  explicit Trace(const std::string& text);
+  // Text in the format of emulator/replay/recording.hpp. stretch: everything takes so many times as long, as on a dilated
+  // device. Throws std::runtime_error, one sentence.
+  explicit Trace(const std::string& text, double stretch = 1);
   Trace(const Trace&) = delete; // the plan points into the recording
   Trace& operator=(const Trace&) = delete;
 

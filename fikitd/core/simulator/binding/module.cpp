@@ -83,26 +83,29 @@ policy::Tuning tuned(const nb::dict& changes) {
 
 void bind(nb::module_& m) {
   nb::class_<Trace>(m, "Trace")
-      .def(nb::init<const std::string&>(), "text"_a)
+      .def(nb::init<const std::string&, double>(), "text"_a, "stretch"_a = 1.0)
       .def_prop_ro("kernels", &Trace::kernels)
+      .def_prop_ro("launch_latency_ns", [](const Trace& self) { return self.plan().launch_latency_ns; })
+      .def_prop_ro("kernel_gap_ns", [](const Trace& self) { return self.plan().kernel_gap_ns; })
       .def_prop_ro("recorded_span_ns", [](const Trace& self) { return self.recording().span_ns(); });
 
   nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
-  m.def("learn", &learn, "trace"_a, "passes"_a, nb::call_guard<nb::gil_scoped_release>());
+  m.def("learn", &learn, "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
-           [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool managed,
-              bool thinks, const std::vector<std::int64_t>& arrivals) {
+           [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool rhythm,
+              bool managed, bool thinks, const std::vector<std::int64_t>& arrivals) {
              new (self) JobOptions{.trace = &trace,
                                    .priority = priority,
                                    .profile = profile,
+                                   .rhythm = rhythm,
                                    .managed = managed,
                                    .thinks = thinks,
                                    .arrivals = arrivals};
            },
-           "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "managed"_a = true, "thinks"_a = true,
-           "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
+           "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "rhythm"_a = true,
+           "managed"_a = true, "thinks"_a = true, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
 
   const Costs standard;
   nb::class_<Costs>(m, "Costs")
@@ -143,6 +146,7 @@ void bind(nb::module_& m) {
       "tuning"_a = nb::dict());
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
+  m.attr("NEVER") = kNever;
   m.attr("POLICIES") = nb::tuple(names);
   nb::dict tuning;
   for (const Knob& knob : kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
