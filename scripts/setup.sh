@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 build_packages="gcc g++ make python3 python3-dev python3-venv libtomlplusplus-dev flock:util-linux"
 slurm_packages="slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
-check_packages="clang-tidy valgrind libjemalloc2"
+check_packages="clang-tidy valgrind libjemalloc2 iproute2"
 client_packages="ffmpeg:ffmpeg gcc-offload-nvptx"  # unmodified CUDA programs for the tests
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import logging
 import os
+import secrets
 import socket
 import time
 from array import array
@@ -372,7 +373,9 @@ class Clients:
     async def _save_profile(self, client: Client, kernels: Sequence[Kernel], stats: Stats) -> None:
         record, job = client.record, client.job
         created = iso(client.started_ns)
-        run = f"{created.replace(':', '').replace('-', '')}-{record.job[:24]}-{client.peer.pid}-{client.number}"
+        # Pids and numbers repeat on every node, and the nodes share the directory.
+        when, which = created.replace(":", "").replace("-", ""), secrets.token_hex(4)
+        run = f"{when}-{record.job[:20]}-{client.peer.pid}-{which}"
 
         def save() -> None:
             document = profiles.document(

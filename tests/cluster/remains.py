@@ -53,20 +53,22 @@ def _names(directory: Path) -> list[str]:
 
 
 def _files(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
-    for name in ("jobs", "ledger"):
-        with suppress(FileNotFoundError):
-            yield from (f"{name}/{left}" for left in _names(sandbox.run_dir / name) if left not in running)
-    yield from (f"run_dir/{left}" for left in _names(sandbox.run_dir) if left not in RUN_DIR)
+    for run_dir in sandbox.run_dirs.values():
+        for name in ("jobs", "ledger"):
+            with suppress(FileNotFoundError):
+                yield from (f"{name}/{left}" for left in _names(run_dir / name) if left not in running)
+        yield from (f"run_dir/{left}" for left in _names(run_dir) if left not in RUN_DIR)
     for directory in (sandbox.report_dir, sandbox.profile_dir):
         yield from (str(path) for path in directory.rglob(".*.????????") if path.is_file())  # temporary files
 
 
 def _locks(sandbox: Sandbox, _running: tuple[str, ...]) -> Iterator[str]:
-    with suppress(FileNotFoundError), (sandbox.run_dir / "start.lock").open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield "the lock of the prolog that starts fikitd"
+    for run_dir in sandbox.run_dirs.values():
+        with suppress(FileNotFoundError), (run_dir / "start.lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield "the lock of the prolog that starts fikitd"
 
 
 def _clients(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
@@ -96,9 +98,10 @@ def _device(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
     if running:
         return
     emuctl = sandbox.root / "native" / "bin" / "emuctl"
-    shown = subprocess.run([emuctl, "stats", "--json"], env=sandbox.env, capture_output=True, text=True, check=False)
-    for device in json.loads(shown.stdout)["devices"] if shown.returncode == 0 else []:
-        alive = [process["pid"] for process in device["processes"] if process["alive"]]
-        yield from (f"process {pid} on the {device['name']}" for pid in alive)
-        if (used := device["memory_used_bytes"]) and not alive:
-            yield f"{used} bytes on the {device['name']}"
+    for env in sandbox.emulated:
+        shown = subprocess.run([emuctl, "stats", "--json"], env=env, capture_output=True, text=True, check=False)
+        for device in json.loads(shown.stdout)["devices"] if shown.returncode == 0 else []:
+            alive = [process["pid"] for process in device["processes"] if process["alive"]]
+            yield from (f"process {pid} on the {device['name']}" for pid in alive)
+            if (used := device["memory_used_bytes"]) and not alive:
+                yield f"{used} bytes on the {device['name']}"

@@ -27,6 +27,7 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikit import sandbox_files as files
 from fikit import slurm_versions
 from fikit.errors import UserError
+from fikit.sandbox_network import Network, Node
 from fikit.sandbox_processes import Group, processes_of
 from fikit.sizes import parse_size
 from fikitd import paths
@@ -52,6 +53,7 @@ class Sandbox:
     GPU instead of its default. scheduler: further keys of fikit.toml's [scheduler]. keep: leave the directory at the end.
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
+    apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
 
@@ -67,10 +69,11 @@ class Sandbox:
         slice_us: int | None = None,
         keep: bool = False,
         nodes: int = 1,
+        apart: bool = False,
         gpu_types: Sequence[str] = (),
         spread: bool = False,
     ) -> None:
-        self._gpus, self._nodes, self._spread = gpus, nodes, spread
+        self._gpus, self._nodes, self._spread, self._apart = gpus, nodes, spread, apart
         self._gpu_types = list(gpu_types) or ["nvidia" if real_gpu else "emulated"] * gpus
         self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
         if gpus < 1 or self._gpu_memory_gib < 1:
@@ -83,6 +86,7 @@ class Sandbox:
         self._failed = False
         self._group = Group()
         self._machine: files.Machine | None = None
+        self._network: Network | None = None
         self.root = Path()
         self.env: dict[str, str] = {}
         self._place(Path())
@@ -115,6 +119,10 @@ class Sandbox:
         self._failed = False
         self._place(Path(tempfile.mkdtemp(prefix="fikit-", dir=_open_directory())))
         try:
+            if self._apart:
+                on_step("network")
+                self._network = Network(self.root, [f"node{number}" for number in range(self._nodes)])
+                self._network.start()
             on_step("files")
             self._write_files()
             on_step("munged")
@@ -139,13 +147,32 @@ class Sandbox:
         self._group.stop()
         for process in processes_of(self.root):
             process.kill()
-        if "EMUCUDA_NAME" in self.env:
+        for device in self.emulated:
             subprocess.run(
-                [self._layout.native / "bin" / "emuctl", "reset"], env=self.env, check=False, capture_output=True
+                [self._layout.native / "bin" / "emuctl", "reset"], env=device, check=False, capture_output=True
             )
+        if self._network:
+            self._network.stop()
+            self._network = None
         if not (self._keep or self._failed):
             shutil.rmtree(self.root, ignore_errors=True)
         self._place(Path())
+
+    @property
+    def run_dirs(self) -> dict[str, Path]:
+        """Every fikitd's, by node; of all nodes together, under the first one's name, where they are not apart."""
+        assert self._machine is not None
+        nodes = self._network.nodes if self._network else []
+        return {node.name: node.run_dir for node in nodes} or {self._machine.nodes[0]: self.run_dir}
+
+    @property
+    def emulated(self) -> list[dict[str, str]]:
+        """The environments in which emuctl sees the emulated GPUs: one for each fikitd."""
+        if "EMUCUDA_NAME" not in self.env:
+            return []
+        nodes = self._network.nodes if self._network else []
+        name = self.env["EMUCUDA_NAME"]
+        return [{**self.env, "EMUCUDA_NAME": f"{name}-{node.name}"} for node in nodes] or [self.env]
 
     def run(self, cmd: Sequence[str], **kw: Any) -> subprocess.CompletedProcess[str]:
         """subprocess.run inside the sandbox, with text output captured unless `kw` says otherwise."""
@@ -177,6 +204,8 @@ class Sandbox:
             gpu_types=self._gpu_types,
             real_gpu=self._real_gpu,
             spread=self._spread,
+            apart={node.name: node.address for node in self._network.nodes} if self._network else {},
+            controller=self._network.controller if self._network else "127.0.0.1",
         )
         self._write_environment()
         programs = files.Programs(
@@ -238,6 +267,8 @@ class Sandbox:
         if self._real_gpu:
             return {}
         emulator = {name: value for name, value in self.env.items() if name.startswith("EMUCUDA_")}
+        if self._apart:
+            emulator["EMUCUDA_NAME"] += "-$SLURMD_NODENAME"  # the task prolog's shell knows it
         return {"LD_LIBRARY_PATH": str(self._layout.native / paths.emulator_dir().name), **emulator}
 
     def _write_fikit_toml(self) -> None:
@@ -258,12 +289,16 @@ class Sandbox:
 
     def _start_nodes(self) -> None:
         assert self._machine is not None
-        for node in self._machine.nodes:
-            self._start("slurmd", "-D", "-f", str(self._layout.slurm_conf), "-N", node, of=f".{node}")
+        for number, name in enumerate(self._machine.nodes):
+            arguments = ("-D", "-f", str(self._layout.slurm_conf), "-N", name)
+            self._start("slurmd", *arguments, of=f".{name}", on=self._network.nodes[number] if self._network else None)
 
-    def _start(self, program: str, *arguments: str, of: str = "") -> None:
+    def _start(self, program: str, *arguments: str, of: str = "", on: Node | None = None) -> None:
         name = program + of
-        self._group.start(name, [str(_find(program)), *arguments], self.env, self.logs / f"{name}.out")
+        command = [str(_find(program)), *arguments]
+        if on and self._network:
+            command = self._network.inside(on, command)
+        self._group.start(name, command, self.env, self.logs / f"{name}.out")
 
     def _nodes_are_idle(self) -> bool:
         answer = self.run(["sinfo", "--noheader", "--format=%T"])
@@ -292,9 +327,12 @@ class Sandbox:
 
     def _stop_fikitd(self) -> None:
         """Ask it to leave and wait until it has; kill it when it does not."""
+        if self._machine is None:
+            return
         daemons = [process for process in processes_of(self.run_dir) if process.named("fikitd")]
-        with suppress(DaemonUnreachable, ControlError):
-            Control(self.run_dir).shutdown()
+        for run_dir in self.run_dirs.values():
+            with suppress(DaemonUnreachable, ControlError):
+                Control(run_dir).shutdown()
         for daemon in daemons:
             daemon.wait_or_kill(FIKITD_STOP_TIMEOUT_S)
 

@@ -64,7 +64,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the sandbox's nodes look like: the machine, once or several times. All of them have its GPUs."""
+    """What the sandbox's nodes look like: the machine, once or several times. All of them have its GPUs.
+
+    apart: the addresses of nodes with networks and host names of their own, by name.
+    """
 
     hostname: str
     memory_mb: int
@@ -75,9 +78,13 @@ class Machine:
     gpu_types: list[str]
     real_gpu: bool = False
     spread: bool = False
+    apart: dict[str, str] = field(default_factory=dict)
+    controller: str = "127.0.0.1"
 
     @property
     def nodes(self) -> list[str]:
+        if self.apart:
+            return list(self.apart)
         return [self.hostname] if len(self.node_ports) == 1 else [f"node{i}" for i in range(len(self.node_ports))]
 
 
@@ -96,14 +103,15 @@ def slurm_conf(layout: Layout, machine: Machine) -> str:
     """One partition, everything private. Debian's defaults where nothing is said."""
     gres = ",".join(f"{name}:{type_}:{count}" for name, type_, count in _gres(machine))
     nodes = "\n".join(
-        f"NodeName={name} NodeHostname={machine.hostname} NodeAddr=127.0.0.1 Port={port} CPUs={JOBS_AT_ONCE} "
+        f"NodeName={name} NodeHostname={name if machine.apart else machine.hostname} "
+        f"NodeAddr={machine.apart.get(name, '127.0.0.1')} Port={port} CPUs={JOBS_AT_ONCE} "
         f"RealMemory={machine.memory_mb} Gres={gres}"
         for name, port in zip(machine.nodes, machine.node_ports, strict=True)
     )
     of_node = "" if len(machine.nodes) == 1 else ".%n"
     return f"""\
 ClusterName=sandbox
-SlurmctldHost={machine.hostname}(127.0.0.1)
+SlurmctldHost={machine.hostname}({machine.controller})
 SlurmctldPort={machine.controller_port}
 SlurmUser=root
 SlurmdUser=root

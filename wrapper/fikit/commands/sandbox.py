@@ -21,7 +21,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of the node.")
+@click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of each node.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 8), default=1, show_default=True,
+    help="Nodes, each with a network namespace, a host name, a fikitd and emulated GPUs of its own.",
+)  # fmt: skip
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
 @click.option("--policy", type=click.Choice(config.POLICIES), default="fikit", show_default=True)
 @click.option(
@@ -41,6 +45,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 def command(
     *,
     gpus: int,
+    nodes: int,
     gpu_memory: str,
     policy: str,
     slice_us: int | None,
@@ -49,7 +54,7 @@ def command(
     keep: bool,
     argv: tuple[str, ...],
 ) -> int:
-    """Run CMD inside a throw-away one-node Slurm with emulated GPUs; exits with CMD's exit code.
+    """Run CMD inside a throw-away Slurm with emulated GPUs; exits with CMD's exit code.
 
     SLURM_CONF and PATH are set, so `sbatch`, `srun` and `fikit report` just work. Everything ends with CMD, also by Ctrl-C.
     """
@@ -58,7 +63,10 @@ def command(
             there = slurm_root.command(line, [sys.executable, *sys.orig_argv[1:]], status.update)
         os.execvp(there[0], there)
     try:
-        sandbox = Sandbox(gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep)
+        sandbox = Sandbox(
+            gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep,
+            nodes=nodes, apart=nodes > 1,
+        )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from error
     for number in ENDING:
