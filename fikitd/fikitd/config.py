@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import quantities
+from fikitd import access, quantities
 from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
@@ -110,6 +110,17 @@ class SchedulerConfig:
 class SlurmConfig:
     gpu_memory_gib: int = _key(16, _whole(1, 65_536))
     default_share_gib: int = _key(4, _whole(1, 65_536))
+    default_priority: str | int = _key("normal", access.priority_fault)
+
+
+@dataclass(frozen=True)
+class AccessConfig:
+    """Enforced by slurmctld, not by the daemon; fikitd.access says what it means."""
+
+    highest_priority: str | int = _key(0, access.priority_fault)
+    lowest_max_slowdown: str = _key("0%", _share)
+    lowest_max_delay_us: int = _key(0, _whole(0, access.LONGEST_DELAY_US))
+    rule: Sequence[Mapping[str, Any]] = _key((), access.rules_fault)
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,7 @@ class Config:
     daemon: DaemonConfig = DaemonConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
     slurm: SlurmConfig = SlurmConfig()
+    access: AccessConfig = AccessConfig()
 
     def with_run_dir(self, run_dir: str) -> Config:
         """The same with another run_dir; ConfigError when it cannot be one."""
@@ -131,12 +143,16 @@ class Config:
             lines.append(f"[{section.name}]")
             values = getattr(self, section.name)
             for key in fields(values):
-                value = getattr(values, key.name)
-                lines.append(f"{key.name} = {_basic_string(value) if isinstance(value, str) else value}")
+                if key.name != "rule":
+                    lines.append(f"{key.name} = {_literal(getattr(values, key.name))}")
+        for rule in self.access.rule:
+            lines += ["[[access.rule]]", *(f"{key} = {_literal(value)}" for key, value in rule.items())]
         return "\n".join(lines) + "\n"
 
 
-_SECTIONS: Final[dict[str, type]] = {"daemon": DaemonConfig, "scheduler": SchedulerConfig, "slurm": SlurmConfig}
+_SECTIONS: Final[dict[str, type]] = {
+    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "slurm": SlurmConfig, "access": AccessConfig,
+}  # fmt: skip
 
 
 def load(path: Path | str | None = None) -> Config:
@@ -167,7 +183,10 @@ def parse(text: str, file: str) -> Config:
     faults = sorted((_line_of(text, keys), fault) for keys, fault in _faults(document))
     if faults:
         raise ConfigError([f"{file}:{line}: {fault}" for line, fault in faults])
-    return Config(**{name: section(**document.get(name, {})) for name, section in _SECTIONS.items()})
+    config = Config(**{name: section(**document.get(name, {})) for name, section in _SECTIONS.items()})
+    if config.access != AccessConfig() and (fault := access.text_fault(text)):
+        raise ConfigError([f"{file}: {fault}"])
+    return config
 
 
 def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -187,6 +206,9 @@ def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
                     )
                 elif fault := known[key](value):
                     yield (name, key), f"{key} in [{name}] {fault}"
+    section = document.get("access")
+    if isinstance(section, dict) and "rule" in section and "highest_priority" not in section:
+        yield ("access",), "highest_priority is missing in [access]: say what the jobs may that no rule is for"
 
 
 def _nearest(word: str, known: list[str], form: str) -> str:
@@ -224,6 +246,12 @@ def _syntax_sentence(error: tomllib.TOMLDecodeError, text: str, file: str) -> st
     line = match.group(1) if match and match.group(1) else max(1, len(text.splitlines()))
     what = str(error)[: match.start()] if match else str(error)
     return f"{file}:{line}: this is not TOML: {what[:1].lower()}{what[1:]}"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return _basic_string(value) if isinstance(value, str) else str(value)
 
 
 def _basic_string(text: str) -> str:

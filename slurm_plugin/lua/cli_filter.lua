@@ -1,4 +1,4 @@
--- For sites without a cli_filter.lua of their own: copy it, and fikit_submit.lua, beside slurm.conf. Others load
+-- For sites without a cli_filter.lua of their own: copy it, and fikit_*.lua, beside slurm.conf. Others load
 -- fikit_submit.lua in theirs and call fikit.cli_filter(options) in slurm_cli_pre_submit.
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "/etc/slurm"
 local fikit = dofile(here .. "/fikit_submit.lua")

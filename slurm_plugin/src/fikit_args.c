@@ -124,13 +124,27 @@ static bool submitting(void) {
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
+/* On a node an option may be there twice only if somebody made it so: slurmctld has looked at one of the two. The job gets
+ * what asks for less. */
+static void keep_less(const struct fikit_options *before) {
+  if (before->priority > seen.priority)
+    seen.priority = before->priority;
+  if (before->max_slowdown_ppm > seen.max_slowdown_ppm)
+    seen.max_slowdown_ppm = before->max_slowdown_ppm;
+  if (before->max_delay_ns > seen.max_delay_ns)
+    seen.max_delay_ns = before->max_delay_ns;
+}
+
 /* Called once per source (#SBATCH line, environment, command line), the later one wins; on a node sometimes twice. */
 static int on_option(int val, const char *value, int remote) {
   (void)remote;
   const enum argument argument = (enum argument)val;
   /* An option without argument arrives on the node as the text "(null)". */
   const char *text = argument == MEASURE ? "1" : value;
+  const struct fikit_options before = seen;
   if (text && parse(argument, text, &seen)) {
+    if (!submitting())
+      keep_less(&before);
     given[argument] = true;
     return 0;
   }

@@ -41,9 +41,11 @@ static bool has_shards(spank_t sp) {
 }
 
 /* A job that asked for shards without any option of ours shares its GPU all the same. No prolog can see that: its
- * environment does not tell shards from GPUs. */
+ * environment does not tell shards from GPUs. And Slurm starts a job that is requeued while it starts without a prolog.
+ * The batch step's options came through slurmctld, which says who may use what; those of srun inside the job did not. */
 static bool admit_shards(spank_t sp, const struct fikit_config *config, uid_t uid, struct fikit_record *record) {
-  *record = (struct fikit_record){.job = step.job, .uid = uid, .options = *fikit_args()};
+  const struct fikit_options options = step.id == BATCH_STEP ? *fikit_args() : FIKIT_NO_OPTIONS;
+  *record = (struct fikit_record){.job = step.job, .uid = uid, .options = options};
   spank_get_item(sp, S_JOB_GID, &record->gid);
   /* The batch step has the first of these, the others the second. */
   const int size = (int)sizeof record->gpus;

@@ -29,10 +29,25 @@ void slurm_debug(const char *format, ...) { (void)format; }
 
 spank_context_t spank_context(void) { return (spank_context_t)fake_context; }
 
+static struct spank_option *registered[16];
+
 spank_err_t spank_option_register(spank_t sp, struct spank_option *option) {
   (void)sp;
-  (void)option;
+  for (size_t i = 0; i < sizeof registered / sizeof *registered; i++) {
+    if (!registered[i]) {
+      registered[i] = option;
+      break;
+    }
+  }
   return ESPANK_SUCCESS;
+}
+
+/* As slurmstepd does for an option that it finds in a step's environment. */
+void fake_give(const char *name, const char *value) {
+  for (size_t i = 0; registered[i]; i++) {
+    if (strcmp(registered[i]->name, name) == 0)
+      registered[i]->cb(registered[i]->val, value, 1);
+  }
 }
 
 spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **value) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from fikit.checks import gpu, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import symbols
+
+from fikitd import paths
 
 SLURM_CONF = """
 ClusterName=x  # comment
@@ -24,8 +27,10 @@ GRES_CONF = "Name=gpu Type=h200 File=/dev/nvidia0\nName=shard Count=16\n"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    """A correct configuration; returns slurm.conf."""
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A correct configuration, on a machine without a fikit.toml; returns slurm.conf."""
+    monkeypatch.delenv("FIKIT_CONFIG", raising=False)
+    tmp_path.chmod(0o755)
     (tmp_path / "slurm.conf").write_text(SLURM_CONF)
     (tmp_path / "gres.conf").write_text(GRES_CONF)
     (tmp_path / "job_submit.lua").write_text('dofile("/opt/fikit_submit.lua")\n')
@@ -65,6 +70,68 @@ def test_each_fault_is_found_with_advice(site: Path, *, file: str, old: str, new
     assert found[name].status == status
     assert found[name].advice
     assert {check.status for check in found.values() if check.name != name} == {"ok"}
+
+
+ACCESS = """
+[access]
+highest_priority = "normal"
+[[access.rule]]
+{} = "vip"
+highest_priority = 0
+"""
+
+
+def ruled(site: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> dict[str, Check]:
+    """The findings of a site with a rule by account, QOS, partition or group."""
+    path = site.parent / "fikit.toml"
+    path.write_text(ACCESS.format(key))
+    path.chmod(0o644)
+    monkeypatch.setenv("FIKIT_CONFIG", str(path))
+    return findings(site)
+
+
+@pytest.mark.parametrize(
+    ("key", "enforced", "missing"),
+    [("account", "", "associations"), ("account", "Associations,Limits", ""), ("qos", "associations", "qos"),
+     ("qos", "qos", ""), ("qos", "all", ""), ("partition", "", ""), ("group", "", "")],
+)  # fmt: skip
+def test_rules_by_what_a_user_can_choose_freely_are_found(
+    site: Path, monkeypatch: pytest.MonkeyPatch, *, key: str, enforced: str, missing: str
+) -> None:
+    site.write_text(site.read_text() + f"AccountingStorageEnforce={enforced}\n")
+    found = ruled(site, monkeypatch, key)
+    if missing:
+        assert found["AccountingStorageEnforce"].status == "fail"
+        assert f"{missing} is missing" in found["AccountingStorageEnforce"].found
+    else:
+        assert found["access"].found == "1 rules in fikit.toml"
+    assert found["access rules"].status == "ok"
+
+
+def test_rules_that_others_can_write_are_found(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ruled(site, monkeypatch, "group")
+    (site.parent / "fikit.toml").chmod(0o664)
+    check = findings(site)["access rules"]
+    assert (check.status, check.advice) == ("fail", f"chmod go-w {site.parent / 'fikit.toml'}")
+    (site.parent / "fikit.toml").chmod(0o644)
+    site.parent.chmod(0o777)
+    assert findings(site)["access rules"].status == "fail"
+
+
+def test_default_priorities_that_differ_are_found(site: Path) -> None:
+    (site.parent / "plugstack.conf").write_text("required /opt/spank_fikit.so default_priority=low\n")
+    check = findings(site)["default_priority"]
+    assert (check.status, check.found) == ("fail", "low in plugstack.conf, normal in /etc/fikit/fikit.toml")
+
+
+def test_copies_of_another_versions_lua_files_are_found(site: Path) -> None:
+    for file in paths.slurm_dir().glob("fikit_*.lua"):
+        shutil.copy(file, site.parent)
+    assert findings(site)["Lua files"].status == "ok"
+    (site.parent / "fikit_access.lua").write_text("-- old\n")
+    assert findings(site)["Lua files"].found == f"{site.parent / 'fikit_access.lua'} is not this version's"
+    (site.parent / "fikit_access.lua").unlink()
+    assert findings(site)["Lua files"].status == "fail"
 
 
 @pytest.mark.parametrize("file", ["gres.conf", "job_submit.lua", "plugstack.conf"])

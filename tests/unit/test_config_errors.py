@@ -32,7 +32,7 @@ def test_the_sites_example_says_the_defaults_and_every_key() -> None:
     text = (ROOT / "site" / "fikit.toml").read_text()
     assert parse(text, "fikit.toml") == Config()
     assert {name: set(keys) for name, keys in tomllib.loads(text).items()} == {
-        section.name: {key.name for key in dataclasses.fields(getattr(Config(), section.name))}
+        section.name: {key.name for key in dataclasses.fields(getattr(Config(), section.name))} - {"rule"}
         for section in dataclasses.fields(Config)
     }
 
@@ -51,7 +51,9 @@ def test_a_key_outside_every_section_is_named() -> None:
 
 
 def test_a_key_without_a_near_one_lists_the_known() -> None:
-    assert fault("[slurm]\nxyzzy = 1\n").endswith('; known are "gpu_memory_gib", "default_share_gib"')
+    assert fault("[slurm]\nxyzzy = 1\n").endswith(
+        '; known are "gpu_memory_gib", "default_share_gib", "default_priority"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,18 @@ def test_lines_are_right_in_odd_files(text: str, line: int) -> None:
         ('[scheduler]\nmax_slowdown = "-1%"', 'must be a share of 0 to 100 %, as "5%", not "-1%"'),
         ("[scheduler]\nmax_delay_us = -1", "max_delay_us in [scheduler] must be a whole number from 0 to 10000000"),
         ('[scheduler]\nlowest_max_slowdown = "nan"', 'must be a share of 0 to 100 %, as "5%", not "nan"'),
+        ("[slurm]\ndefault_priority = 12", "default_priority in [slurm] must be"),
+        ("[access]\nhighest_priority = 10", 'must be "high", "normal", "low", or a number from 0 (highest) to 9'),
+        ('[[access.rule]]\nqos = "a"', "fikit.toml:1: highest_priority is missing in [access]: say what the jobs may"),
+        (
+            '[access]\nhighest_priority = 1\n[[access.rule]]\nqso = "a"',
+            'fikit.toml:3: rule in [access] number 1: unknown key "qso"; did you mean "qos"?',
+        ),
+        (
+            "[access]\nhighest_priority = 1\n[[access.rule]]\nhighest_priority = 1",
+            "number 1: it names no account, qos, partition or group",
+        ),
+        ('[access]\nhighest_priority = """high"""', "knows no strings of several lines"),
         ("daemon = 1", 'fikit.toml:1: "daemon" must be a section, [daemon]'),
         ("[daemon]\nrun_dir = /run", "fikit.toml:2: this is not TOML: invalid value"),
         ("[daemon]\nidle_exit_s = ", "fikit.toml:2: this is not TOML: invalid value"),

@@ -2,59 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
+from lua_module import LUA, lua, quote, submit
 from plugin_fake import SHARES, TIMES
 
 from fikitd import priorities, quantities
-
-LUA = Path(__file__).resolve().parents[2] / "slurm_plugin" / "lua"
-NO_VALUE = 4294967294
-
-pytestmark = pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1")
-
-
-def quote(value: object) -> str:
-    """A Python value as Lua source."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"[{quote(k)}] = {quote(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, bool | int | float):
-        return str(value).lower()
-    return "nil" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def lua(source: str, **env: str) -> list[str]:
-    """Run `source` with the module as `fikit` and a fake `slurm`; what it prints."""
-    prelude = f"""
-      slurm = {{ SUCCESS = 0, ERROR = -1, log_user = function(format, ...) print(format:format(...)) end }}
-      FIKIT_CONFIG = os.getenv("TEST_CONFIG") or "/nonexistent"
-      fikit = dofile("{LUA}/fikit_submit.lua")
-    """
-    done = subprocess.run(["lua5.1", "-"], input=prelude + source, env=env, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def submit(options: dict[str, str], job: dict[str, object], **env: str) -> tuple[int, str, str, str, list[str]]:
-    """job_submit on a job: return code, tres_per_node, tres_per_job, tres_per_task, sentences."""
-    sent = {i: f"_SLURM_SPANK_OPTION_fikit_{k.replace('-', '_')}={v}" for i, (k, v) in enumerate(options.items())}
-    full = {"min_nodes": NO_VALUE, "num_tasks": NO_VALUE, "spank_job_env": sent, **job}
-    *said, result = lua(f"""
-      local job = {quote(full)}
-      local rc = fikit.job_submit(job)
-      print(rc .. "|" .. tostring(job.tres_per_node) .. "|" .. tostring(job.tres_per_job) .. "|" .. tostring(job.tres_per_task))
-    """, **env)  # fmt: skip
-    code, node, per_job, task = result.split("|")
-    return int(code), node, per_job, task, said
-
 
 HIGH = {"fikit-priority": "high"}
 
@@ -73,10 +31,9 @@ HIGH = {"fikit-priority": "high"}
     ],
 )
 def test_one_gpu_of_a_sharing_job_becomes_shards(job: dict[str, object], node: str) -> None:
-    code, got, per_job, per_task, said = submit(HIGH, job)
-    assert (code, got, said) == (0, node, [])
-    assert per_job in ("", "nil")
-    assert per_task in ("", "nil")
+    done = submit(HIGH, job)
+    assert (done.code, done.per_node, done.said) == (0, node, [])
+    assert {done.per_job, done.per_task} <= {"", "nil"}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +45,8 @@ def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> Non
         "[daemon]\ngpu_memory_gib = 1\n[slurm] # ours\ngpu_memory_gib = 2_000 # big\ndefault_share_gib=7\n"
     )
     job = {"tres_per_node": "gres:gpu:1"}
-    assert submit({"fikit-mem": mem}, job, TEST_CONFIG=str(config))[:2] == (0, f"gres:shard:{shards}")
-    assert submit(HIGH, job, TEST_CONFIG=str(config))[:2] == (0, "gres:shard:7")
+    assert submit({"fikit-mem": mem}, job, TEST_CONFIG=str(config)).per_node == f"gres:shard:{shards}"
+    assert submit(HIGH, job, TEST_CONFIG=str(config)).per_node == "gres:shard:7"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +61,9 @@ def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> Non
     ],
 )
 def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object]) -> None:
-    code, node, per_job, per_task, said = submit(options, job)
-    assert (code, node, per_job, per_task, said) == (0, str(job.get("tres_per_node", "nil")), "nil", "nil", [])
+    done = submit(options, job)
+    assert (done.code, done.per_node, done.said) == (0, str(job.get("tres_per_node", "nil")), [])
+    assert (done.per_job, done.per_task) == ("nil", "nil")
 
 
 @pytest.mark.parametrize(
@@ -131,22 +89,22 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
 def test_refusal_is_one_sentence_and_changes_nothing(
     options: dict[str, str], job: dict[str, object], words: str
 ) -> None:
-    code, node, _, _, said = submit(options, job)
-    assert code == -1
-    assert len(said) == 1
-    assert words in said[0]
-    assert node == str(job.get("tres_per_node", "nil"))
+    done = submit(options, job)
+    assert done.code == -1
+    assert len(done.said) == 1
+    assert words in done.said[0]
+    assert done.per_node == str(job.get("tres_per_node", "nil"))
 
 
 @pytest.mark.parametrize("text", SHARES)
 def test_shares_are_those_of_the_plugin_and_of_fikitd(text: str) -> None:
-    code = submit({"fikit-max-slowdown": text}, {"tres_per_node": "gres:gpu:1"})[0]
+    code = submit({"fikit-max-slowdown": text}, {"tres_per_node": "gres:gpu:1"}).code
     assert (code == 0) == (not text or is_read(quantities.share, text)), "an empty value is none"
 
 
 @pytest.mark.parametrize("text", TIMES)
 def test_times_are_those_of_the_plugin_and_of_fikitd(text: str) -> None:
-    code = submit({"fikit-max-delay": text}, {"tres_per_node": "gres:gpu:1"})[0]
+    code = submit({"fikit-max-delay": text}, {"tres_per_node": "gres:gpu:1"}).code
     assert (code == 0) == (not text or is_read(quantities.nanoseconds, text))
 
 
@@ -164,11 +122,11 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
         "environment": {"FIKIT_PRIORITY": "low", "FIKIT_MEM": "6G"},
         "tres_per_node": "gres:gpu:1",
     }
-    assert submit({}, rest)[:2] == (0, "gres:shard:6")
-    assert submit({"fikit-mem": "2G"}, rest)[:2] == (0, "gres:shard:2"), "the option beats the environment"
+    assert submit({}, rest).per_node == "gres:shard:6"
+    assert submit({"fikit-mem": "2G"}, rest).per_node == "gres:shard:2", "the option beats the environment"
     measured = {**rest, "environment": {"FIKIT_MEASURE": "1"}}
-    assert submit({}, measured)[:2] == (0, "gres:gpu:1")
-    assert submit({}, {**rest, "environment": {"FIKIT_MEASURE": "0"}})[:2] == (0, "gres:gpu:1")
+    assert submit({}, measured).per_node == "gres:gpu:1"
+    assert submit({}, {**rest, "environment": {"FIKIT_MEASURE": "0"}}).per_node == "gres:gpu:1"
 
 
 @pytest.mark.parametrize("gres", ["", "gres:gpu:2"])
@@ -176,13 +134,13 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
 def test_variables_alone_are_wishes_where_a_gpu_cannot_be_shared(gres: str, variable: str) -> None:
     name, value = variable.split("=")
     rest = {"script": "#!/bin/sh", "environment": {name: value}, "tres_per_node": gres}
-    assert submit({}, rest)[:2] == (0, gres)
+    assert submit({}, rest).per_node == gres
     option = {name.lower().replace("_", "-"): value}
     carried = {0: f"_SLURM_SPANK_OPTION_fikit_{name.lower()}={value}", 1: "FIKIT_ONLY_WISHED=1"}
     by_plugin = {**rest, "environment": {}, "spank_job_env": carried}
-    assert submit({}, by_plugin)[:2] == (0, gres)
+    assert submit({}, by_plugin).per_node == gres
     if not (gres and name == "FIKIT_MEASURE"):
-        assert submit(option, rest)[0] != 0, "a typed option is refused"
+        assert submit(option, rest).code != 0, "a typed option is refused"
 
 
 def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
@@ -252,7 +210,7 @@ def test_example_scripts_define_what_slurm_calls(script: str) -> None:
 def remembering(tmp_path: Path) -> Path:
     """A site whose profile directory is a test's own; returns the user's directory of peaks."""
     (tmp_path / "fikit.toml").write_text(
-        f'[slurm]\nprofile_dir = "/elsewhere"\n[daemon] # ours\nprofile_dir = "{tmp_path}/profiles"  # shared\n'
+        f'[other]\nprofile_dir = "/elsewhere"\n[daemon] # ours\nprofile_dir = "{tmp_path}/profiles"  # shared\n'
         "[slurm]\ndefault_share_gib = 4 # GiB\ngpu_memory_gib = 16\n"
     )
     peaks = tmp_path / "profiles" / str(os.getuid()) / ".memory"

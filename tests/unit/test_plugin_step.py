@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from plugin_fake import HAVE_HEADERS, Node, answering, environment, load, set_jo
 pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
 
 BATCH, EXTERN = 0xFFFFFFFB, 0xFFFFFFFC
+REMOTE = 2  # S_CTX_REMOTE
 LINE = "fikit: job 12 high: 3 kernels"
 
 
@@ -24,6 +26,14 @@ def node(cc: Callable[..., Path], tmp_path: Path) -> Iterator[Node]:
         set_job_option(node.plugin, "fikit-priority", "high")
         node.prolog()
         yield node
+
+
+def given(node: Node, *options: tuple[str, str]) -> None:
+    """Slurm hands options of the step to the plugin."""
+    ctypes.c_int.in_dll(node.plugin, "fake_context").value = REMOTE
+    node.plugin.fikit_args_register(None)
+    for name, value in options:
+        node.plugin.fake_give(name.encode(), value.encode())
 
 
 def start(node: Node, step: int = 0, tasks: int = 1, **env: str) -> dict[str, str]:
@@ -80,6 +90,33 @@ def test_job_with_shards_and_no_option_is_admitted_by_its_first_step(node: Node)
     record = JobRecord.read(node.record)
     assert (record.uid, record.gid, record.priority, record.gpus, record.name) == (33, 44, 5, "1", "x")
     assert "LD_PRELOAD" in env
+
+
+def test_a_batch_job_that_starts_without_a_prolog_is_what_it_was_submitted_as(node: Node) -> None:
+    node.record.unlink()
+    given(node, ("fikit-priority", "high"), ("fikit-mem", "2G"))
+    start(node, BATCH, SLURM_SHARDS_ON_NODE="4")
+    record = JobRecord.read(node.record)
+    assert (record.priority, record.mem_bytes) == (1, 2 * 2**30)
+
+
+def test_a_steps_own_options_admit_nobody_at_another_priority(node: Node) -> None:
+    node.record.unlink()
+    given(node, ("fikit-priority", "high"), ("fikit-max-delay", "1us"))
+    start(node, 0, SLURM_SHARDS_ON_NODE="4")
+    record = JobRecord.read(node.record)
+    assert (record.priority, record.max_delay_ns) == (5, None)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_an_option_that_is_there_twice_the_job_gets_what_asks_for_less(node: Node, order: int) -> None:
+    node.record.unlink()
+    options = [("fikit-priority", "high"), ("fikit-priority", "low"), ("fikit-max-slowdown", "1%"),
+               ("fikit-max-slowdown", "9%"), ("fikit-max-delay", "1us"), ("fikit-max-delay", "1ms")]  # fmt: skip
+    given(node, *options[::order])
+    start(node, BATCH, SLURM_SHARDS_ON_NODE="4")
+    record = JobRecord.read(node.record)
+    assert (record.priority, record.max_slowdown, record.max_delay_ns) == (8, 0.09, 1_000_000)
 
 
 def test_first_step_adds_the_jobs_name(node: Node) -> None:

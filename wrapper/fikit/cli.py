@@ -11,7 +11,17 @@ import click
 
 from fikit.errors import did_you_mean
 
-COMMANDS = ("run", "report", "trace", "profile", "doctor", "demo", "sandbox", "sim")  # in the order of the help page
+COMMANDS = (
+    "run",
+    "report",
+    "trace",
+    "profile",
+    "limits",
+    "doctor",
+    "demo",
+    "sandbox",
+    "sim",
+)  # in the order of the help page
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 

@@ -54,6 +54,7 @@ class Sandbox:
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
+    access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
 
@@ -72,8 +73,11 @@ class Sandbox:
         apart: bool = False,
         gpu_types: Sequence[str] = (),
         spread: bool = False,
+        access: dict[str, Any] | None = None,
+        slurm_lines: Sequence[str] = (),
     ) -> None:
         self._gpus, self._nodes, self._spread, self._apart = gpus, nodes, spread, apart
+        self._access, self._slurm_lines = access or {}, slurm_lines
         self._gpu_types = list(gpu_types) or ["nvidia" if real_gpu else "emulated"] * gpus
         self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
         if gpus < 1 or self._gpu_memory_gib < 1:
@@ -185,6 +189,11 @@ class Sandbox:
         self._write_fikit_toml()
         self._stop_fikitd()
 
+    def set_access(self, access: dict[str, Any]) -> None:
+        """Rewrite fikit.toml: slurmctld goes by it from the next job on."""
+        self._access = access
+        self._write_fikit_toml()
+
     def _write_files(self) -> None:
         layout = self._layout
         layout.root.chmod(0o755)
@@ -216,7 +225,7 @@ class Sandbox:
             job_environment=self._job_environment(),
         )
         texts = {
-            "slurm.conf": files.slurm_conf(layout, machine),
+            "slurm.conf": files.slurm_conf(layout, machine, self._slurm_lines),
             "gres.conf": files.gres_conf(machine),
             "plugstack.conf": files.plugstack_conf(layout, programs),
             "job_submit.lua": files.lua_script("job_submit.lua", layout, programs),
@@ -274,7 +283,7 @@ class Sandbox:
     def _write_fikit_toml(self) -> None:
         assert self._machine is not None
         unfinished = self.fikit_toml.with_suffix(".tmp")
-        _write(unfinished, files.fikit_toml(self._layout, self._machine, self._scheduler))
+        _write(unfinished, files.fikit_toml(self._layout, self._machine, self._scheduler, self._access))
         unfinished.rename(self.fikit_toml)
 
     def _start_munged(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,8 @@ class Programs:
     job_environment: dict[str, str] = field(default_factory=dict)
 
 
-def slurm_conf(layout: Layout, machine: Machine) -> str:
-    """One partition, everything private. Debian's defaults where nothing is said."""
+def slurm_conf(layout: Layout, machine: Machine, further: Sequence[str] = ()) -> str:
+    """One partition, everything private. Debian's defaults where nothing is said; `further` lines go before the partition."""
     gres = ",".join(f"{name}:{type_}:{count}" for name, type_, count in _gres(machine))
     nodes = "\n".join(
         f"NodeName={name} NodeHostname={name if machine.apart else machine.hostname} "
@@ -108,6 +108,7 @@ def slurm_conf(layout: Layout, machine: Machine) -> str:
         f"RealMemory={machine.memory_mb} Gres={gres}"
         for name, port in zip(machine.nodes, machine.node_ports, strict=True)
     )
+    lines = "\n".join([nodes, *further])
     of_node = "" if len(machine.nodes) == 1 else ".%n"
     return f"""\
 ClusterName=sandbox
@@ -147,7 +148,7 @@ KillWait=1
 CompleteWait=0
 ReturnToService=2
 SlurmdParameters=config_overrides
-{nodes}
+{lines}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
 
@@ -192,9 +193,12 @@ def task_prolog(programs: Programs) -> str:
     return "\n".join(["#!/bin/sh", *lines, ""])
 
 
-def fikit_toml(layout: Layout, machine: Machine, scheduler: dict[str, Any]) -> str:
+def fikit_toml(
+    layout: Layout, machine: Machine, scheduler: dict[str, Any], access: dict[str, Any] | None = None
+) -> str:
     return tomlkit.dumps(
         {
+            **({"access": access} if access else {}),
             "daemon": {
                 "run_dir": str(layout.run_dir),
                 "report_dir": str(layout.report_dir),

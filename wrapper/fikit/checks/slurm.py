@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fikit import slurm_versions
+from fikit.checks import access
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
@@ -82,7 +83,10 @@ def configuration(path: Path) -> Iterator[Check]:
     yield from shards(path)
     yield submit_script(path.parent / "job_submit.lua")
     yield gres(path.parent / "gres.conf")
-    yield plugstack(Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf"))
+    yield from access.lua_files(path.parent)
+    stack = Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf")
+    yield plugstack(stack)
+    yield from access.area(settings, path, default_priority(stack))
 
 
 def read_settings(path: Path) -> dict[str, str]:
@@ -143,14 +147,26 @@ def gres(path: Path) -> Check:
     return ok("gres.conf", str(path))
 
 
+def our_line(path: Path) -> list[str]:
+    """The words of the plugin's line in plugstack.conf; none without one."""
+    if not path.is_file():
+        return []
+    lines = (text.partition("#")[0].split() for text in path.read_text(errors="replace").splitlines())
+    return next((words for words in lines if len(words) > 1 and words[1].endswith(PLUGIN)), [])
+
+
+def default_priority(path: Path) -> str:
+    words = dict(word.split("=", 1) for word in our_line(path)[2:] if "=" in word)
+    return words.get("default_priority", "normal")
+
+
 def plugstack(path: Path) -> Check:
     line = f"required {paths.slurm_dir() / PLUGIN}"
     if not path.is_file():
         return fail("plugstack.conf", f"{path} does not exist", f"make it with the line: {line}")
-    lines = [text.partition("#")[0].split() for text in path.read_text(errors="replace").splitlines()]
-    ours = [words for words in lines if len(words) > 1 and words[1].endswith(PLUGIN)]
+    ours = our_line(path)
     if not ours:
         return fail("plugstack.conf", f"{path} does not load {PLUGIN}", f"add the line: {line}")
-    if ours[0][0] != "required":
+    if ours[0] != "required":
         return warn("plugstack.conf", "the plugin is optional", "make it required: its own errors never fail a job")
     return ok("plugstack.conf", str(path))

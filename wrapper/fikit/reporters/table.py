@@ -6,6 +6,7 @@ import io
 import sys
 from typing import Any
 
+from fikitd.quantities import percent
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -147,6 +148,22 @@ def checks(results: list[dict[str, str]]) -> Table:
     return table
 
 
+def limits(rows: list[dict[str, Any]]) -> Table:
+    """What `fikit limits` found: one line per rule."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("jobs", "priorities", "max slowdown", "max delay"):
+        table.add_column(name)
+    for row in rows:
+        jobs = ", ".join(f"{key} {' or '.join(names)}" for key, names in row["jobs"].items())
+        table.add_row(
+            Text(jobs or ("all others" if len(rows) > 1 else "all")),
+            "any" if row["highest_priority"] == 0 else f"{_named(row)} to 9",
+            f"{percent(row['lowest_max_slowdown'])} or more" if row["lowest_max_slowdown"] else "any",
+            f"{units.microseconds(row['lowest_max_delay_us'])} or more" if row["lowest_max_delay_us"] else "any",
+        )
+    return table
+
+
 def demo(summary: dict[str, Any]) -> Group:
     """The demo's comparison: seconds of each job in each mode, and what fikit made of it."""
     table = Table(
@@ -190,6 +207,11 @@ def device(description: dict[str, Any]) -> str:
 
 def _job(record: dict[str, Any]) -> str:
     return f"{record['job']} {record['name']}".strip()
+
+
+def _named(row: dict[str, Any]) -> str:
+    number, name = row["highest_priority"], row["priority_name"]
+    return str(number) if name == str(number) else f"{name} ({number})"
 
 
 def _priority(record: dict[str, Any]) -> Text:

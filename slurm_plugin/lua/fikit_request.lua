@@ -1,0 +1,124 @@
+-- What becomes of a job's request for GPUs: the one rule, for slurmctld and the clients.
+--
+--   rule.rewrite(request, settings) -> the job's new per-node GRES, or nil to leave it alone; and a sentence to refuse it
+--   rule.gpus_of(request)           -> what GPUs and shards it asks for
+
+local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
+local values = dofile(here .. "/fikit_values.lua")
+
+local rule = {}
+
+local GIB = 2 ^ 30
+
+-- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
+-- Returns kind ("gpu", "shard", other), type or nil, count.
+local function parse_gres(text)
+  local rest = text:gsub("^gres[:/]", "")
+  local kind = rest:match("^[^:=]+")
+  local words = {}
+  for word in rest:sub(#kind + 1):gmatch("[^:=]+") do words[#words + 1] = word end
+  local count = tonumber(words[#words] or "1")
+  if count then words[#words] = nil else count = 1 end
+  return kind, words[1], count
+end
+
+function rule.split(text)
+  local parts = {}
+  for part in (text or ""):gmatch("[^,]+") do parts[#parts + 1] = part end
+  return parts
+end
+
+-- What a job asks for, over --gres/--gpus-per-node, --gpus and --gpus-per-task; shards also where no command of Slurm's asks
+-- for them.
+-- Returns { gpus = number per job on one node, type = , shards = boolean, others = {gres that are no GPUs} }.
+function rule.gpus_of(request)
+  local found = { gpus = 0, shards = false, others = {} }
+  local function add(text, times)
+    for _, part in ipairs(rule.split(text)) do
+      local kind, type, count = parse_gres(part)
+      if kind == "gpu" then
+        found.gpus = math.max(found.gpus, count * times)
+        found.type = type or found.type
+      elseif kind == "shard" then
+        found.shards = true
+      else
+        found.others[#found.others + 1] = part
+      end
+    end
+  end
+  add(request.per_node, 1)
+  add(request.per_job, 1)
+  add(request.per_task, request.tasks or 1)
+  for _, part in ipairs(rule.split(request.per_socket)) do
+    found.shards = found.shards or parse_gres(part) == "shard"
+  end
+  return found
+end
+
+-- What the job says; else a tenth more than its like needed; else the site's default.
+local function shards_for(request, site)
+  if request.mem then return math.ceil(values.bytes(request.mem) / GIB) end
+  if not request.peak then return site.default_share_gib end
+  return math.min(math.max(math.ceil(1.1 * request.peak / GIB), 1), site.gpu_memory_gib)
+end
+
+local function invalid_option(request)
+  if request.priority and not values.priority(request.priority) then
+    return "--fikit-priority=" .. request.priority .. " is not valid: use high, normal, low, or 0 (highest) to 9"
+  end
+  if request.mem and not values.bytes(request.mem) then
+    return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"
+  end
+  if request.max_slowdown and not values.share(request.max_slowdown) then
+    return "--fikit-max-slowdown=" .. request.max_slowdown .. " is not valid: use a share of 0 to 100 % such as 5% or 0.05"
+  end
+  if request.max_delay and not values.time_ns(request.max_delay) then
+    return "--fikit-max-delay=" .. request.max_delay .. " is not valid: use a time such as 200us, 1.5ms or 2s"
+  end
+  return nil
+end
+
+-- Why a sharing job cannot have what it asks for, as one sentence, or nil.
+local function refusal(request, found, site)
+  local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem"
+    or request.profile and "--fikit-profile" or request.max_slowdown and "--fikit-max-slowdown" or "--fikit-max-delay"
+  if found.gpus == 0 and not found.shards then
+    return option .. " needs a GPU: add --gres=gpu:1"
+  end
+  if found.gpus > 1 then
+    return ("a job that shares its GPU gets one: ask for --gres=gpu:1 instead of %d GPUs, or leave %s out to have them alone")
+      :format(found.gpus, option)
+  end
+  if (request.nodes or 1) > 1 then
+    return ("a job that shares its GPU runs on one node: ask for --nodes=1 instead of %d, or leave %s out")
+      :format(request.nodes, option)
+  end
+  if shards_for(request, site) > site.gpu_memory_gib then
+    return ("--fikit-mem=%s is more than the %d GiB of a GPU here: ask for less"):format(request.mem, site.gpu_memory_gib)
+  end
+  return nil
+end
+
+-- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or
+-- nil), per_node, per_job, per_task, per_socket (GRES text or nil), nodes, tasks (number or nil), wished (boolean: by FIKIT_* variables alone, which a user sets once for all
+-- jobs: where sharing cannot be, the request stays). Returns the job's new per-node GRES, or nil to leave the request alone;
+-- and a sentence when the job must be refused.
+function rule.rewrite(request, site)
+  local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
+  if not shares and not request.measure then return nil end
+  local found = rule.gpus_of(request)
+  local sentence = invalid_option(request)
+  if sentence then return nil, sentence end
+  if request.measure then
+    if found.gpus > 0 or request.wished then return nil end -- a measurement has its GPU for itself
+    return nil, "--fikit-measure measures a job alone on its GPU: ask for it with --gres=gpu:1"
+  end
+  sentence = refusal(request, found, site)
+  if sentence and request.wished then return nil end
+  if sentence then return nil, sentence end
+  if found.shards then return nil end
+  local shard = "shard" .. (found.type and ":" .. found.type or "") .. ":" .. shards_for(request, site)
+  return table.concat({ shard, unpack(found.others) }, ",")
+end
+
+return rule

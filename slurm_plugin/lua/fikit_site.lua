@@ -1,0 +1,140 @@
+-- fikit.toml as slurmctld and the clients read it: again for every job, understood again only when its text changed.
+--
+--   site.settings(path)  -> [slurm] and profile_dir, the defaults for what is not there; for clients and slurmctld
+--   site.rules(path)     -> [access]; for slurmctld, which believes only a file that nobody else can write
+--   site.groups(user)    -> the set of a user's groups
+
+local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
+local access = dofile(here .. "/fikit_access.lua")
+local toml = dofile(here .. "/fikit_toml.lua")
+
+local site = {}
+
+local MOST_BYTES = 65536
+local MISSING = 2 -- ENOENT
+local GROUPS_KEPT_S = 60
+local MOST_USERS = 4096
+
+-- What is read of fikit.toml besides [access], with its defaults (docs/design/contracts.md).
+local SETTINGS = {
+  gpu_memory_gib = { "slurm", 16 },
+  default_share_gib = { "slurm", 4 },
+  default_priority = { "slurm", "normal" },
+  profile_dir = { "daemon", "/var/lib/fikit/profiles" },
+}
+
+-- The text, or nil and why. A file that is not there is an empty one.
+local function read(path)
+  local file, why, code = io.open(path, "r")
+  if not file then
+    if code == MISSING then return "" end
+    return nil, why
+  end
+  local text, fault = file:read(MOST_BYTES + 1)
+  file:close()
+  if fault then return nil, fault end -- a directory opens, too
+  if text and #text > MOST_BYTES then return nil, "it is longer than 64 KiB" end
+  return text or ""
+end
+
+local function settings_of(document)
+  local found = {}
+  for key, where in pairs(SETTINGS) do
+    local section, default = document[where[1]], where[2]
+    local value = type(section) == "table" and section[key]
+    found[key] = type(value) == type(default) and value or default
+    if key == "default_priority" and type(value) == "number" then found[key] = tostring(value) end
+  end
+  return found
+end
+
+local last = {} -- the text that was understood last
+
+function site.settings(path)
+  local text = read(path) or ""
+  if last.text ~= text then last = { text = text, settings = settings_of(toml.parse(text) or {}) } end
+  return last.settings
+end
+
+function site.own_uid()
+  local status = io.open("/proc/self/status", "r")
+  local uid = status and status:read("*a"):match("\nUid:%s*(%d+)")
+  if status then status:close() end
+  return uid
+end
+
+-- Output of a command that cannot take longer than 2 s.
+local function output(command)
+  local pipe = io.popen("timeout 2 " .. command .. " 2>/dev/null </dev/null", "r")
+  local text = pipe and pipe:read("*a") or ""
+  if pipe then pipe:close() end
+  return text
+end
+
+-- Why a file, or its directory, is not to be believed; nil when only root, or who we are, can write both.
+local function distrust(path)
+  if not path:match("^/[%w_./+-]+$") then return "its name has characters other than letters, digits and _./+-" end
+  local directory = path:match("^(.*)/[^/]*$")
+  local seen = 0
+  for uid, mode in output(("stat -L -c '%%u %%a' -- %s %s/."):format(path, directory)):gmatch("(%d+) (%d+)\n") do
+    seen = seen + 1
+    if uid ~= "0" and uid ~= site.own_uid() then return "it or its directory belongs to uid " .. uid .. " instead of root" end
+    if mode:match("[2367]%d$") or mode:match("[2367]$") then return "others than root can write it or its directory" end
+  end
+  if seen ~= 2 then return "its owner and mode could not be found out" end
+  return nil
+end
+
+local function log(sentence)
+  if slurm.log_error then slurm.log_error("fikit: %s", sentence) end
+end
+
+-- Per path: the text that was seen last, the rules of the last good one, and those in force.
+local known = {}
+
+local function understand(path, text, why)
+  local document, rules
+  if text then document, why = toml.parse(text) end
+  if document then rules, why = access.read(document) end
+  if rules and text ~= "" and not rules.free then
+    why = distrust(path)
+    if why then rules = nil end
+  end
+  return rules, why
+end
+
+function site.rules(path)
+  local text, why = read(path)
+  local seen = known[path]
+  local mark = text or why
+  if seen and seen.mark == mark then return seen.rules end
+  local rules, fault = understand(path, text, why)
+  local good = rules or seen and seen.good
+  known[path] = { mark = mark, good = good, rules = good or access.cautious }
+  if not rules then
+    log(("%s cannot be used: %s; until it is mended %s"):format(path, fault,
+      good and "the rules of before stay in force" or "nobody gets a priority above normal"))
+  end
+  return known[path].rules
+end
+
+local groups_of, users = {}, 0
+
+-- user: a name or number as slurmctld has it. Nobody's groups when the machine cannot tell: then no rule by group fits.
+function site.groups(user)
+  user = tostring(user or "")
+  if not user:match("^[%w_][%w_.@\\-]*%$?$") then return {} end
+  local kept = groups_of[user]
+  if kept and os.time() - kept.at < GROUPS_KEPT_S and os.time() >= kept.at then return kept.set end
+  local set = {}
+  for name in output("id -Gnz -- '" .. user .. "'"):gmatch("[^%z]+") do set[name] = true end
+  if next(set) == nil then
+    log(("the groups of user %s could not be found out: no rule by group is for them now"):format(user))
+  end
+  if users >= MOST_USERS then groups_of, users = {}, 0 end
+  if not kept then users = users + 1 end
+  groups_of[user] = { at = os.time(), set = set }
+  return set
+end
+
+return site

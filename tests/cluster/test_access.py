@@ -1,0 +1,172 @@
+"""Who may use which priority: slurmctld refuses the rest, however a job comes, and nothing that is a user's changes that."""
+
+from __future__ import annotations
+
+import pwd
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fikit.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from conftest import Cluster, Probe
+
+GPU = "--gres=gpu:1"
+HIGH, NORMAL, LOW = (f"--fikit-priority={name}" for name in ("high", "normal", "low"))
+RULES: dict[str, Any] = {
+    "highest_priority": "normal",
+    "rule": [
+        {"partition": "debug", "highest_priority": "low"},
+        {"group": "www-data", "partition": ["prod", "all"], "highest_priority": "high"},
+    ],
+}
+PARTITIONS = [f"PartitionName={name} Nodes=ALL State=UP OverSubscribe=YES" for name in ("debug", "prod")]
+
+
+@pytest.fixture(scope="module")
+def ruled(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
+    """A cluster with rules; `sandbox` only says whether there can be one."""
+    with Sandbox(gpus=1, access=RULES, slurm_lines=PARTITIONS) as own:
+        yield make_cluster(own)
+
+
+@pytest.fixture(autouse=True)
+def _rules(ruled: Cluster) -> Iterator[None]:
+    yield
+    ruled.sandbox.set_access(RULES)
+
+
+def as_user(name: str) -> list[str]:
+    """What goes before a command so that the user runs it, with the groups that the user has."""
+    user = pwd.getpwnam(name)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of ours with which a command failed."""
+    assert done.returncode != 0, done.stdout
+    ours = [line for line in done.stdout.splitlines() if "fikit: " in line]
+    assert len(ours) == 1, done.stdout
+    return ours[0].partition("fikit: ")[2]
+
+
+@pytest.mark.parametrize("command", ["srun", "sbatch", "salloc"])
+def test_priority_above_the_sites_is_one_sentence(ruled: Cluster, command: str) -> None:
+    sentence = "--fikit-priority=high is not for this job here (partition all; `fikit limits` shows the rules): "
+    sentence += "use --fikit-priority=normal, low or a number from 5 to 9"
+    assert refused(ruled.run(command, GPU, HIGH, ruled.probe)) == sentence
+    assert refused(ruled.run(command, GPU, ruled.probe, FIKIT_PRIORITY="high")) == sentence
+    assert "(partition debug;" in refused(ruled.run(command, "-p", "debug,prod", GPU, NORMAL, ruled.probe))
+
+
+def test_rule_by_group_and_partition(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:
+    done = ruled.run(*as_user("www-data"), "srun", "-p", "prod", GPU, HIGH, ruled.probe)
+    assert parsed(done.stdout).record["priority"] == "1"
+    assert "use --fikit-priority=low" in refused(
+        ruled.run(*as_user("www-data"), "srun", "-p", "debug", GPU, HIGH, "true")
+    )
+    assert "use --fikit-priority=normal" in refused(
+        ruled.run(*as_user("nobody"), "srun", "-p", "prod", GPU, HIGH, "true")
+    )
+
+
+def test_jobs_that_share_nothing_are_as_ever(ruled: Cluster) -> None:
+    for options in ((), (GPU,), (GPU, "-p", "debug"), (GPU, "--fikit-measure", "-p", "debug")):
+        assert ruled.run("srun", *options, "true").returncode == 0
+    assert ruled.run("srun", "true", FIKIT_PRIORITY="high").returncode == 0
+
+
+def test_arrays_and_components_are_asked_each(ruled: Cluster) -> None:
+    script = ruled.script("nothing", "true")
+    refused(ruled.run("sbatch", "--array=1-3", GPU, HIGH, script))
+    refused(ruled.run("sbatch", GPU, LOW, ":", GPU, HIGH, script))
+    assert ruled.run("squeue", "--noheader").stdout.strip() == ""
+
+
+def test_a_steps_option_raises_nothing(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:
+    step = ("srun", HIGH, "--fikit-max-slowdown=0%", ruled.probe)
+    for options in (("--gres=shard:2",), (GPU, LOW)):
+        done = ruled.run("salloc", *options, *step, FIKIT_PRIORITY="")
+        assert done.returncode == 0, done.stdout
+        record = parsed(done.stdout).record
+        assert (record["priority"], "max_slowdown" in record) == ("5" if "shard" in options[0] else "8", False)
+    assert refused(ruled.run("salloc", "-p", "debug", "--gres=shard:2", *step)).startswith(
+        "a job that names no priority gets 5"
+    )
+
+
+def test_job_cannot_move_to_where_it_may_not_be(ruled: Cluster) -> None:
+    user = as_user("www-data")
+    submitted = ruled.run(
+        *user, "sbatch", "--parsable", "--hold", "--output=/dev/null", GPU, HIGH, ruled.script("t", "true")
+    )
+    job = submitted.stdout.strip()
+    for change in ("Partition=debug", "Partition=prod,debug"):
+        assert ruled.run(*user, "scontrol", "update", f"JobId={job}", change).returncode != 0
+        assert ruled.fields(job)["Partition"] == "all"
+    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Partition=prod").returncode == 0
+    assert ruled.run("scontrol", "update", f"JobId={job}", "Partition=debug").returncode == 0, "root is an operator"
+    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Comment=x").returncode == 0
+    ruled.run("scancel", job)
+
+
+def test_a_wish_gets_no_shards_afterwards(ruled: Cluster) -> None:
+    user = as_user("nobody")
+    submitted = ruled.run(*user, "sbatch", "--parsable", "--hold", "--output=/dev/null", ruled.script("t", "true"),
+                          FIKIT_PRIORITY="high")  # fmt: skip
+    job = submitted.stdout.strip()
+    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Gres=shard:2").returncode != 0
+    ruled.run("scancel", job)
+
+
+def test_requeued_job_keeps_the_priority_that_it_was_given(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:
+    ruled.sandbox.set_access({"highest_priority": 0})
+    script = ruled.script("again", '[ -n "$SLURM_RESTART_COUNT" ] || sleep 60', f"exec {ruled.probe}")
+    job = ruled.submit(script, GPU, HIGH, "--requeue")
+    ruled.until(lambda: ruled.fields(job)["JobState"] == "RUNNING", "it does not run")
+    ruled.sandbox.set_access(RULES)
+    ruled.run("scontrol", "requeue", job)
+    ruled.until(lambda: ruled.fields(job)["JobState"] == "PENDING", "it was not put back into the queue")
+    ruled.until(lambda: job not in ruled.records(), "the first run's record stayed")
+    ruled.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    assert parsed(ruled.wait(job)).record["priority"] == "1"
+
+
+def test_rules_hold_from_the_next_job_on_and_a_broken_file_keeps_the_last(ruled: Cluster) -> None:
+    assert ruled.run("srun", GPU, HIGH, "true").returncode != 0
+    ruled.sandbox.set_access({"highest_priority": "high"})
+    assert ruled.run("srun", GPU, HIGH, "true").returncode == 0
+    ruled.sandbox.fikit_toml.write_text("[access\n")
+    assert ruled.run("srun", GPU, HIGH, "true").returncode == 0
+    assert ruled.run("srun", GPU, "--fikit-priority=0", "true").returncode != 0
+    assert ruled.run("srun", "true").returncode == 0
+    log = (ruled.sandbox.logs / "slurmctld.log").read_text()
+    said = [line for line in log.splitlines() if "cannot be used: line 1" in line]
+    assert len(said) == 1
+    assert "the rules of before stay in force" in said[0]
+
+
+def test_a_users_own_files_and_variables_change_nothing(ruled: Cluster, tmp_path: Path) -> None:
+    home = ruled.directory / "home"
+    for path in (home / ".config" / "fikit" / "fikit.toml", home / "fikit.toml"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[access]\nhighest_priority = 0\n")
+    mine = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "FIKIT_CONFIG": str(home / "fikit.toml")}
+    refused(ruled.run(*as_user("nobody"), "srun", GPU, HIGH, "true", **mine))
+    inside = {
+        "_SLURM_SPANK_OPTION_fikit_fikit_priority": "high",
+        "SLURM_SPANK__SLURM_SPANK_OPTION_fikit_fikit_priority": "high",
+    }
+    done = ruled.run(*as_user("nobody"), "srun", GPU, LOW, ruled.probe, **inside)
+    assert done.returncode != 0 or "priority=8" in done.stdout.splitlines(), done.stdout
+    assert "priority=1" not in done.stdout.splitlines()
+
+
+def test_fikit_limits_says_what_is_enforced(ruled: Cluster) -> None:
+    shown = ruled.run(*as_user("www-data"), "fikit", "limits", FIKIT_CONFIG=str(ruled.sandbox.fikit_toml)).stdout
+    assert [line.split("  ")[0].strip() for line in shown.splitlines() if "to 9" in line] == [
+        "partition debug", "partition prod or all, group www-data", "all others",
+    ]  # fmt: skip

@@ -1,0 +1,80 @@
+"""Who may use which priority: is the file one that slurmctld believes, and does Slurm enforce what the rules go by?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fikitd.access import rules_of
+
+from fikit.checks.check import Check, fail, ok, warn
+from fikitd import config, paths, priorities
+
+ENFORCED = {"account": "associations", "qos": "qos"}
+NO_RULES = config.AccessConfig()
+
+
+def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str) -> Iterator[Check]:
+    """settings: of slurm.conf. default_priority: of the plugin's line in plugstack.conf."""
+    path = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH)
+    try:
+        site = config.load()
+    except config.ConfigError:
+        return  # said elsewhere
+    yield agreed(site.slurm.default_priority, default_priority, path)
+    if site.access != NO_RULES:
+        yield believed(path)
+        yield enforced(site.access, settings, slurm_conf)
+
+
+def agreed(here: str | int, there: str, path: Path) -> Check:
+    """slurmctld checks a job that names no priority as the one that the plugin gives it on the node."""
+    try:
+        same = priorities.parse(str(here)) == priorities.parse(there)
+    except ValueError:
+        same = False
+    if same:
+        return ok("default_priority", there)
+    return fail("default_priority", f"{there} in plugstack.conf, {here} in {path}", "write the same in both")
+
+
+def believed(path: Path) -> Check:
+    """As fikit_site.lua looks at it: a file with rules that others than root can write counts as broken."""
+    try:
+        seen = [(place, place.stat()) for place in (path, path.parent)]
+    except OSError as error:
+        return warn("access rules", f"{path} cannot be looked at: {error.strerror}", "run the doctor as root")
+    for place, status in seen:
+        if status.st_mode & 0o022:
+            return fail("access rules", f"others than root can write {place}", f"chmod go-w {place}")
+        if status.st_uid not in (0, os.geteuid()):
+            return fail("access rules", f"{place} belongs to uid {status.st_uid}", f"chown root {place}")
+    return ok("access rules", f"{path}, which nobody else can write")
+
+
+def enforced(access: config.AccessConfig, settings: Mapping[str, str], slurm_conf: Path) -> Check:
+    """Without, a user's job is of whatever account or QOS the user names."""
+    words = {word.strip().lower() for word in settings.get("accountingstorageenforce", "").split(",")}
+    used = {key for rule in rules_of(access) for key in rule.names}
+    missing = [word for key, word in ENFORCED.items() if key in used and word not in words and "all" not in words]
+    if missing:
+        return fail(
+            "AccountingStorageEnforce",
+            f"{', '.join(missing)} is missing in {slurm_conf}: a job is of whatever account or QOS its user names",
+            f"AccountingStorageEnforce={','.join(missing)}, with slurmdbd, or rules by partition and group only",
+        )
+    return ok("access", f"{len(access.rule)} rules in fikit.toml")
+
+
+def lua_files(beside: Path) -> Iterator[Check]:
+    """Copies beside slurm.conf, if there are any, are all of them and of this version."""
+    if not (beside / "fikit_submit.lua").is_file():
+        return
+    for source in sorted(paths.slurm_dir().glob("fikit_*.lua")):
+        copy = beside / source.name
+        if not copy.is_file() or copy.read_bytes() != source.read_bytes():
+            found = f"{copy} is not there" if not copy.exists() else f"{copy} is not this version's"
+            yield fail("Lua files", found, f"copy fikit_*.lua from {source.parent} again, or load them from there")
+            return
+    yield ok("Lua files", f"copies in {beside} are this version's")
