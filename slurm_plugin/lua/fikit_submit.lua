@@ -66,7 +66,8 @@ end
 local function carried_options(job)
   local found, twice = {}, nil
   local function add(name, value)
-    if found[name] and value and found[name] ~= value then
+    local flag = name == "measure" -- whose value is whatever Slurm puts there
+    if found[name] and value and found[name] ~= value and not flag then
       twice = ("--fikit-%s was sent twice, as %s and %s: use Slurm's own commands"):format(
         name:gsub("_", "-"), found[name], value)
     end

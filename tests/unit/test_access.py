@@ -293,6 +293,8 @@ def test_an_option_that_was_sent_twice_is_refused(site: Path) -> None:
     batch = {"script": "#!/bin/sh", "environment": {f"{carried}"[:-1]: "high"}}
     assert "sent twice" in asked(site, LOW, batch).said[0], "the environment is what a batch job's first step goes by"
     assert asked(site, {}, batch).code == -1
+    measured = {"script": "#!/bin/sh", "environment": {f"{carried}"[:-9] + "measure": ""}}
+    assert asked(site, {"fikit-measure": "(null)"}, measured).code == 0, "as sbatch sends it"
 
 
 def test_a_variable_counts_as_what_the_node_will_make_of_it(site: Path) -> None:
