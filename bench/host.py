@@ -54,9 +54,10 @@ class Host:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        protocol.parse_hello(connection.recv(protocol.MESSAGE_BYTES))
+        version = protocol.parse_hello(connection.recv(protocol.MESSAGE_BYTES)).version
+        assert version is not None, "the shim is of another fikit"
         priority, measure = self._terms
-        page = make_page(measure, self._lease_ns, self._spin_ns)
+        page = make_page(measure, self._lease_ns, self._spin_ns, version=version)
         doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         with self._came:
             number = self._clients + 1
@@ -64,7 +65,7 @@ class Host:
             self._clients = number
             self._came.notify_all()
         memory = MemoryPage(0)  # no limit
-        welcome = protocol.welcome(os.fstat(page).st_size, memory.bytes, memory.take())
+        welcome = protocol.welcome(version, os.fstat(page).st_size, memory.bytes, memory.take())
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [page, doorbell, memory.fd]))]
         connection.sendmsg([welcome], rights)
         while packet := connection.recv(protocol.MESSAGE_BYTES):

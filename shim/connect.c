@@ -102,17 +102,17 @@ static void *map_sealed(int memfd, size_t bytes, char reason[FIKIT_REASON_BYTES]
   return address;
 }
 
-static bool map_pages(const int fds[DESCRIPTORS], uint32_t share, struct fikit_connection *connection,
-                      char reason[FIKIT_REASON_BYTES]) {
+static bool map_pages(const int fds[DESCRIPTORS], const struct fikit_welcome *welcome,
+                      struct fikit_connection *connection, char reason[FIKIT_REASON_BYTES]) {
   struct fikit_page *page = map_sealed(fds[PAGE], sizeof *page, reason);
   struct fikit_memory *memory = page ? map_sealed(fds[MEMORY], sizeof *memory, reason) : NULL;
-  bool fits = memory && page->magic == FIKIT_PAGE_MAGIC && page->version == FIKIT_PROTOCOL_VERSION &&
+  bool fits = memory && page->magic == FIKIT_PAGE_MAGIC && page->version == welcome->version &&
               page->page_bytes == sizeof *page && memory->magic == FIKIT_MEMORY_MAGIC &&
-              memory->version == FIKIT_PROTOCOL_VERSION && memory->memory_bytes == sizeof *memory;
+              memory->version == FIKIT_MEMORY_VERSION && memory->memory_bytes == sizeof *memory;
   if (fits) {
     connection->page = page;
     connection->memory = memory;
-    connection->share = &memory->share[share];
+    connection->share = &memory->share[welcome->memory_share];
     return true;
   }
   if (memory)
@@ -124,8 +124,12 @@ static bool map_pages(const int fds[DESCRIPTORS], uint32_t share, struct fikit_c
   return false;
 }
 
-static bool understand(const void *packet, ssize_t got, const int fds[DESCRIPTORS], struct fikit_connection *connection,
-                       char reason[FIKIT_REASON_BYTES]) {
+static bool offered(const struct fikit_hello *hello, uint32_t version) {
+  return version == hello->version || (version > hello->version && version <= hello->newest);
+}
+
+static bool understand(const struct fikit_hello *hello, const void *packet, ssize_t got, const int fds[DESCRIPTORS],
+                       struct fikit_connection *connection, char reason[FIKIT_REASON_BYTES]) {
   const struct fikit_welcome *welcome = packet;
   const struct fikit_refused *refused = packet;
   if (got < 0)
@@ -137,11 +141,11 @@ static bool understand(const void *packet, ssize_t got, const int fds[DESCRIPTOR
     return false;
   }
   if (got != (ssize_t)sizeof *welcome || welcome->head.type != FIKIT_MSG_WELCOME ||
-      welcome->head.bytes != sizeof *welcome || welcome->version != FIKIT_PROTOCOL_VERSION ||
+      welcome->head.bytes != sizeof *welcome || !offered(hello, welcome->version) ||
       welcome->page_bytes != sizeof(struct fikit_page) || welcome->memory_bytes != sizeof(struct fikit_memory) ||
       welcome->memory_share >= FIKIT_MEMORY_SHARES || fds[PAGE] < 0 || fds[DOORBELL] < 0 || fds[MEMORY] < 0)
     return failed(reason, "its answer is not understood: it is another version of fikit");
-  return map_pages(fds, welcome->memory_share, connection, reason);
+  return map_pages(fds, welcome, connection, reason);
 }
 
 bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fikit_connection *connection,
@@ -153,7 +157,7 @@ bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fik
   if (fd < 0)
     return false;
   if (send(fd, hello, sizeof *hello, MSG_NOSIGNAL) == (ssize_t)sizeof *hello)
-    done = understand(packet, receive(fd, packet, sizeof packet, fds), fds, connection, reason);
+    done = understand(hello, packet, receive(fd, packet, sizeof packet, fds), fds, connection, reason);
   else
     failed_errno(reason);
   for (int i = 0; i < DESCRIPTORS; i++)

@@ -33,7 +33,10 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
   if (result != CUDA_SUCCESS || REAL(cuDeviceTotalMem_v2)(&memory, ordinal) != CUDA_SUCCESS)
     return false;
   *hello = (struct fikit_hello){
-      .head = {FIKIT_MSG_HELLO, sizeof *hello}, .version = FIKIT_PROTOCOL_VERSION, .gpu_memory_bytes = memory};
+      .head = {FIKIT_MSG_HELLO, sizeof *hello},
+      .version = FIKIT_PROTOCOL_OLDEST,
+      .newest = FIKIT_PROTOCOL_VERSION,
+      .gpu_memory_bytes = memory};
   memcpy(hello->gpu_uuid, uuid.bytes, sizeof hello->gpu_uuid);
   REAL(cuDeviceGetName)(hello->gpu_name, (int)sizeof hello->gpu_name - 1, ordinal);
   return true;

@@ -28,6 +28,15 @@ static bool is_open(const struct fikit_page *page) {
   return atomic_load_explicit(&page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
 }
 
+/* The next launch belongs to the run that was granted last. */
+static bool covered(const struct fikit_page *page) {
+  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
+}
+
+static struct fikit_pass newest_grant(const struct fikit_page *page) {
+  return (struct fikit_pass){FIKIT_ENTRY_GRANTED, atomic_load_explicit(&page->grant_seq, memory_order_relaxed)};
+}
+
 /* Sleep until *word is no longer `seen`, someone wakes us, or the moment `until_ns`. */
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen, int64_t until_ns, int flags) {
   struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
@@ -58,6 +67,10 @@ static bool take_turn(struct fikit_device *device, struct fikit_pass *pass) {
     uint32_t nobody = 0;
     if (is_open(page))
       return false;
+    if (covered(page)) {
+      *pass = newest_grant(page);
+      return false;
+    }
     if (expired(page, fikit_now_ns())) {
       pass->kind = FIKIT_ENTRY_EXPIRED;
       return false;
@@ -95,6 +108,8 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t s
       return (struct fikit_pass){FIKIT_ENTRY_GRANTED, seq};
     if (is_open(page))
       return (struct fikit_pass){FIKIT_ENTRY_LAUNCH, 0};
+    if (covered(page))
+      return newest_grant(page);
     int64_t now_ns = fikit_now_ns();
     if (expired(page, now_ns))
       return (struct fikit_pass){FIKIT_ENTRY_EXPIRED, 0};
@@ -125,6 +140,8 @@ static void count_wait(struct fikit_page *page, int64_t waited_ns) {
 struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
   struct fikit_page *page = device->page;
   struct fikit_pass pass = {FIKIT_ENTRY_LAUNCH, 0};
+  if (covered(page))
+    return newest_grant(page);
   int64_t start_ns = fikit_now_ns();
   if (expired(page, start_ns) || waiting_here) { /* a signal handler's launch must not wait for its own thread */
     pass.kind = is_open(page) ? FIKIT_ENTRY_LAUNCH : FIKIT_ENTRY_EXPIRED;

@@ -1,6 +1,7 @@
 #include "marker.h"
 #include "capture.h"
 #include "clock.h"
+#include "gate.h"
 #include "lock.h"
 #include "page.h"
 #include "page_mark.h"
@@ -50,11 +51,15 @@ static struct marker *free_marker(struct fikit_markers *markers, CUcontext conte
   return unused;
 }
 
+static bool run_goes_on(const struct fikit_page *page) {
+  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
+}
+
 void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                       uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
   CUcontext context = NULL;
-  if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
+  if (run_goes_on(device->page) || fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
       REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
     return;
   if (!fikit_lock(&markers->mutex))
@@ -71,6 +76,8 @@ void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, C
 }
 
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {
+  if (run_goes_on(device->page))
+    return;
   report(device, slot, request_seq);
   fikit_doorbell(device);
 }

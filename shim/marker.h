@@ -7,12 +7,12 @@
 
 struct fikit_markers *fikit_markers_new(void);
 
-/* The granted launch `request_seq` was just issued to `stream` (`entry` in our table): mark its end. Not while any stream
- * captures. */
+/* The granted launch `request_seq` was just issued to `stream` (`entry` in our table): mark its end, if it is the last of
+ * its run. Not while any stream captures. */
 void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                       uint32_t request_seq);
 
-/* Report the granted launch as over without a marker: the driver refused it. */
+/* Report the granted launch as over without a marker: the driver refused it. Unless others may still use its grant. */
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq);
 
 /* Report the markers that have completed. True while some are still out. */

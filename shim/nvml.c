@@ -51,7 +51,7 @@ static bool parse_uuid(const char *text, uint8_t uuid[16]) {
 static struct fikit_device *device_of(nvml_device handle, uint64_t total) {
   char text[UUID_TEXT];
   struct fikit_hello hello = {.head = {FIKIT_MSG_HELLO, sizeof hello},
-                              .version = FIKIT_PROTOCOL_VERSION,
+                              .version = FIKIT_PROTOCOL_OLDEST,
                               .purpose = FIKIT_PURPOSE_WATCH,
                               .gpu_memory_bytes = total};
   if (!get_uuid || get_uuid(handle, text, sizeof text) != NVML_SUCCESS || !parse_uuid(text, hello.gpu_uuid))

@@ -87,10 +87,11 @@ def quantile(histogram: Mapping[str, int] | Mapping[int, int], q: float) -> floa
 def identify(name: str, module_hash: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> int:
     """64-bit identity of a kernel, the same in every run and on every machine; profiles write it in hex as context."""
 
-def make_page(measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0) -> int:
+def make_page(measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0, version: int = ...) -> int:
     """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError.
 
-    sample_every: the client times one launch in so many also when it does not measure; 0 = none.
+    sample_every: the client times one launch in so many also when it does not measure; 0 = none. version: of the protocol,
+    as its shim knows it; ValueError for one that is not served.
     """
 
 class Spin:

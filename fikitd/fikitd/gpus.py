@@ -66,7 +66,7 @@ class Core(Protocol):
         ageing_ns: int | None,
         trace_events: int,
     ) -> Dispatcher: ...
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int: ...
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int) -> int: ...
 
 
 class TooManyGpus(Exception):
@@ -81,10 +81,10 @@ class Gpus:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._clients: dict[str, int] = {}
 
-    def make_page(self, measure: bool) -> int:
-        """A new client's page: descriptor of a sealed memfd, the caller's to close."""
+    def make_page(self, measure: bool, version: int) -> int:
+        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close."""
         s = self._scheduler
-        return self._core.make_page(measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every)
+        return self._core.make_page(measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every, version)
 
     def protection(self, record: JobRecord, warn: Callable[[str], None]) -> Protection:
         """What lower jobs may cost this one at most."""

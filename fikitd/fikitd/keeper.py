@@ -33,6 +33,7 @@ class Kept:
     started_ns: int  # of the job's record
     share: int  # of the memory page
     device: Device
+    version: int  # of the protocol
     connection: int
     page: int
     doorbell: int
@@ -49,9 +50,9 @@ class Notes:
         self.fd = fd
 
     @classmethod
-    def begin(cls, number: int, job: str, started_ns: int, share: int, device: Device) -> Notes:
+    def begin(cls, number: int, job: str, started_ns: int, share: int, device: Device, version: int) -> Notes:  # noqa: PLR0917
         facts = {
-            "protocol": protocol.VERSION, "number": number, "job": job, "started_ns": started_ns, "share": share,
+            "protocol": version, "number": number, "job": job, "started_ns": started_ns, "share": share,
             "device": [device.name, device.uuid, device.memory_bytes],
         }  # fmt: skip
         notes = cls(os.memfd_create("fikit-notes", os.MFD_CLOEXEC))
@@ -125,7 +126,7 @@ class Keeper:
 def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
     frames = _frames(descriptors["notes"])
     facts = json.loads(next(frames, b""))
-    if facts["protocol"] != protocol.VERSION or facts["number"] != number:
+    if not protocol.OLDEST <= facts["protocol"] <= protocol.VERSION or facts["number"] != number:
         raise ValueError("its page is of another version")
     os.lseek(descriptors["notes"], 0, os.SEEK_END)
     return Kept(
@@ -134,6 +135,7 @@ def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
         started_ns=facts["started_ns"],
         share=facts["share"],
         device=Device(*facts["device"]),
+        version=facts["protocol"],
         connection=descriptors["connection"],
         page=descriptors["page"],
         doorbell=descriptors["doorbell"],

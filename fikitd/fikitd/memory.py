@@ -15,7 +15,7 @@ import os
 import weakref
 from typing import Final
 
-from fikitd.protocol import MEMORY_MAGIC, MEMORY_SHARES, VERSION, MemoryLayout, MemoryShareLayout
+from fikitd.protocol import MEMORY_MAGIC, MEMORY_SHARES, MEMORY_VERSION, MemoryLayout, MemoryShareLayout
 
 MAX_BYTES: Final = 2**53  # what a report says at most: a job may write anything
 
@@ -50,7 +50,7 @@ class MemoryPage:
         # Without these a process could truncate the file under our mapping and kill us with SIGBUS.
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self._page = MemoryLayout.from_buffer(mmap.mmap(self.fd, self.bytes))
-        self._page.magic, self._page.version, self._page.memory_bytes = MEMORY_MAGIC, VERSION, self.bytes
+        self._page.magic, self._page.version, self._page.memory_bytes = MEMORY_MAGIC, MEMORY_VERSION, self.bytes
         self._page.limit_bytes = limit_bytes
 
     def take(self) -> int:

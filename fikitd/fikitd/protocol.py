@@ -11,7 +11,9 @@ from typing import Final, TypeVar
 
 from fikitd.untrusted import printable
 
-VERSION: Final = 2
+OLDEST: Final = 2
+VERSION: Final = 3
+MEMORY_VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"
 ENV_SOCKET: Final = "FIKIT_SOCKET"
@@ -38,7 +40,8 @@ class HelloLayout(ctypes.Structure):
     _fields_ = (
         ("head", HeadLayout),
         ("version", ctypes.c_uint32),
-        ("purpose", ctypes.c_uint32),
+        ("purpose", ctypes.c_uint16),
+        ("newest", ctypes.c_uint16),
         ("gpu_uuid", ctypes.c_uint8 * 16),
         ("gpu_memory_bytes", ctypes.c_uint64),
         ("gpu_name", ctypes.c_uint8 * 256),
@@ -121,9 +124,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Hello:
-    version: int
+    oldest: int  # of the versions with which the shim works
+    newest: int
     device: Device
     watches: bool = False  # it asks about the memory of its job and uses no GPU
+
+    @property
+    def version(self) -> int | None:
+        """The newest version that both sides know; None when there is none."""
+        newest = min(self.newest, VERSION)
+        return newest if newest >= max(self.oldest, OLDEST) else None
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,7 @@ def parse_hello(packet: bytes) -> Hello:
     """The first packet of a connection; ProtocolError when it is not a hello."""
     m = _layout(packet, HELLO, HelloLayout, "hello")
     device = Device(_text(m.gpu_name, "gpu_name"), uuid_text(bytes(m.gpu_uuid)), m.gpu_memory_bytes)
-    return Hello(m.version, device, m.purpose == PURPOSE_WATCH)
+    return Hello(m.version, m.newest or m.version, device, m.purpose == PURPOSE_WATCH)
 
 
 def parse_kernel(packet: bytes) -> Kernel:
@@ -179,9 +189,9 @@ def parse_kernel(packet: bytes) -> Kernel:
     )
 
 
-def welcome(page_bytes: int, memory_bytes: int, memory_share: int) -> bytes:
+def welcome(version: int, page_bytes: int, memory_bytes: int, memory_share: int) -> bytes:
     size = ctypes.sizeof(WelcomeLayout)
-    return bytes(WelcomeLayout(HeadLayout(WELCOME, size), VERSION, page_bytes, memory_bytes, memory_share))
+    return bytes(WelcomeLayout(HeadLayout(WELCOME, size), version, page_bytes, memory_bytes, memory_share))
 
 
 def refused(reason: str) -> bytes:

@@ -23,7 +23,8 @@ HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
 WATCH = 1  # purpose of a hello
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = 1, 2, 3, 4, 5, 6, 7, 8, 9
-VERSION, RING_ENTRIES, SLOTS = 2, 4096, 4096
+VERSION, RING_ENTRIES, SLOTS = 3, 4096, 4096
+MEMORY_VERSION = 2
 FUTEX_WAKE, SYS_FUTEX = 1, 202
 
 Layout = dict[str, int]
@@ -47,13 +48,15 @@ class Entry:
 class Page:
     """The daemon's view of one client's page."""
 
-    def __init__(self, at: Layout, measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0) -> None:
+    def __init__(  # noqa: PLR0917
+        self, at: Layout, measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0, version: int = VERSION
+    ) -> None:
         self.at = at
         self.memfd = os.memfd_create("fikit-test-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.memfd, at["bytes"])
         fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self.bytes = mmap.mmap(self.memfd, at["bytes"])
-        header = (0x464B5047, VERSION, at["bytes"], measure, lease_ns, spin_ns, sample_every)
+        header = (0x464B5047, version, at["bytes"], measure, lease_ns, spin_ns, sample_every)
         struct.pack_into("<IIIIqqI", self.bytes, 0, *header)
         self.doorbell = os.eventfd(0, os.EFD_NONBLOCK)
 
@@ -87,6 +90,11 @@ class Page:
     def grant(self) -> None:
         """Let the request that waits go."""
         self.set_u32("grant_seq", self.u32("request_seq"))
+        self.wake()
+
+    def run(self, launches: int) -> None:
+        """From now on so many more launches go without asking; 0: none."""
+        self.set_u64("run_until", self.u64("launch_seq") + launches if launches else 0)
         self.wake()
 
     def launches(self) -> int:
@@ -124,7 +132,7 @@ class Memory:
         os.ftruncate(self.memfd, at["memory_bytes"])
         fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self.bytes = mmap.mmap(self.memfd, at["memory_bytes"])
-        struct.pack_into("<IIIIQ", self.bytes, 0, 0x464B4D4D, VERSION, at["memory_bytes"], 0, limit_bytes)
+        struct.pack_into("<IIIIQ", self.bytes, 0, 0x464B4D4D, MEMORY_VERSION, at["memory_bytes"], 0, limit_bytes)
         self.taken = 0
 
     def take(self) -> int:
@@ -163,7 +171,9 @@ class Daemon:
         sample_every: int = 0,
         answer: bytes | None = None,
         limit_bytes: int = 0,
+        version: int = VERSION,
     ) -> None:
+        self.version = version  # the newest that it knows
         self.path, self.at, self.answer = path, at, answer
         self.memory = Memory(at, limit_bytes)
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
@@ -215,13 +225,18 @@ class Daemon:
             if self.answer:
                 client.send(self.answer)
             return False
-        watches = struct.unpack_from("<I", packet, 12)[0] == WATCH
-        page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every)
+        oldest, purpose, newest = struct.unpack_from("<IHH", packet, 8)
+        watches = purpose == WATCH
+        version = min(self.version, newest or oldest)
+        if version == 2:  # as a fikitd reads it that knows no other
+            assert oldest == 2
+            assert watches == (struct.unpack_from("<I", packet, 12)[0] == WATCH)
+        page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every, version)
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
-        sizes = (self.at["welcome_bytes"], VERSION, self.at["bytes"], self.at["memory_bytes"])
+        sizes = (self.at["welcome_bytes"], version, self.at["bytes"], self.at["memory_bytes"])
         welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
         client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         if watches:  # neither a client nor a process that holds memory

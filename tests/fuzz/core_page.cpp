@@ -42,7 +42,7 @@ class Input {
 };
 
 struct Page {
-  Page() : memfd(dispatcher::make_page(false, kLeaseNs, 20'000, 64)) {
+  explicit Page(std::uint32_t version) : memfd(dispatcher::make_page(false, kLeaseNs, 20'000, 64, version)) {
     at = static_cast<fikit_page*>(mmap(nullptr, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
     if (at == MAP_FAILED) std::abort();
   }
@@ -60,7 +60,8 @@ struct Page {
 // One GPU with a liar and an honest client, without the dispatcher's thread and clock.
 class World {
  public:
-  World(std::string_view policy, int priority) : policy_(policy::make_policy(policy, options_)) {
+  World(std::string_view policy, int priority, std::uint32_t version)
+      : policy_(policy::make_policy(policy, options_)), honest_page_(FIKIT_PROTOCOL_VERSION), liar_page_(version) {
     add(honest_, honest_page_, kHonest, 5);
     add(liar_, liar_page_, kLiar, priority);
     decide();
@@ -72,6 +73,7 @@ class World {
   void pass(std::int64_t ns) { now_ns_ += ns; }
 
   void round() {
+    for (dispatcher::Client* client : {liar_.get(), honest_.get()}) client->end_old_run(now_ns_);
     liar_->poll(now_ns_, *policy_);
     honest_->poll(now_ns_, *policy_);
     decide();
@@ -103,7 +105,8 @@ class World {
       dispatcher::Client& client = decision.client == kHonest ? *honest_ : *liar_;
       if (decision.kind == policy::DecisionKind::open) client.open_gate(now_ns_);
       if (decision.kind == policy::DecisionKind::close) client.close_gate(now_ns_ + kLeaseNs);
-      if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request, now_ns_);
+      if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request, decision.launches, now_ns_);
+      if (decision.kind == policy::DecisionKind::end_run) client.end_run();
     }
   }
 
@@ -172,7 +175,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::string_view kPolicies[] = {"fikit", "prio", "budget"};
   Input input(data, size);
   const auto head = input.take<std::uint8_t>();
-  World world(kPolicies[head % 3], head / 3 % 10);
+  const bool old = head & 0x80;
+  World world(kPolicies[head % 3], head / 3 % 10, old ? FIKIT_PROTOCOL_OLDEST : FIKIT_PROTOCOL_VERSION);
   while (!input.empty()) {
     switch (input.take<std::uint8_t>() % 8) {
       case 0:
@@ -187,6 +191,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   world.round();
   check_counters(world);
+  check(!old || !world.liar().on_run());
   check(world.serves_the_honest_one());
   return 0;
 }

@@ -28,16 +28,17 @@ struct answer {
   uint8_t packet[FIKIT_MESSAGE_BYTES];
 };
 enum { HEAD = offsetof(struct answer, packet) };
-enum fault { UNSEALED = 1, SHORT = 2, NOT_MEMORY = 4, SPOILT_PAGE = 8, SPOILT_MEMORY = 16 };
+enum fault { UNSEALED = 1, SHORT = 2, NOT_MEMORY = 4, SPOILT_PAGE = 8, SPOILT_MEMORY = 16, OLD = 32 };
 
 static int listener = -1;
 static char path[108];
 static struct answer answer;
 static size_t packet_bytes;
 
-static int memory_file(size_t bytes, unsigned faults, bool spoilt, uint32_t magic, unsigned version_at, unsigned bytes_at) {
+static int memory_file(size_t bytes, unsigned faults, bool spoilt, uint32_t magic, uint32_t version, unsigned version_at,
+                       unsigned bytes_at) {
   int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  uint32_t version = FIKIT_PROTOCOL_VERSION, size = (uint32_t)bytes;
+  uint32_t size = (uint32_t)bytes;
   if (ftruncate(fd, (off_t)(faults & SHORT ? bytes / 2 : bytes)) != 0 || pwrite(fd, &magic, 4, 0) != 4 ||
       pwrite(fd, &version, 4, version_at) != 4 || pwrite(fd, &size, 4, bytes_at) != 4 ||
       (spoilt && pwrite(fd, "spoilt", 6, answer.spoil % 64) != 6))
@@ -52,10 +53,11 @@ static void send_answer(int client) {
       answer.faults & NOT_MEMORY
           ? open("/dev/null", O_RDWR)
           : memory_file(sizeof(struct fikit_page), answer.faults, answer.faults & SPOILT_PAGE, FIKIT_PAGE_MAGIC,
+                        answer.faults & OLD ? FIKIT_PROTOCOL_OLDEST : FIKIT_PROTOCOL_VERSION,
                         offsetof(struct fikit_page, version), offsetof(struct fikit_page, page_bytes)),
       eventfd(0, EFD_NONBLOCK),
       memory_file(sizeof(struct fikit_memory), answer.faults, answer.faults & SPOILT_MEMORY, FIKIT_MEMORY_MAGIC,
-                  offsetof(struct fikit_memory, version), offsetof(struct fikit_memory, memory_bytes)),
+                  FIKIT_MEMORY_VERSION, offsetof(struct fikit_memory, version), offsetof(struct fikit_memory, memory_bytes)),
       dup(0),
   };
   union {
@@ -107,7 +109,8 @@ static int open_descriptors(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const struct fikit_hello hello = {.head = {FIKIT_MSG_HELLO, sizeof hello}, .version = FIKIT_PROTOCOL_VERSION};
+  static const struct fikit_hello hello = {
+      .head = {FIKIT_MSG_HELLO, sizeof hello}, .version = FIKIT_PROTOCOL_OLDEST, .newest = FIKIT_PROTOCOL_VERSION};
   struct fikit_connection connection;
   char reason[FIKIT_REASON_BYTES] = "";
   pthread_t server;
@@ -122,6 +125,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   bool connected = fikit_connect(path, &hello, &connection, reason);
   pthread_join(server, NULL);
   if (connected) { /* all of what it promises is there */
+    if (connection.page->version < FIKIT_PROTOCOL_OLDEST || connection.page->version > FIKIT_PROTOCOL_VERSION)
+      abort();
     volatile uint32_t touch = connection.page->ring[FIKIT_RING_ENTRIES - 1].slot;
     atomic_fetch_add(&connection.share->held_bytes, touch);
     fikit_disconnect(&connection);

@@ -44,6 +44,7 @@ struct state {
   uint8_t grant;      /* 1: what is waited for, 2: another request */
   int16_t lease_us;   /* from now on; negative: over */
   uint16_t slot;      /* of the launch */
+  int16_t run;        /* launches that may follow; negative: fewer than there were */
   uint32_t spin_ns;
   uint64_t limit, held, wanted;
   uint32_t shares;
@@ -51,6 +52,7 @@ struct state {
 
 static void show(const struct state *state) {
   page.spin_ns = state->spin_ns % 100000;
+  atomic_store(&page.run_until, state->run ? atomic_load(&page.launch_seq) + (uint64_t)state->run : 0);
   atomic_store(&page.gate_until_ns, fikit_now_ns() + state->lease_us * INT64_C(1000));
   if (state->grant == 1)
     atomic_store(&page.grant_seq, atomic_load(&page.request_seq));
@@ -118,6 +120,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   pthread_join(daemon, NULL);
   if (pass.kind != FIKIT_ENTRY_LAUNCH && pass.kind != FIKIT_ENTRY_GRANTED && pass.kind != FIKIT_ENTRY_EXPIRED)
     abort();
+  if (pass.kind == FIKIT_ENTRY_GRANTED) /* as the launch path asks: is it the last of its run? */
+    atomic_fetch_add(&page.launch_seq, !fikit_gate_run_over(&page, atomic_load(&page.launch_seq)));
   if (atomic_load(&page.expired_count) - expired != (pass.kind == FIKIT_ENTRY_EXPIRED) ||
       atomic_load(&page.wait_count) - waits > 1 || atomic_load(&page.waiting) != 0)
     abort();

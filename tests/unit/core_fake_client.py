@@ -17,6 +17,7 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
+VERSION = 3
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = range(1, 10)
 MARKS = 64
@@ -35,16 +36,17 @@ class Page(c.Structure):
         ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
         ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
-        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("pad1", c.c_uint8 * 28),
-        ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad2", c.c_uint8 * 48),
+        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("pad1", c.c_uint8 * 4),
+        ("run_until", c.c_uint64), ("pad2", c.c_uint8 * 16),
+        ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad3", c.c_uint8 * 48),
         ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("reserved0", c.c_uint32),
         ("request_ns", c.c_int64), ("wait_count", c.c_uint64), ("wait_total_ns", c.c_uint64),
-        ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("pad3", c.c_uint8 * 8),
+        ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("pad4", c.c_uint8 * 8),
         ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
-        ("pad4", c.c_uint8 * 80),
+        ("pad5", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
-        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)), ("pad5", c.c_uint8 * 2560),
-        ("marks", c.c_uint32 * MARKS), ("pad6", c.c_uint8 * 3840),
+        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)), ("pad6", c.c_uint8 * 2560),
+        ("marks", c.c_uint32 * MARKS), ("pad7", c.c_uint8 * 3840),
     ]  # fmt: skip
 
 
@@ -63,9 +65,17 @@ def eventually(condition: Callable[[], Any], seconds: float = 5.0) -> bool:
 
 
 class FakeClient:
-    def __init__(self, dispatcher: Dispatcher, number: int, priority: int, measure: bool = False, **more: Any) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        number: int,
+        priority: int,
+        measure: bool = False,
+        version: int = VERSION,
+        **more: Any,
+    ) -> None:
         self.dispatcher, self.number = dispatcher, number
-        self.memfd = memfd = make_page(measure, LEASE, 20_000)
+        self.memfd = memfd = make_page(measure, LEASE, 20_000, version=version)
         self.doorbell = os.eventfd(0)
         self.memory = mmap.mmap(memfd, c.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
@@ -140,6 +150,10 @@ class FakeClient:
         """Launch under a grant."""
         self.page.waiting = 0
         self.launch(slot, GRANTED, request)
+
+    def passes_without_asking(self) -> bool:
+        """Whether the next launch is one of a run that was granted."""
+        return bool(self.page.launch_seq < self.page.run_until)
 
     def pass_gate(self, slot: int = 0) -> None:
         """Ask, wait for the grant, launch, and report completion."""

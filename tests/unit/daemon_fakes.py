@@ -106,7 +106,7 @@ class FakeCore:
         self.dispatchers.append(FakeDispatcher(self, *options, **terms))
         return self.dispatchers[-1]
 
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int) -> int:
+    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int) -> int:
         page = os.memfd_create("page")
         os.ftruncate(page, 4096)
         return page
@@ -177,10 +177,14 @@ def config_in(directory: Path, **scheduler: Any) -> Config:
 
 
 def hello(
-    version: int = protocol.VERSION, uuid: bytes = UUID, name: bytes = b"Emulated GPU", purpose: int = 0
+    version: int = protocol.OLDEST,
+    newest: int = protocol.VERSION,
+    uuid: bytes = UUID,
+    name: bytes = b"Emulated GPU",
+    purpose: int = 0,
 ) -> bytes:
     size = ctypes.sizeof(protocol.HelloLayout)
-    message = protocol.HelloLayout(protocol.HeadLayout(protocol.HELLO, size), version, purpose)
+    message = protocol.HelloLayout(protocol.HeadLayout(protocol.HELLO, size), version, purpose, newest)
     ctypes.memmove(message.gpu_uuid, uuid, 16)
     ctypes.memmove(message.gpu_name, name, len(name))
     message.gpu_memory_bytes = 2**34

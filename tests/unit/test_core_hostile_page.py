@@ -35,7 +35,7 @@ def meanwhile(action: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("policy", ["prio", "fikit"])
+@pytest.mark.parametrize("policy", ["prio", "fikit", "budget"])
 @pytest.mark.parametrize("priority", [9, 8], ids=["below", "equal"])
 def test_random_bytes_neither_crash_the_dispatcher_nor_reach_another_client(policy: str, priority: int) -> None:
     rng = random.Random(f"{policy} {priority}")
@@ -73,7 +73,7 @@ def plausible(client: FakeClient, rng: random.Random) -> None:
     client.page.launch_seq = wild
 
 
-@pytest.mark.parametrize("policy", ["prio", "fikit"])
+@pytest.mark.parametrize("policy", ["prio", "fikit", "budget"])
 def test_wild_reports_of_a_lower_client_do_not_stop_grants_to_a_higher_one(policy: str) -> None:
     rng = random.Random(policy)
     with fake.dispatcher(policy, lease_ns=20 * MS) as running:

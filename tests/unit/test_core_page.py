@@ -22,7 +22,7 @@ def test_a_page_is_initialised_with_an_open_gate() -> None:
     fd = make_page(True, 5, 7)
     page = fake.Page.from_buffer(mmap.mmap(fd, 0))
     os.close(fd)
-    assert (page.magic, page.version, page.measure, page.lease_ns, page.spin_ns) == (0x464B5047, 2, 1, 5, 7)
+    assert (page.magic, page.version, page.measure, page.lease_ns, page.spin_ns) == (0x464B5047, fake.VERSION, 1, 5, 7)
     assert page.page_bytes == fake.c.sizeof(fake.Page)
     assert page.gate == fake.OPEN
 

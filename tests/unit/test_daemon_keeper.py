@@ -38,16 +38,10 @@ def handed_over(monkeypatch: pytest.MonkeyPatch, descriptors: list[tuple[str, in
     return Keeper().inherited()
 
 
-def client(
-    number: int = 3, version: int = protocol.VERSION, monkeypatch: pytest.MonkeyPatch | None = None
-) -> list[tuple[str, int]]:
-    if monkeypatch:
-        monkeypatch.setattr(protocol, "VERSION", version)
-    notes = Notes.begin(number, "12", 7, 5, DEVICE)
+def client(number: int = 3, version: int = protocol.OLDEST) -> list[tuple[str, int]]:
+    notes = Notes.begin(number, "12", 7, 5, DEVICE, version)
     notes.append(b"first")
     notes.append(b"second" * 100)
-    if monkeypatch:
-        monkeypatch.undo()
     return [(f"{number}.{kind}", notes.fd if kind == "notes" else os.eventfd(0)) for kind in KINDS]
 
 
@@ -60,16 +54,16 @@ def test_a_client_is_handed_over_whole(systemd: socket.socket, monkeypatch: pyte
         received.append((message.decode().removeprefix("FDSTORE=1\nFDNAME="), fds[0]))
     (kept,) = handed_over(monkeypatch, received)
     assert (kept.number, kept.job, kept.started_ns, kept.share, kept.device) == (3, "12", 7, 5, DEVICE)
+    assert kept.version == protocol.OLDEST  # what its shim knows, not what this fikitd does
     assert kept.kernels == [b"first", b"second" * 100]
     Notes(kept.notes).append(b"third")  # behind them
     assert handed_over(monkeypatch, received)[0].kernels[2] == b"third"
 
 
-@pytest.mark.parametrize("fault", ["one missing", "no notes", "garbage", "cut", "another version"])
+@pytest.mark.parametrize("fault", ["one missing", "no notes", "garbage", "cut", "too old", "too new"])
 def test_what_makes_no_client_is_dropped(fault: str, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptors = client(version=1, monkeypatch=monkeypatch) if fault == "another version" else client()
-    monkeypatch.setenv("NOTIFY_SOCKET", str(systemd.getsockname()))
-    monkeypatch.setenv("FIKIT_KEEP", "1")
+    versions = {"too old": protocol.OLDEST - 1, "too new": protocol.VERSION + 1}
+    descriptors = client(version=versions.get(fault, protocol.VERSION))
     notes = descriptors[-1][1]
     if fault == "one missing":
         del descriptors[1]

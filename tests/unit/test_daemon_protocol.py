@@ -23,7 +23,9 @@ LAYOUTS = {
     "fikit_memory": protocol.MemoryLayout,
 }
 CONSTANTS = {
+    "FIKIT_PROTOCOL_OLDEST": protocol.OLDEST,
     "FIKIT_PROTOCOL_VERSION": protocol.VERSION,
+    "FIKIT_MEMORY_VERSION": protocol.MEMORY_VERSION,
     "FIKIT_SLOTS": protocol.SLOTS,
     "FIKIT_NAME_BYTES": protocol.NAME_BYTES,
     "FIKIT_REASON_BYTES": protocol.REASON_BYTES,

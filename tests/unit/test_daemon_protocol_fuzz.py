@@ -30,7 +30,7 @@ def test_a_hello_is_understood_or_a_protocol_error(packet: bytes) -> None:
         return
     assert hello.device.name.isprintable()
     assert len(hello.device.uuid) == len("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f")
-    assert 0 <= hello.version < 2**32
+    assert hello.version is None or protocol.OLDEST <= hello.version <= protocol.VERSION
     assert 0 <= hello.device.memory_bytes < 2**64
 
 

@@ -25,7 +25,7 @@ from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
 from fikitd.server import AlreadyServed, CannotServe, Server, notify_systemd
 
-from fikitd import clients, protocol
+from fikitd import clients, managed, protocol
 from fikitd import server as server_module
 
 ME = os.getuid()
@@ -106,16 +106,6 @@ def test_a_process_without_a_job_is_refused_with_the_reason(daemon: Daemon) -> N
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello())
     assert client.refusal() == f"process {os.getpid()} of uid {ME} belongs to no fikit job on this node"
-
-
-@pytest.mark.parametrize("version", [1, protocol.VERSION + 1])
-def test_a_shim_of_another_version_is_refused(daemon: Daemon, version: int) -> None:
-    daemon.job()
-    client = FakeClient(daemon.run_dir)
-    client.send(fakes.hello(version=version))
-    assert client.refusal() == (
-        f"the shim speaks protocol {version} and fikitd {protocol.VERSION}; install the same fikit for jobs and daemon"
-    )
 
 
 KERNEL_TOO_SHORT = fakes.description()[:-1]
@@ -324,8 +314,8 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 ) -> None:
     answer = threading.Event()
     monkeypatch.setattr("fikitd.profiles.ProfileStore.load", lambda *_: answer.wait(20) and None)
-    monkeypatch.setattr(clients, "PROFILE_WAIT_S", 0.2)
-    monkeypatch.setattr(clients, "PROFILE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.2)
+    monkeypatch.setattr(managed, "PROFILE_TIMEOUT_S", 0.5)
     try:
         daemon.job()
         client = FakeClient(daemon.run_dir)
@@ -341,7 +331,7 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
     monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and {"kernels": [fakes.kernel("late")]})
-    monkeypatch.setattr(clients, "PROFILE_WAIT_S", 0.05)
+    monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.05)
     daemon.job()
     client = daemon.client()
     assert daemon.core.seen[1]["profile"] is None

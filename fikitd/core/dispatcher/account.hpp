@@ -55,7 +55,7 @@ class IdleLog {
 // Gaps of a client: predicted after a launch, ended by its next one.
 class GapAccount {
  public:
-  void kernel_of_other() { ++inside_; } // a lower client was given a kernel now
+  void kernels_of_other(std::uint32_t count) { inside_ += count; } // a lower client was given them now
   // The client launches again. actual_ns < 0: its end was not known, or its queue was not dry.
   void ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns);
 

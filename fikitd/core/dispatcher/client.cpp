@@ -32,16 +32,11 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
 
 void Client::resume() {
   page_.open_gate();
+  page_.end_run();
   ring_.begin_at_end(page_.raw());
   page_.set_ring_tail(ring_.tail());
   launches_ = page_.launches();
   log_.resume_at(launches_);
-}
-
-bool Client::cannot_wait() const {
-  if (ring_.half_full(page_.raw())) return true;
-  const Page::Request request = page_.request();
-  return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
 }
 
 bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
@@ -106,6 +101,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
 
 void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
+  const std::uint32_t request = granted ? grant_of(static_cast<std::uint32_t>(report.value)) : 0;
   const predictor::Identity kernel = identity(report.slot);
   predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
   const policy::Client* view = policy.client(id_);
@@ -115,16 +111,16 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   launched_context_.push(kernel);
   ++launches_;
   count_kernel();
-  exclusives_.launched(report.slot, launches_, granted ? static_cast<std::uint32_t>(report.value) : 0);
+  exclusives_.launched(report.slot, launches_, request);
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy::Event event{.kind = EventKind::launched,
                       .client = id_,
                       .time_ns = t_ns,
                       .granted = granted,
-                      .request = granted ? static_cast<std::uint32_t>(report.value) : 0,
+                      .request = request,
                       .duration_ns = predicted.duration_ns,
                       .gap_ns = predicted.gap_ns};
-  if (policy.looks_ahead()) event.outlook = foresight_.launched(t_ns, kernel, predicted);
+  if (policy.looks_ahead()) event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot));
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }
@@ -240,51 +236,6 @@ bool Client::look_at_gang(std::int64_t now_ns, policy::Policy& policy) {
   awaited_ = awaited;
   policy.apply({.kind = EventKind::exclusive_runs, .client = id_, .time_ns = now_ns, .exclusive = awaited});
   return true;
-}
-
-bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
-  const Page::Request request = page_.request();
-  bool changed = false;
-  if (posted_ != 0 && (!request.waiting || request.sequence != posted_)) {
-    policy.apply({.kind = EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = posted_});
-    posted_ = 0;
-    changed = true;
-  }
-  if (!request.waiting) holds_.left(now_ns);
-  if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
-  const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  end_gap(t_ns, policy.client(id_));
-  posted_ = request.sequence;
-  first_ns_ = std::min(first_ns_, t_ns);
-  holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
-  policy.apply({.kind = EventKind::waiting,
-                .client = id_,
-                .time_ns = t_ns,
-                .exclusive = exclusives_.is(request.slot),
-                .request = request.sequence,
-                .duration_ns = predict(identity(request.slot)).duration_ns});
-  return true;
-}
-
-void Client::open_gate(std::int64_t now_ns) {
-  closed_ = false;
-  holds_.granted(now_ns);
-  posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
-  page_.open_gate();
-}
-
-void Client::close_gate(std::int64_t until_ns) {
-  closed_ = true;
-  page_.close_gate(until_ns);
-}
-
-void Client::grant(std::uint32_t request, std::int64_t now_ns) {
-  granted_ = request;
-  holds_.granted(now_ns);
-  note_grant(now_ns);
-  posted_ = 0;
-  count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
-  page_.grant(request);
 }
 
 void Client::count_kernel() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "account.hpp"
@@ -64,6 +65,8 @@ class Client {
   bool closed() const { return closed_; }
   bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
+  bool on_run() const { return run_.until > page_.launches(); } // launches may follow without asking
+  std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
   std::int64_t first_ns() const { return first_ns_; } // when the first of what the last poll() found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
 
@@ -77,13 +80,17 @@ class Client {
   void open_gate(std::int64_t now_ns);
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
-  void grant(std::uint32_t request, std::int64_t now_ns);
+  void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns); // this one, and those that follow it
+  void end_run(); // of these, no more
+  void end_old_run(std::int64_t now_ns) {
+    if (run_.until != 0 && now_ns >= run_.lease_ns) end_run();
+  }
   void held(const policy::Hold& hold, std::int64_t now_ns) { holds_.decided(hold, now_ns); }
   void set_awake(bool awake) { page_.set_awake(awake); }
   // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
   void ask_for_marks(std::uint32_t every);
   void set_alone(bool alone); // on its GPU
-  void kernel_of_other() { gaps_.kernel_of_other(); }
+  void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(predictor::Model profile);
@@ -117,6 +124,7 @@ class Client {
   void count_kernel();
   void add_work(Stats& stats) const;
   bool look_at_request(std::int64_t now_ns, policy::Policy& policy);
+  std::uint32_t grant_of(std::uint32_t said);
   bool look_at_gang(std::int64_t now_ns, policy::Policy& policy);
   predictor::Identity identity(std::uint32_t slot) const { return slot < identities_.size() ? identities_[slot] : 0; }
 
@@ -140,6 +148,12 @@ class Client {
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
+  struct {
+    std::uint64_t until = 0;   // launches below this number go without asking; 0: none
+    std::int64_t lease_ns = 0; // until then: what a host has not used by now it had not been expected to
+    bool taken = false;        // a launch was reported since the grant
+  } run_;
+  std::uint32_t passed_ = 0;
 
   std::vector<predictor::Identity> identities_; // by slot
   predictor::Model profile_;

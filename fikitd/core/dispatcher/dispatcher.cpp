@@ -207,10 +207,12 @@ bool Dispatcher::round() {
   bool moved = false;
   std::int64_t first_ns = now_ns;
   for (const auto& client : clients_) {
+    client->end_old_run(now_ns);
     if (!client->poll(now_ns, *policy_)) continue;
     moved = true;
     first_ns = std::min(first_ns, client->first_ns());
     if (client->closed()) gate_moved_ns_ = now_ns;
+    if (const std::uint32_t passed = client->take_passed()) tell_higher(*client, passed);
   }
   if (moved) {
     spin_.came_after(first_ns - acted_ns_);
@@ -250,13 +252,17 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
     case policy::DecisionKind::open: target.open_gate(now_ns); break;
     case policy::DecisionKind::close: target.close_gate(now_ns + options_.lease_ns); break;
     case policy::DecisionKind::grant:
-      target.grant(decision.request, now_ns);
-      for (const auto& other : clients_)
-        if (!other->measuring() && other->priority() < target.priority()) other->kernel_of_other();
+      target.grant(decision.request, decision.launches, now_ns);
+      tell_higher(target, 1);
       break;
-    case policy::DecisionKind::end_run: // none is granted: the pages have no word for runs
+    case policy::DecisionKind::end_run: target.end_run(); break;
     case policy::DecisionKind::wake_at: break;
   }
+}
+
+void Dispatcher::tell_higher(const Client& lower, std::uint32_t kernels) {
+  for (const auto& other : clients_)
+    if (!other->measuring() && other->priority() < lower.priority()) other->kernels_of_other(kernels);
 }
 
 // Nobody waits for a client while every other gate is open: then its launches cost it no mark.
@@ -278,7 +284,7 @@ void Dispatcher::renew_leases(std::int64_t now_ns) {
 Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   const auto any = [this](auto predicate) { return std::any_of(clients_.begin(), clients_.end(), predicate); };
   const bool closed = any([](const auto& c) { return c->closed(); });
-  if (any([](const auto& c) { return c->waiting(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
+  if (any([](const auto& c) { return c->waiting() || c->on_run(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
     if (now_ns - acted_ns_ < spin_.limit_ns()) return {.until_ns = 0};
     const bool quiet = now_ns - moved_ns_ >= kQuietNs && !any([](const auto& c) { return c->marks_out(); });
     const std::int64_t slice_ns = quiet ? kQuietSliceNs : kSliceNs;

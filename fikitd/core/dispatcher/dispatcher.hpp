@@ -67,6 +67,7 @@ class Dispatcher {
   void decide(std::int64_t now_ns);
   void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
+  void tell_higher(const Client& lower, std::uint32_t kernels); // that it was given them
   void renew_leases(std::int64_t now_ns);
   Wait plan(std::int64_t now_ns) const;
   void tell_clients(); // who is alone, and whose progress matters

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <climits>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 
 namespace fikit::dispatcher {
@@ -34,14 +36,17 @@ fikit_page* map(int memfd) {
 
 } // namespace
 
-int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every) {
+int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
+              std::uint32_t version) {
+  if (version < FIKIT_PROTOCOL_OLDEST || version > FIKIT_PROTOCOL_VERSION)
+    throw std::invalid_argument("no page of protocol version " + std::to_string(version));
   const int memfd = memfd_create("fikit-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memfd < 0) fail("cannot create a client's page");
   try {
     if (ftruncate(memfd, sizeof(fikit_page)) != 0) fail("cannot size a client's page");
     fikit_page* page = map(memfd); // zeroed: the gate is open, no request, empty ring
     page->magic = FIKIT_PAGE_MAGIC;
-    page->version = FIKIT_PROTOCOL_VERSION;
+    page->version = version;
     page->page_bytes = sizeof(fikit_page);
     page->measure = measure ? 1 : 0;
     page->lease_ns = lease_ns;
@@ -57,7 +62,7 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
   return memfd;
 }
 
-Page::Page(int memfd) : page_(nullptr) {
+Page::Page(int memfd) : page_(nullptr), knows_runs_(false) {
   struct stat status {};
   if (fstat(memfd, &status) != 0) fail("cannot inspect a client's page");
   const int seals = fcntl(memfd, F_GET_SEALS);
@@ -66,6 +71,7 @@ Page::Page(int memfd) : page_(nullptr) {
     fail("not a page made by make_page");
   }
   page_ = map(memfd);
+  knows_runs_ = __atomic_load_n(&page_->version, __ATOMIC_RELAXED) >= FIKIT_SINCE_RUNS;
 }
 
 Page::~Page() { munmap(page_, sizeof(fikit_page)); }
@@ -88,9 +94,14 @@ void Page::close_gate(std::int64_t until_ns) {
 
 void Page::renew_lease(std::int64_t until_ns) { page_->gate_until_ns.store(until_ns, std::memory_order_release); }
 
-void Page::grant(std::uint32_t request) {
+void Page::grant(std::uint32_t request, std::uint64_t run_until) {
+  if (knows_runs_) page_->run_until.store(run_until, std::memory_order_release);
   page_->grant_seq.store(request, std::memory_order_release);
   wake();
+}
+
+void Page::end_run() {
+  if (knows_runs_) page_->run_until.store(0, std::memory_order_release);
 }
 
 void Page::set_awake(bool awake) { page_->awake.store(awake ? 1 : 0, std::memory_order_seq_cst); }

@@ -10,8 +10,10 @@
 namespace fikit::dispatcher {
 
 // A sealed memfd holding an initialised page with an open gate; the caller owns the descriptor. sample_every: one launch
-// in so many is timed also when not measuring, 0 = none. Throws std::system_error.
-int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every);
+// in so many is timed also when not measuring, 0 = none. version: in which its shim reads it. Throws std::system_error,
+// std::invalid_argument for a version that is not served.
+int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
+              std::uint32_t version = FIKIT_PROTOCOL_VERSION);
 
 class Page {
  public:
@@ -24,7 +26,10 @@ class Page {
   void open_gate();
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns);
-  void grant(std::uint32_t request);
+  // The request may go, and after it what comes before launch number run_until (0: nothing).
+  void grant(std::uint32_t request, std::uint64_t run_until);
+  void end_run(); // nothing may go on without asking
+  bool knows_runs() const { return knows_runs_; }
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
   void set_mark_every(std::uint32_t launches); // 0: no marks
@@ -60,6 +65,7 @@ class Page {
   void wake(); // whoever waits on the futex word looks again
 
   fikit_page* page_;
+  bool knows_runs_; // the client may write another version into its page; which one it was given does not change
 };
 
 } // namespace fikit::dispatcher

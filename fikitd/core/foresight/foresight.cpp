@@ -27,11 +27,11 @@ policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor
 }
 
 policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity identity,
-                                    const predictor::Prediction& predicted) {
+                                    const predictor::Prediction& predicted, bool exclusive) {
   in_segment_ = true;
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
-  runs_.launched(identity, predicted.duration_ns);
+  runs_.launched(identity, exclusive ? policy::kUnknown : predicted.duration_ns);
   outlook.slack = {rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns)};
   return outlook;
 }

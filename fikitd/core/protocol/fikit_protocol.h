@@ -23,7 +23,15 @@ extern "C" {
 #define FIKIT_ATOMIC(T) _Atomic T
 #endif
 
-#define FIKIT_PROTOCOL_VERSION 2u
+/* A shim and a fikitd work together in the newest version that both know (struct fikit_hello), so that either can be replaced
+ * while the other runs. A version adds words where the one before had padding and gives none another meaning, so all have the
+ * same sizes. Not served any more: 1.
+ *   2  the words below, if nothing else is said
+ *   3  run_until (the shim reads it). Nobody else writes there: in a page of version 2 it stays 0, and so means nothing. */
+#define FIKIT_PROTOCOL_OLDEST 2u
+#define FIKIT_PROTOCOL_VERSION 3u
+#define FIKIT_SINCE_RUNS 3u
+#define FIKIT_MEMORY_VERSION 2u /* of the memory page, which the processes of a job share whatever version they are of */
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
 #define FIKIT_SOCKET_NAME "fikitd.sock"      /* in run_dir; shims connect here */
@@ -63,8 +71,10 @@ enum fikit_purpose {
 
 struct fikit_hello {
   struct fikit_message_head head;
-  uint32_t version; /* FIKIT_PROTOCOL_VERSION of the shim */
-  uint32_t purpose; /* enum fikit_purpose */
+  uint32_t version; /* the oldest with which the shim works; a fikitd of version 2 welcomes no other than 2 */
+  uint16_t purpose; /* enum fikit_purpose */
+  uint16_t newest;  /* the newest with which it works. 0: it says only one. In version 2 this was the upper half of purpose,
+                       where that fikitd recognises WATCH by the whole word: who watches says 0 */
   uint8_t gpu_uuid[16]; /* cuDeviceGetUuid of the device this connection is about */
   uint64_t gpu_memory_bytes;
   char gpu_name[256]; /* NUL-terminated; an emulated device says "Emulated" in it */
@@ -72,7 +82,7 @@ struct fikit_hello {
 
 struct fikit_welcome {
   struct fikit_message_head head;
-  uint32_t version; /* the daemon's */
+  uint32_t version; /* in which both go on; the page's, too */
   uint32_t page_bytes;
   uint32_t memory_bytes; /* size of the memory page */
   uint32_t memory_share; /* which of its shares is this client's, below FIKIT_MEMORY_SHARES */
@@ -109,16 +119,17 @@ enum fikit_gate { FIKIT_GATE_OPEN = 0, FIKIT_GATE_CLOSED = 1 };
 /* What a ring entry reports. */
 enum fikit_entry_kind {
   FIKIT_ENTRY_LAUNCH = 1,  /* a launch through an OPEN gate. t_ns: just before the real call */
-  FIKIT_ENTRY_GRANTED = 2, /* a launch through a CLOSED gate with grant `value` (its request_seq) */
+  FIKIT_ENTRY_GRANTED = 2, /* a launch through a CLOSED gate with grant `value` (its request_seq), or below run_until: then
+                              the newest grant */
   FIKIT_ENTRY_DRAINED = 3, /* every launch with launch_seq <= value is known complete at t_ns (host sync returned) */
-  FIKIT_ENTRY_DONE = 4,    /* the granted launch with request_seq `value` has completed (marker seen at t_ns) */
+  FIKIT_ENTRY_DONE = 4,    /* the launch with grant `value`, the last one of its run, has completed (marker seen at t_ns) */
   FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot`, launched after `before`, took `value` ns of device time */
   FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, launched after `before`, until
                               the next launch of this process started */
   FIKIT_ENTRY_EXPIRED = 7, /* the lease of a closed gate ran out; the launch went through ungranted */
   FIKIT_ENTRY_MARK = 8,    /* mark `slot` stands behind a launch on the device: once it is reached, every launch with
                               launch_seq <= value is complete */
-  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the granted launch with request_seq `value` */
+  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the launch with grant `value`, the last one of its run */
 };
 
 /* The slots of the three launches before a measured one, as `before` holds them: the newest in the lowest 16 bits, 0 where
@@ -159,12 +170,17 @@ struct fikit_page {
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
   FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
-  uint8_t pad1[28];
+  uint8_t pad1[4];
+  /* Since version 3: at a CLOSED gate a launch goes on without asking while launch_seq is below this. The daemon raises and
+   * lowers it at any time; it says "not after that", so a launch that has looked already still goes: at most one for each
+   * thread that is just then launching. */
+  FIKIT_ATOMIC(uint64_t) run_until;
+  uint8_t pad2[16];
 
   /* Written by the client's launch path. */
   FIKIT_ATOMIC(uint64_t) ring_head;
   FIKIT_ATOMIC(uint64_t) launch_seq; /* launches issued so far, kernels and graphs, open or granted */
-  uint8_t pad2[48];
+  uint8_t pad3[48];
 
   /* Written by the client's slow path (closed gate). One requester at a time per process. */
   FIKIT_ATOMIC(uint32_t) request_seq;  /* +1 for each request; never 0 */
@@ -176,12 +192,12 @@ struct fikit_page {
   FIKIT_ATOMIC(uint64_t) wait_total_ns;
   FIKIT_ATOMIC(uint64_t) expired_count;
   FIKIT_ATOMIC(uint64_t) marker_count; /* completion markers issued */
-  uint8_t pad3[8];
+  uint8_t pad4[8];
 
   FIKIT_ATOMIC(uint32_t) wait_histogram[FIKIT_WAIT_BUCKETS];
   FIKIT_ATOMIC(int64_t) first_launch_ns; /* 0 = none yet */
   FIKIT_ATOMIC(int64_t) last_drained_ns; /* t_ns of the newest DRAINED, also when the ring lost it */
-  uint8_t pad4[80];
+  uint8_t pad5[80];
 
   FIKIT_ATOMIC(uint64_t) slot_launches[FIKIT_SLOTS]; /* exact launch counts by identity */
   struct fikit_entry ring[FIKIT_RING_ENTRIES];
@@ -190,12 +206,12 @@ struct fikit_page {
    * a mark each time); the device is often idle after it (gets a mark unless one was put, or a drain seen, just before). */
   FIKIT_ATOMIC(uint32_t) known_slots[FIKIT_SLOTS / 32];
   FIKIT_ATOMIC(uint32_t) gap_slots[FIKIT_SLOTS / 32];
-  uint8_t pad5[2560];
+  uint8_t pad6[2560];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */
   FIKIT_ATOMIC(uint32_t) marks[FIKIT_MARKS];
-  uint8_t pad6[FIKIT_MARKS_BYTES - 4 * FIKIT_MARKS];
+  uint8_t pad7[FIKIT_MARKS_BYTES - 4 * FIKIT_MARKS];
 };
 
 /* ---------------------------------------------------------------- the memory page */

@@ -20,6 +20,7 @@ int main(void) {
   FIELD(awake);
   FIELD(gate_until_ns);
   FIELD(ring_tail);
+  FIELD(run_until);
   FIELD(ring_head);
   FIELD(launch_seq);
   FIELD(request_seq);

@@ -1,0 +1,80 @@
+// A client at its gate: what it asks for, and what it is told.
+#include <algorithm>
+
+#include "client.hpp"
+
+namespace fikit::dispatcher {
+
+bool Client::cannot_wait() const {
+  if (ring_.half_full(page_.raw())) return true;
+  const Page::Request request = page_.request();
+  return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
+}
+
+bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
+  const Page::Request request = page_.request();
+  bool changed = false;
+  if (posted_ != 0 && (!request.waiting || request.sequence != posted_)) {
+    policy.apply({.kind = policy::EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = posted_});
+    posted_ = 0;
+    changed = true;
+  }
+  if (!request.waiting) holds_.left(now_ns);
+  if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
+  const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  end_gap(t_ns, policy.client(id_));
+  posted_ = request.sequence;
+  first_ns_ = std::min(first_ns_, t_ns);
+  holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  const predictor::Identity kernel = identity(request.slot);
+  const predictor::Prediction predicted = predict(kernel);
+  policy::Event event{.kind = policy::EventKind::waiting,
+                      .client = id_,
+                      .time_ns = t_ns,
+                      .exclusive = exclusives_.is(request.slot),
+                      .request = request.sequence,
+                      .duration_ns = predicted.duration_ns};
+  if (policy.looks_ahead() && page_.knows_runs()) event.outlook = foresight_.waiting(kernel, predicted);
+  policy.apply(event);
+  return true;
+}
+
+void Client::open_gate(std::int64_t now_ns) {
+  closed_ = false;
+  holds_.granted(now_ns);
+  posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
+  end_run();
+  page_.open_gate();
+}
+
+void Client::close_gate(std::int64_t until_ns) {
+  closed_ = true;
+  page_.close_gate(until_ns);
+}
+
+void Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
+  granted_ = request;
+  holds_.granted(now_ns);
+  note_grant(now_ns);
+  posted_ = 0;
+  count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
+  run_ = {.until = launches > 1 ? page_.launches() + launches : 0, .lease_ns = now_ns + lease_ns_, .taken = false};
+  page_.grant(request, run_.until);
+}
+
+void Client::end_run() {
+  if (run_.until == 0) return;
+  run_.until = 0;
+  page_.end_run();
+}
+
+// Which grant a launch was made on. What goes on without asking is of the newest one, also where its thread has looked at the
+// page while that was being written.
+std::uint32_t Client::grant_of(std::uint32_t said) {
+  const bool first = !std::exchange(run_.taken, true);
+  if (launches_ >= run_.until) return said;
+  if (!first) ++passed_;
+  return granted_;
+}
+
+} // namespace fikit::dispatcher

@@ -1,0 +1,209 @@
+"""Launches that go through a closed gate without asking, as far as fikitd's page says; and a fikitd that does not know of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from shim_daemon import DONE, GRANTED, Daemon, Page, wait_for
+from shim_program import Program
+
+pytest_plugins = ["shim_fixtures"]
+
+Start = Callable[..., Program]
+StartDaemon = Callable[..., Daemon]
+
+# Launches, one after the other, and says so; the device takes its time (fake_hold).
+LAUNCHES = """
+context()
+f = function("k")
+fake.fake_hold(1)
+for n in range({count}):
+    check(launch(f))
+    say(n)
+"""
+STEPS = """
+context()
+f = function("k")
+fake.fake_hold(1)
+while True:
+    pause()
+    check(launch(f))
+    say("launched")
+"""
+
+
+def asks(page: Page, request: int) -> None:
+    wait_for(lambda: page.u32("waiting") and page.u32("request_seq") == request, f"request {request}")
+
+
+def grant_run(page: Page, launches: int) -> None:
+    """The request that waits, and those that follow it, as the dispatcher does it."""
+    page.set_u64("run_until", page.u64("launch_seq") + launches)
+    page.grant()
+
+
+def test_a_run_goes_without_asking_and_its_last_launch_is_marked(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    run = program(LAUNCHES.format(count=6), fikitd)
+    page = fikitd.page()
+    asks(page, 1)
+    grant_run(page, 4)
+    asks(page, 2)
+    assert page.u64("launch_seq") == 4
+    assert [(e.kind, e.value) for e in page.of_kind(GRANTED)] == [(GRANTED, 1)] * 4
+    assert page.u64("marker_count") == 1
+    grant_run(page, 2)
+    run.finish()
+    assert [e.value for e in page.of_kind(GRANTED)] == [1] * 4 + [2] * 2
+    assert page.u64("marker_count") == 2
+    assert page.u64("wait_count") == 2
+
+
+def test_a_run_that_is_allowed_while_a_launch_waits_lets_it_go(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    run = program(LAUNCHES.format(count=3), fikitd)
+    page = fikitd.page()
+    asks(page, 1)
+    page.run(3)
+    run.finish()
+    assert page.u64("launch_seq") == 3
+    assert page.u32("request_seq") == 1
+    assert page.u32("waiting") == 0
+
+
+def test_threads_that_queue_for_the_request_go_with_the_run(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    run = program(
+        """
+import threading
+ctx = context()
+f = function("k")
+def work():
+    check(cu.cuCtxSetCurrent(ctx)); check(launch(f))
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+""",
+        fikitd,
+    )
+    page = fikitd.page()
+    asks(page, 1)
+    time.sleep(0.05)  # the others come to queue
+    grant_run(page, 4)
+    run.finish()
+    assert page.u64("launch_seq") == 4
+
+
+def test_what_is_taken_back_has_to_be_asked_for(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(closed=True)
+    run = program(STEPS, fikitd)
+    page = fikitd.page()
+    page.run(100)
+    for _ in range(3):
+        run.go()
+        assert run.line() == "launched"
+    page.run(0)
+    run.go()
+    asks(page, 1)
+    page.run(10)
+    assert run.line() == "launched"
+    run.go()
+    assert run.line() == "launched"
+    assert page.u32("request_seq") == 1
+    run.process.kill()
+
+
+def test_the_launch_after_which_the_rest_is_taken_back_says_that_it_was_the_last(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon(closed=True)
+    code = STEPS.replace("fake.fake_hold(1)\n", "").replace(
+        'say("launched")', 'say("launched"); check(cu.cuCtxSynchronize())'
+    )
+    run = program(code, fikitd)
+    page = fikitd.page()
+    run.go()
+    asks(page, 1)
+    grant_run(page, 10)
+    assert run.line() == "launched"
+    assert page.of_kind(DONE) == []
+    page.run(1)
+    run.go()
+    assert run.line() == "launched"
+    assert [e.value for e in wait_for(lambda: page.of_kind(DONE), "DONE")] == [1]
+    run.process.kill()
+
+
+def test_a_refused_launch_of_a_run_gives_back_nothing_that_others_may_still_use(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon(closed=True)
+    run = program(
+        """
+context()
+f = function("k")
+check(launch(f))
+fake.fake_fail(b"cuLaunchKernel", 701)
+say(launch(f))
+fake.fake_fail(b"cuLaunchKernel", 0)
+check(launch(f))
+check(cu.cuCtxSynchronize())
+""",
+        fikitd,
+    )
+    page = fikitd.page()
+    asks(page, 1)
+    grant_run(page, 2)
+    assert run.finish()[0] == "701\n"
+    assert page.u64("launch_seq") == 2
+    assert [e.value for e in page.of_kind(DONE)] == [1]  # of the last one
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_at_most_one_launch_per_thread_goes_beyond_the_end_of_a_run(
+    program: Start, daemon: StartDaemon, threads: int
+) -> None:
+    fikitd = daemon(closed=True, lease_s=60.0)
+    run = program(
+        f"""
+import threading
+ctx = context()
+f = function("k")
+def work():
+    check(cu.cuCtxSetCurrent(ctx))
+    while True: check(launch(f))
+workers = [threading.Thread(target=work, daemon=True) for _ in range({threads})]
+say(); pause()
+[w.start() for w in workers]
+pause()
+""",
+        fikitd,
+    )
+    run.line()
+    page = fikitd.page()
+    page.run(500)
+    until = page.u64("run_until")
+    run.go()
+    asks(page, 1)
+    assert until <= page.u64("launch_seq") <= until + threads - 1
+    page.run(500)
+    until = page.u64("run_until")
+    asks(page, 2)
+    assert until <= page.u64("launch_seq") <= until + threads - 1
+    run.process.kill()
+
+
+def test_a_fikitd_of_version_2_is_asked_for_every_launch(program: Start, daemon: StartDaemon) -> None:
+    """Of its page the word for runs is padding, which stays 0."""
+    fikitd = daemon(closed=True, version=2)
+    run = program(LAUNCHES.format(count=3), fikitd)
+    page = fikitd.page()
+    assert page.u32("version") == 2
+    for number in range(1, 4):
+        asks(page, number)
+        assert page.u64("launch_seq") == number - 1
+        page.grant()
+    out, err = run.finish()
+    assert (out, err) == ("0\n1\n2\n", "")
+    assert page.u64("marker_count") == 3
