@@ -77,8 +77,8 @@ class Clients:
                 job.memory_of_before(kept.device.uuid, kept.memory)
             except OSError as error:
                 _log.info("job %s: a client of the fikitd before this one runs free: %s", kept.job, error.strerror)
-                self._let_go(kept)
                 os.close(kept.connection)
+                self._let_go(kept)
                 continue
             job.expects(+1)
             connection = socket.socket(fileno=kept.connection)

@@ -7,6 +7,17 @@ import sys
 
 DRIVER_FLAGS = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic")  # make a driver library of a source
 
+# A program of four threads that launch once each.
+FOUR_THREADS = """
+import threading
+ctx = context()
+f = function("k")
+def work():
+    check(cu.cuCtxSetCurrent(ctx)); check(launch(f))
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+"""
+
 
 class Program:
     """A Python program under the shim (shim_child.py is imported), which we talk to line by line."""

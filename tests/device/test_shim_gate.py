@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from shim_daemon import DONE, DRAINED, EXPIRED, GRANTED, LAUNCH, Daemon, wait_for
-from shim_program import Program
+from shim_program import FOUR_THREADS, Program
 
 pytest_plugins = ["shim_fixtures"]
 
@@ -134,18 +134,7 @@ def test_renewed_lease_keeps_holding(program: Start, daemon: StartDaemon) -> Non
 
 def test_threads_queue_behind_one_request(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(closed=True)
-    run = program(
-        """
-import threading
-ctx = context()
-f = function("k")
-def work():
-    check(cu.cuCtxSetCurrent(ctx)); check(launch(f))
-threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads]; [t.join() for t in threads]
-""",
-        fikitd,
-    )
+    run = program(FOUR_THREADS, fikitd)
     page = fikitd.page()
     for number in range(1, 5):
         wait_for(lambda n=number: page.u32("waiting") and page.u32("request_seq") == n, f"request {number}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from shim_daemon import DONE, GRANTED, Daemon, Page, wait_for
-from shim_program import Program
+from shim_program import FOUR_THREADS, Program
 
 pytest_plugins = ["shim_fixtures"]
 
@@ -75,18 +75,7 @@ def test_a_run_that_is_allowed_while_a_launch_waits_lets_it_go(program: Start, d
 
 def test_threads_that_queue_for_the_request_go_with_the_run(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(closed=True)
-    run = program(
-        """
-import threading
-ctx = context()
-f = function("k")
-def work():
-    check(cu.cuCtxSetCurrent(ctx)); check(launch(f))
-threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads]; [t.join() for t in threads]
-""",
-        fikitd,
-    )
+    run = program(FOUR_THREADS, fikitd)
     page = fikitd.page()
     asks(page, 1)
     time.sleep(0.05)  # the others come to queue
