@@ -79,13 +79,15 @@ class World {
     decide();
   }
 
-  // The liar does nothing any more.
+  // The liar does nothing any more. Work that it says to have, of a length that it has measured itself, is believed for
+  // kHorizonNs at most.
   bool serves_the_honest_one() {
     fikit_page& page = *honest_page_.at;
     page.request_ns = now_ns_;
     page.request_seq = 1;
     page.waiting = 1;
-    for (int i = 0; i < 400; ++i, pass(kLeaseNs / 20)) {
+    const std::int64_t until_ns = now_ns_ + policy::kHorizonNs + 20 * kLeaseNs;
+    for (; now_ns_ < until_ns; pass(kLeaseNs / 20)) {
       round();
       if (!honest_->closed() || page.grant_seq == 1) return true;
     }
