@@ -39,31 +39,54 @@ void Client::resume() {
   log_.resume_at(launches_);
 }
 
-bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
+bool Client::begin_round(std::int64_t now_ns, policy::Policy& policy) {
   first_ns_ = now_ns;
-  bool any = look_at_marks(now_ns, policy); // before the launches that came after them
-  bool read = false;
-  Report report;
-  for (int i = 0; i < kBatch && ring_.next(page_.raw(), now_ns, report); ++i) {
-    if (ring_.take_lost()) {
-      launches_ = page_.counters(now_ns).launches;
-      log_.resume_at(launches_);
-      if (policy.looks_ahead()) foresight_.missed(last_report_ns_);
-    }
-    take(report, now_ns, policy);
-    any = read = true;
+  taken_ = 0;
+  return look_at_marks(now_ns, policy); // before the launches that came after them
+}
+
+std::int64_t Client::next_report_ns(std::int64_t now_ns) {
+  if (taken_ == kBatch) return policy::kNever;
+  if (!has_next_) has_next_ = ring_.next(page_.raw(), now_ns, next_);
+  return has_next_ ? time_of(next_, now_ns) : policy::kNever;
+}
+
+// A liar's times decide only when it is its turn.
+std::int64_t Client::time_of(const Report& report, std::int64_t now_ns) const {
+  if (report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP) return last_report_ns_; // theirs is not said
+  return std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+}
+
+void Client::take_report(std::int64_t now_ns, policy::Policy& policy) {
+  if (ring_.take_lost()) {
+    launches_ = page_.counters(now_ns).launches;
+    log_.resume_at(launches_);
+    if (policy.looks_ahead()) foresight_.missed(last_report_ns_);
   }
-  if (read) page_.set_ring_tail(ring_.tail());
+  take(next_, now_ns, policy);
+  has_next_ = false;
+  ++taken_;
+}
+
+bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
+  bool any = taken_ > 0;
+  if (any) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
   any = look_at_gang(now_ns, policy) || any;
   return look_at_request(now_ns, policy) || any; // the request after the launches that came before it
+}
+
+bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
+  const bool marks = begin_round(now_ns, policy);
+  while (next_report_ns(now_ns) != policy::kNever) take_report(now_ns, policy);
+  return end_round(now_ns, policy) || marks;
 }
 
 void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy) {
   const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
   if (report.kind == FIKIT_ENTRY_SAMPLE) return sample(report, value_ns);
   if (report.kind == FIKIT_ENTRY_GAP) return gap(report, value_ns);
-  const std::int64_t t_ns = std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  const std::int64_t t_ns = time_of(report, now_ns);
   last_report_ns_ = t_ns;
   first_ns_ = std::min(first_ns_, t_ns);
   switch (report.kind) {

@@ -67,10 +67,17 @@ class Client {
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
   bool on_run() const { return run_.until > page_.launches(); } // launches may follow without asking
   std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
-  std::int64_t first_ns() const { return first_ns_; } // when the first of what the last poll() found happened
+  std::int64_t first_ns() const { return first_ns_; } // when the first of what the last round found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
 
-  // Reads what is new on the page, applies it to the policy; true if there was anything. At most a batch at a time.
+  // A round: what is new on the page is applied to the policy. Each says whether there was anything.
+  bool begin_round(std::int64_t now_ns, policy::Policy& policy);
+  // When its next report says that it happened; kNever: there is none, or enough was read in this round. In between, the
+  // reports of others are taken: what happened on a GPU is applied in the order of its times.
+  std::int64_t next_report_ns(std::int64_t now_ns);
+  void take_report(std::int64_t now_ns, policy::Policy& policy);
+  bool end_round(std::int64_t now_ns, policy::Policy& policy);
+  // All of it, without a look at others.
   bool poll(std::int64_t now_ns, policy::Policy& policy);
 
   // Its page was another dispatcher's: goes on counting, knows nothing of what is under way.
@@ -101,6 +108,7 @@ class Client {
   std::vector<std::string> kernel_names() const; // by slot; "" for slots that mean nothing
 
  private:
+  std::int64_t time_of(const Report& report, std::int64_t now_ns) const; // as far as it can be
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
   void end_gap(std::int64_t t_ns, const policy::Client* view);
@@ -141,6 +149,9 @@ class Client {
   std::uint64_t kernels_ = 0; // its part of the traffic
   Page page_;
   Ring ring_;
+  Report next_;               // as read from the ring
+  bool has_next_ = false;     // and not taken yet
+  int taken_ = 0;             // in this round
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::int64_t first_ns_ = 0;
   std::uint64_t launches_ = 0;

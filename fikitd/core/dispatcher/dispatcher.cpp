@@ -208,7 +208,11 @@ bool Dispatcher::round() {
   std::int64_t first_ns = now_ns;
   for (const auto& client : clients_) {
     client->end_old_run(now_ns);
-    if (!client->poll(now_ns, *policy_)) continue;
+    moved |= client->begin_round(now_ns, *policy_);
+  }
+  take_reports(now_ns);
+  for (const auto& client : clients_) {
+    if (!client->end_round(now_ns, *policy_)) continue;
     moved = true;
     first_ns = std::min(first_ns, client->first_ns());
     if (client->closed()) gate_moved_ns_ = now_ns;
@@ -222,6 +226,23 @@ bool Dispatcher::round() {
   if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
   renew_leases(now_ns);
   return moved;
+}
+
+// In the order of their times, whoever reported them: who launched first is first in the device's queue. What is reported
+// meanwhile by a client that had no more is the next round's.
+void Dispatcher::take_reports(std::int64_t now_ns) {
+  std::size_t count = 0;
+  for (const auto& client : clients_) {
+    const std::int64_t t_ns = client->next_report_ns(now_ns);
+    if (t_ns != policy::kNever) reporting_[count++] = {.t_ns = t_ns, .client = client.get()};
+  }
+  while (count > 0) {
+    const auto end = reporting_.begin() + static_cast<std::ptrdiff_t>(count);
+    Reporting& first = *std::min_element(reporting_.begin(), end, [](auto& a, auto& b) { return a.t_ns < b.t_ns; });
+    first.client->take_report(now_ns, *policy_);
+    first.t_ns = first.client->next_report_ns(now_ns);
+    if (first.t_ns == policy::kNever) first = reporting_[--count];
+  }
 }
 
 void Dispatcher::decide(std::int64_t now_ns) {

@@ -64,6 +64,7 @@ class Dispatcher {
   };
   void run();
   bool round();
+  void take_reports(std::int64_t now_ns);
   void decide(std::int64_t now_ns);
   void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
@@ -83,6 +84,11 @@ class Dispatcher {
   Traffic traffic_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; only slots in use count
+  struct Reporting {
+    std::int64_t t_ns = 0; // of its next report
+    Client* client = nullptr;
+  };
+  std::array<Reporting, policy::kMaxClients> reporting_{}; // room for one round
   std::size_t trace_events_;
   Doorbells doorbells_;
 
