@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages="gcc g++ make python3 python3-dev python3-venv libtomlplusplus-dev flock:util-linux"
+accounting_packages="slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"  # for the tests of accounting
 slurm_packages="slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
 check_packages="clang-tidy valgrind libjemalloc2 iproute2"
 client_packages="ffmpeg:ffmpeg gcc-offload-nvptx"  # unmodified CUDA programs for the tests
@@ -26,7 +27,7 @@ install_packages() {
   local wanted needed sudo=""
   have_debian || { say "this is not Debian or Ubuntu: install the counterparts of $build_packages $slurm_packages yourself"; return 0; }
   # shellcheck disable=SC2086
-  wanted=$(missing $build_packages $slurm_packages $check_packages $client_packages)
+  wanted=$(missing $build_packages $slurm_packages $accounting_packages $check_packages $client_packages)
   [ -n "$wanted" ] || return 0
   # shellcheck disable=SC2086
   needed=$(missing $build_packages)

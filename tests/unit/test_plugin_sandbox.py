@@ -41,6 +41,15 @@ def test_everything_slurm_writes_is_in_the_sandbox() -> None:
             assert value.startswith("/tmp/fikit-x/"), line
 
 
+def test_accounting_takes_the_place_of_none() -> None:
+    with_it = files.slurm_conf(
+        LAYOUT, MACHINE, ["PartitionName=x"], ["AccountingStorageType=a", "AccountingStoragePort=1"]
+    )
+    assert "accounting_storage/none" not in with_it
+    assert with_it.index("AccountingStoragePort=1") < with_it.index("PartitionName=x")
+    assert "accounting_storage/none" in files.slurm_conf(LAYOUT, MACHINE)
+
+
 def test_socket_paths_fit() -> None:
     longest = files.Layout(Path("/tmp/fikit-xxxxxxxx"))
     assert len(str(longest.munge_socket)) < 107

@@ -24,9 +24,10 @@ from typing import Any
 
 from fikitd.client import Control, ControlError, DaemonUnreachable
 
+from fikit import sandbox_accounting, slurm_versions
 from fikit import sandbox_files as files
-from fikit import slurm_versions
 from fikit.errors import UserError
+from fikit.sandbox_accounting import Accounting
 from fikit.sandbox_network import Network, Node
 from fikit.sandbox_processes import Group, processes_of
 from fikit.sizes import parse_size
@@ -54,7 +55,7 @@ class Sandbox:
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
-    access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf.
+    access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf. accounting: with slurmdbd and a MariaDB.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
 
@@ -75,9 +76,12 @@ class Sandbox:
         spread: bool = False,
         access: dict[str, Any] | None = None,
         slurm_lines: Sequence[str] = (),
+        accounting: bool = False,
     ) -> None:
         self._gpus, self._nodes, self._spread, self._apart = gpus, nodes, spread, apart
         self._access, self._slurm_lines = access or {}, slurm_lines
+        self._wants_accounting = accounting
+        self._accounting: Accounting | None = None
         self._gpu_types = list(gpu_types) or ["nvidia" if real_gpu else "emulated"] * gpus
         self._gpu_memory_gib = parse_size(gpu_memory) // files.GIB
         if gpus < 1 or self._gpu_memory_gib < 1:
@@ -120,6 +124,8 @@ class Sandbox:
             raise SandboxError(
                 "Slurm older than 24.11 packs sharing jobs and cannot spread them: take a newer one by --slurm"
             )
+        if self._wants_accounting and any(_find(program) is None for program in sandbox_accounting.PROGRAMS):
+            raise SandboxError(f"accounting needs slurmdbd and MariaDB: install {sandbox_accounting.PACKAGES}")
         self._failed = False
         self._place(Path(tempfile.mkdtemp(prefix="fikit-", dir=_open_directory())))
         try:
@@ -131,6 +137,9 @@ class Sandbox:
             self._write_files()
             on_step("munged")
             self._start_munged()
+            if self._accounting:
+                on_step("slurmdbd")
+                self._start_accounting(self._accounting)
             on_step("slurmctld")
             self._start("slurmctld", "-D", "-f", str(self._layout.slurm_conf))
             on_step("slurmd")
@@ -224,8 +233,11 @@ class Sandbox:
             daemon=Path(sys.executable).with_name("fikitd"),
             job_environment=self._job_environment(),
         )
+        accounting = self._accounting = self._make_accounting() if self._wants_accounting else None
         texts = {
-            "slurm.conf": files.slurm_conf(layout, machine, self._slurm_lines),
+            "slurm.conf": files.slurm_conf(
+                layout, machine, self._slurm_lines, accounting.slurm_conf() if accounting else ()
+            ),
             "gres.conf": files.gres_conf(machine),
             "plugstack.conf": files.plugstack_conf(layout, programs),
             "job_submit.lua": files.lua_script("job_submit.lua", layout, programs),
@@ -295,6 +307,25 @@ class Sandbox:
         self._start("munged", "--foreground", f"--socket={self._layout.munge_socket}",
                     *(f"--{name}-file={munge / name}" for name in names))  # fmt: skip
         self._wait("munged did not open its socket", self._layout.munge_socket.exists)
+
+    def _make_accounting(self) -> Accounting:
+        assert self._machine is not None
+        made = Accounting(self.root, self._machine.hostname, _free_port(), self._layout.munge_socket, self.logs)
+        made.make()
+        conf = self._layout.etc / "slurmdbd.conf"
+        _write(conf, made.slurmdbd_conf())
+        conf.chmod(0o600)  # slurmdbd insists
+        return made
+
+    def _start_accounting(self, accounting: Accounting) -> None:
+        self._start(*accounting.database())
+        self._wait("MariaDB did not open its socket", accounting.socket.exists)
+        self.env |= accounting.environment
+        self._start("slurmdbd", "-D")
+        self._wait("slurmdbd did not answer", self._accounting_answers)
+
+    def _accounting_answers(self) -> bool:
+        return self.run(["sacctmgr", "-n", "show", "cluster"]).returncode == 0
 
     def _start_nodes(self) -> None:
         assert self._machine is not None

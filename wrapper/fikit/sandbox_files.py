@@ -99,7 +99,7 @@ class Programs:
     job_environment: dict[str, str] = field(default_factory=dict)
 
 
-def slurm_conf(layout: Layout, machine: Machine, further: Sequence[str] = ()) -> str:
+def slurm_conf(layout: Layout, machine: Machine, further: Sequence[str] = (), accounting: Sequence[str] = ()) -> str:
     """One partition, everything private. Debian's defaults where nothing is said; `further` lines go before the partition."""
     gres = ",".join(f"{name}:{type_}:{count}" for name, type_, count in _gres(machine))
     nodes = "\n".join(
@@ -109,6 +109,7 @@ def slurm_conf(layout: Layout, machine: Machine, further: Sequence[str] = ()) ->
         for name, port in zip(machine.nodes, machine.node_ports, strict=True)
     )
     lines = "\n".join([nodes, *further])
+    accounting_lines = "\n".join(accounting or ["AccountingStorageType=accounting_storage/none"])
     of_node = "" if len(machine.nodes) == 1 else ".%n"
     return f"""\
 ClusterName=sandbox
@@ -138,7 +139,7 @@ GresTypes=gpu,shard
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting_lines}
 JobCompType=jobcomp/none
 MpiDefault=none
 SwitchType=switch/none
