@@ -10,7 +10,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -44,22 +44,25 @@ class Installation:
         return self._destdir / path.relative_to("/") if self._destdir else path
 
     def copy(self, source: Path, target: Path) -> None:
-        there = self.at(target)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, there)
-        there.chmod(0o755 if source.stat().st_mode & 0o100 else 0o644)
+        mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
+        self._put(target, lambda there: shutil.copy2(source, there), mode)
 
     def write(self, target: Path, text: str, mode: int = 0o644) -> None:
-        there = self.at(target)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        there.write_text(text)
-        there.chmod(mode)
+        self._put(target, lambda there: there.write_text(text), mode)
 
     def link(self, target: Path, to: Path) -> None:
+        self._put(target, lambda there: there.symlink_to(to))
+
+    def _put(self, target: Path, make: Callable[[Path], object], mode: int | None = None) -> None:
+        """Made beside it and renamed: programs of running jobs have the old preload library mapped, and go on with it."""
         there = self.at(target)
         there.parent.mkdir(parents=True, exist_ok=True)
-        there.unlink(missing_ok=True)
-        there.symlink_to(to)
+        made = there.with_name(f".{there.name}.new")
+        made.unlink(missing_ok=True)
+        make(made)
+        if mode is not None:
+            made.chmod(mode)
+        made.replace(there)
 
     def here(self, text: str) -> str:
         return text.replace(DOCUMENTED, str(self.application))

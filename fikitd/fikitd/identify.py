@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fikitd.records import JobRecord, JobRecords
+from fikitd.records import JobRecord, JobRecords, start_ticks, stat_fields
 from fikitd.untrusted import printable
 
 MAX_ANCESTORS: Final = 64
@@ -39,11 +39,10 @@ class Process:
 def read_process(proc: Path, pid: int) -> Process | None:
     """What /proc says about `pid`; None when it is gone or unreadable."""
     try:
-        # The name in field 2 may hold anything, also `) R 1`; the fields after the last `)` are the kernel's.
-        after_name = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        after_name = stat_fields(pid, proc)
         status = (proc / str(pid) / "status").read_text(errors="replace")
         uid_line = next(line for line in status.splitlines() if line.startswith("Uid:"))
-        return Process(pid, int(after_name[1]), int(uid_line.split()[1]), int(after_name[19]))
+        return Process(pid, int(after_name[1]), int(uid_line.split()[1]), start_ticks(after_name))
     except (OSError, ValueError, IndexError, StopIteration):
         return None
 
@@ -87,8 +86,13 @@ def boot_realtime_ns() -> int:
     return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def started_before(process: Process, record: JobRecord, boot_ns: int) -> bool:
-    """Whether the process is old enough to be the one the record means, not a later one with the same pid."""
+def is_the_records(process: Process, record: JobRecord, boot_ns: int) -> bool:
+    """Whether the process is the one the record means, not a later one with the same pid.
+
+    A record without pid_start is compared by its age, which is wrong after somebody set the clock.
+    """
+    if record.pid_start:
+        return process.start_ticks == record.pid_start
     start_ns = boot_ns + process.start_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return record.started_ns == 0 or start_ns <= record.started_ns + CLOCK_SLACK_NS
 
@@ -109,7 +113,7 @@ def candidates(proc: Path, pid: int, records: JobRecords, boot_ns: int) -> Itera
     roots = {record.pid: record for record in sorted(records.all(), key=lambda r: r.started_ns) if record.pid}
     for process in relatives:
         root = roots.get(process.pid)
-        if root is not None and started_before(process, root, boot_ns):
+        if root is not None and is_the_records(process, root, boot_ns):
             yield root
 
 

@@ -53,6 +53,7 @@ class Job:
         self.policy = policy
         self.started_ns = record.started_ns or time.time_ns()
         self.last_seen_ns = time.time_ns()
+        self._seen_s = time.monotonic()
         self.ended = False
         self.processes = 0
         self.profile_key = ""
@@ -63,6 +64,7 @@ class Job:
         self._settled_totals = Totals()
         self._clients: dict[int, StatsNow] = {}
         self._expected = 0  # clients of the fikitd before this one, not gone on with yet
+        self._unsettled = 0  # clients of the fikitd before this one, which took no counters of theirs
         self._memory: dict[str, MemoryPage] = {}
         self._pids: set[int] = set()
         self._saving = 0
@@ -76,6 +78,8 @@ class Job:
             last_seen_ns=self.last_seen_ns,
             device=self.device,
             totals=self._settled_totals,
+            record=self.record.text(),
+            running=len(self._pids),
             processes=self.processes - len(self._pids),
             peak_bytes=self.peak_memory_bytes,
             refused=self.refused,
@@ -89,7 +93,7 @@ class Job:
 
     def go_on_from(self, entry: Entry) -> None:
         """Its clients of an earlier fikitd, instead of none."""
-        self.last_seen_ns = entry.last_seen_ns
+        self.last_seen_ns, self._unsettled = entry.last_seen_ns, entry.running
         self.processes, self._settled_totals = entry.processes, entry.totals
         self._held = Held.from_rows(entry.held)
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
@@ -101,6 +105,19 @@ class Job:
     @property
     def quiet(self) -> bool:
         return not self._clients and not self._expected
+
+    @property
+    def quiet_s(self) -> float:
+        """How long ago its last client went, whatever is done to the clock."""
+        return time.monotonic() - self._seen_s
+
+    def give_up_lost(self) -> None:
+        """Say that nobody takes the counters of clients that the fikitd before this one did not leave to it."""
+        lost, self._unsettled = self._unsettled - self._expected, 0
+        if lost > 0:
+            self.processes += lost
+            who, what = ("a process", "it") if lost == 1 else (f"{lost} processes", "they")
+            self.warn(f"fikitd ended under {who} of the job, and what {what} did then is not in its report")
 
     def expects(self, change: int) -> None:
         """One more (+1) client of the fikitd before this one is to come, or one less (-1)."""
@@ -120,7 +137,7 @@ class Job:
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
         self._held = self._held.plus(stats["held"], self._owners)
-        self.last_seen_ns = time.time_ns()
+        self.last_seen_ns, self._seen_s = time.time_ns(), time.monotonic()
         self._changed()
 
     def memory(self, uuid: str) -> MemoryPage:
@@ -229,22 +246,38 @@ class Jobs:
         self._storing: dict[int, asyncio.Task[None]] = {}  # by job number, of jobs that went quiet
 
     def restore(self) -> None:
-        """Go on with the jobs of an earlier fikitd whose records are still there."""
+        """Go on with the jobs of an earlier fikitd; those that ended since, nobody noticing, get their reports."""
         for job_id, entry in self._ledger.entries():
             record = self._records.get(job_id)
+            over = record is None and entry.record != ""
+            if over:
+                record = JobRecord.parse(entry.record)
             if record is None or record.started_ns != entry.started_ns:
                 self._ledger.remove(job_id)
                 continue
-            self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
-            self._jobs[job_id].go_on_from(entry)
-            self._went_quiet(self._jobs[job_id])
+            job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
+            job.go_on_from(entry)
+            job.ended = over
+            self._went_quiet(job)
+
+    def clients_are_back(self) -> None:
+        """All clients that the fikitd before this one left are known."""
+        for job in self.all():
+            job.give_up_lost()
+
+    def client_came(self, job: Job) -> None:
+        """A client's counters are the job's from now on."""
+        self._note(job)
 
     def client_ended(self, job: Job) -> None:
         """One of its clients is gone, with its counters taken."""
-        if self._jobs.get(job.record.job) is job:
-            self._ledger.write(job.record.job, job.entry())
+        self._note(job)
         if job.quiet:
             self._went_quiet(job)
+
+    def _note(self, job: Job) -> None:
+        if self._jobs.get(job.record.job) is job:
+            self._ledger.write(job.record.job, job.entry())
 
     async def finish(self) -> None:
         """fikitd leaves: store every report. The next one goes on with the jobs whose records are still there."""
@@ -382,8 +415,7 @@ class Jobs:
     def sweep(self) -> None:
         """Forget quiet jobs whose record is gone although nobody said `end`; their reports are stored."""
         for job in self.all():
-            quiet_s = (time.time_ns() - job.last_seen_ns) / 1e9
-            if job.quiet and quiet_s > 10 * QUIET_S and self._records.get(job.record.job) is None:
+            if job.quiet and job.quiet_s > 10 * QUIET_S and self._records.get(job.record.job) is None:
                 self._forget(job)
 
     def _forget(self, job: Job) -> None:

@@ -1,6 +1,6 @@
 """What jobs have done so far, in run_dir: a fikitd that was killed or replaced goes on with their reports where they stood.
 
-One small file per job, written when a client has ended and removed with the job. Only the daemon writes here, and run_dir is a
+One small file per job, written when a client came or ended and removed with the job. Only the daemon writes here, and run_dir is a
 local directory of its own: what cannot be written or read costs that job its earlier counters, nothing else.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fikitd.held import Held
 from fikitd.protocol import Device
+from fikitd.records import JobRecord
 from fikitd.storage import read_bounded
 from fikitd.totals import Totals
 from fikitd.untrusted import is_name
@@ -29,12 +30,17 @@ MAX_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True)
 class Entry:
-    """A job's clients that have ended, taken together. `started_ns`: of its record, so that a requeued job begins anew."""
+    """A job's clients that have ended, taken together, and how many had not.
+
+    `started_ns`: of its record, so that a requeued job begins anew. `record`: its text, for a job that ends while no fikitd runs.
+    """
 
     started_ns: int
     last_seen_ns: int
     device: Device
     totals: Totals
+    record: str = ""
+    running: int = 0
     processes: int = 0
     peak_bytes: int = 0
     refused: int = 0
@@ -86,5 +92,7 @@ def _read(path: Path) -> Entry:
         raise ValueError("of another version of fikitd")
     known = {each.name for each in fields(Entry)}
     Held.from_rows(document.get("held", []))  # or it cannot be used
+    if document.get("record"):
+        JobRecord.parse(document["record"])
     facts = {name: value for name, value in document.items() if name in known}
     return Entry(**{**facts, "device": Device(**document["device"]), "totals": Totals(**document["totals"])})

@@ -133,6 +133,7 @@ class Managed:
                     welcome = protocol.welcome(client.version, os.fstat(page).st_size, memory.bytes, share)
                     self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
                     send(connection, welcome, (page, doorbell, memory.fd))
+                self._jobs.client_came(job)
                 _log.info(
                     "job %s: process %d is managed on %s, priority %d, profile %s %s",
                     record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",

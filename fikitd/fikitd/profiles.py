@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,8 +71,8 @@ class ProfileStore:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
         if sampled:
-            for old in sorted(directory.glob(f"*{_SAMPLED}"))[:-MAX_RUNS]:
-                old.unlink(missing_ok=True)
+            for old in by_age([found.name for found in directory.glob(f"*{_SAMPLED}")])[:-MAX_RUNS]:
+                (directory / old).unlink(missing_ok=True)
         return path
 
     def prepare(self, uid: int, gid: int) -> None:
@@ -91,7 +92,7 @@ class ProfileStore:
         if not directory.is_dir():
             return []
         self.check_owner(uid)
-        names = sorted(path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != ".")
+        names = by_age([path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != "."])
         runs: list[Profile] = []
         room = MAX_TOTAL_BYTES
         for name in _worth_reading(names):
@@ -122,13 +123,22 @@ class ProfileStore:
             raise PermissionError(f"{self.directory / str(uid)} belongs to uid {owner}, not to uid {uid}")
 
 
+def by_age(names: list[str]) -> list[str]:
+    """Names of runs, which begin with their time, the oldest first.
+
+    A run of a later day was stored by a node whose clock was wrong: it counts as old, or it would be the newest for years.
+    """
+    later = time.strftime("%Y%m%d", time.gmtime(time.time() + 2 * 86400))
+    return sorted(names, key=lambda name: (not (name[:8].isdecimal() and name >= later), name))
+
+
 def _worth_reading(names: list[str]) -> list[str]:
-    """The newest MAX_RUNS of sorted file names, newest first; sampled runs take at most half the room from measured ones."""
+    """The newest MAX_RUNS of names by age, newest first; sampled runs take at most half the room from measured ones."""
     measured = [name for name in names if not name.endswith(_SAMPLED)]
     chosen = set(measured[-MAX_RUNS // 2 :])
     others = [name for name in names if name not in chosen]
     chosen.update(others[len(chosen) - MAX_RUNS :])
-    return sorted(chosen, reverse=True)
+    return [name for name in reversed(names) if name in chosen]
 
 
 def document(

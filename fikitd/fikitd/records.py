@@ -19,6 +19,17 @@ MAX_BYTES: Final = 4096
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
+def stat_fields(pid: int, proc: Path = Path("/proc")) -> list[str]:
+    """What /proc/PID/stat says from its third field on; OSError when there is no such process."""
+    # The name in field 2 may hold anything, also `) R 1`; the fields after the last `)` are the kernel's.
+    return (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def start_ticks(fields: list[str]) -> int:
+    """When the process of these `stat_fields` began, in clock ticks after the boot."""
+    return int(fields[19])
+
+
 class RecordError(ValueError):
     """A record that cannot be used; says which file and why."""
 
@@ -27,6 +38,7 @@ class RecordError(ValueError):
 class JobRecord:
     """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0, "" or None mean not given.
 
+    pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most.
     """
 
@@ -40,6 +52,7 @@ class JobRecord:
     gpus: str = ""
     name: str = ""
     pid: int = 0
+    pid_start: int = 0
     started_ns: int = 0
     max_slowdown: float | None = None
     max_delay_ns: int | None = None
@@ -50,7 +63,11 @@ class JobRecord:
         values["name"] = printable(self.name)[:256]
         if self.max_slowdown is not None:
             values["max_slowdown"] = f"{self.max_slowdown:.6f}"
-        said = {key: value for key, value in values.items() if value is not None and (key != "pid" or value)}
+        said = {
+            key: value
+            for key, value in values.items()
+            if value is not None and (key not in {"pid", "pid_start"} or value)
+        }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
     def write(self, run_dir: Path | str) -> Path:
@@ -97,6 +114,7 @@ class JobRecord:
             gpus=printable(values.get("gpus", "")),
             name=printable(values.get("name", "")),
             pid=whole("pid", 2**31 - 1, 0),
+            pid_start=whole("pid_start", 2**63 - 1, 0),
             started_ns=whole("started_ns", 2**63 - 1, 0),
             max_slowdown=share("max_slowdown"),
             max_delay_ns=whole("max_delay_ns", quantities.MAX_NS) if "max_delay_ns" in values else None,

@@ -95,6 +95,7 @@ class Server:
                 loop.add_signal_handler(signal_number, self._stop.set)
         for conversation in self._clients.inherit():  # first: a new client would make a memory page of its own
             self._converse(conversation)
+        self._jobs.clients_are_back()
         listeners = [
             self._listen(SOCKET_NAME, self._clients.serve),
             self._listen(CONTROL_NAME, self._control.serve),

@@ -26,7 +26,9 @@ end
 function fikit.peak(site, name)
   local uid = files.own_uid()
   if not uid or not name or #name > 64 or not name:match("^[%w_-][%w._-]*$") then return nil end
-  local file = io.open(site.profile_dir .. "/" .. uid .. "/.memory/" .. name, "r")
+  local path = site.profile_dir .. "/" .. uid .. "/.memory/" .. name
+  -- By a program that can be given up: shared storage may hang, and a submission must not hang with it.
+  local file = io.popen("exec timeout -s KILL 0.5 cat -- '" .. path:gsub("'", "'\\''") .. "' 2>/dev/null", "r")
   if not file then return nil end
   local most
   for bytes in (file:read(4096) or ""):gmatch("[^\n]* (%d+)\n") do
@@ -262,8 +264,11 @@ function fikit.cli_filter(options)
     tasks = number(options["ntasks"]),
   }
   local site = files.settings(fikit.config_path())
-  request.peak = fikit.peak(site, request.profile or job_name(options))
   local gres = rule.rewrite(request, site)
+  if gres and not request.mem then
+    request.peak = fikit.peak(site, request.profile or job_name(options))
+    gres = rule.rewrite(request, site)
+  end
   local inside = shards_of_job(options)
   if inside and rule.gpus_of(request).gpus == 1 then gres = inside end
   if gres then

@@ -29,6 +29,7 @@ static const char *const gpu_requests[] = {
 /* Of this slurmstepd's step; tasks inherit it by fork. */
 static struct {
   bool managed;
+  bool unrecorded; /* it shares, and root could not write its record */
   uint32_t job;
   uint32_t id;
   bool batch_job;
@@ -80,8 +81,10 @@ void fikit_step_post_opt(spank_t sp, const struct fikit_config *config) {
       spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || step.id == EXTERN_STEP)
     return;
   step.managed = fikit_record_read(config->run_dir, step.job, uid, &record);
-  if (!step.managed && has_shards(sp))
+  if (!step.managed && has_shards(sp)) {
     step.managed = admit_shards(sp, config, uid, &record);
+    step.unrecorded = !step.managed;
+  }
   if (!step.managed)
     return;
   complete(sp, config, &record);
@@ -105,12 +108,19 @@ static void preload_shim(spank_t sp, const struct fikit_config *config) {
   free(list);
 }
 
+static bool is_first_task(spank_t sp) {
+  int task = 0;
+  return spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
+}
+
 void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
   char socket[PATH_MAX];
   if (has_shards(sp)) {
     for (size_t i = 0; i < sizeof gpu_requests / sizeof *gpu_requests; i++)
       spank_unsetenv(sp, gpu_requests[i]);
   }
+  if (step.unrecorded && is_first_task(sp))
+    slurm_spank_log("fikit: couldn't write this job's record in %s: see slurmd's log; it runs unmanaged", config->run_dir);
   if (!step.managed)
     return;
   /* ld.so would complain in every process of the job. */

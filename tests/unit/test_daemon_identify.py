@@ -159,3 +159,13 @@ def test_a_pid_that_changes_hands_meanwhile_is_refused(world: World, monkeypatch
     monkeypatch.setattr(JobRecords, "get", get_and_reuse)
     with pytest.raises(Unidentified, match="ended while it was identified"):
         world.job_of(500)
+
+
+def test_a_clock_that_was_set_changes_nothing(world: World) -> None:
+    """What `fikit run` writes is when its process began after the boot, which no clock has a part in."""
+    world.record("run-7", pid=400, pid_start=900, started_ns=1)
+    world.proc.add(400, uid=USER, start=900)
+    assert world.job_of(400) == "run-7"
+    world.proc.add(400, uid=USER, start=901)
+    with pytest.raises(Unidentified):
+        world.job_of(400)

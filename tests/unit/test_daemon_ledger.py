@@ -77,18 +77,44 @@ def test_a_job_that_ended_while_no_daemon_ran_has_its_report(tmp_path: Path) -> 
         assert second.stored()["kernels"] == 3
 
 
-@pytest.mark.parametrize("record", ["gone", "requeued"])
-def test_what_another_run_of_the_job_did_is_forgotten(record: str, tmp_path: Path) -> None:
+def test_what_another_run_of_the_job_did_is_forgotten(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         first.job(started_ns=7)
         work(first, 3)
-        if record == "requeued":
-            first.job(started_ns=8)
-        else:
-            (Path(first.run_dir) / "jobs" / "12").unlink()
+        first.job(started_ns=8)
     with serving(tmp_path) as second:
         assert second.control.jobs() == []
         assert entries(second) == []
+
+
+def test_a_job_whose_end_no_daemon_heard_has_its_report(tmp_path: Path) -> None:
+    report = tmp_path / "reports" / "12.json"
+    with serving(tmp_path) as first:
+        first.job(started_ns=7, name="train")
+        work(first, 3)
+    report.unlink()
+    (Path(first.run_dir) / "jobs" / "12").unlink()  # the epilog
+    with serving(tmp_path) as second:
+        eventually(report.exists)
+        assert (second.stored()["kernels"], second.stored()["name"], second.stored()["warnings"]) == (3, "train", [])
+        eventually(lambda: second.control.jobs() == [] == entries(second))
+
+
+def test_a_job_says_what_a_killed_daemon_lost(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+        first.client().send(fakes.description())
+        note = tmp_path / "run" / "ledger" / "12"
+        eventually(lambda: '"running": 1' in note.read_text())
+        as_killed = note.read_bytes()
+    note.write_bytes(as_killed)
+    with serving(tmp_path) as second:
+        assert (second.control.job("12")["kernels"], second.control.job("12")["processes"]) == (3, 2)
+        second.control.end("12")
+        assert second.stored()["warnings"] == [
+            "fikitd ended under a process of the job, and what it did then is not in its report"
+        ]
 
 
 @pytest.mark.parametrize(

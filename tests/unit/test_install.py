@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -100,3 +100,23 @@ def test_manual_pages_are_what_groff_expects(installed: Path) -> None:
     for page in (installed / "opt/site/share/man").rglob("*.[1-9]"):
         done = subprocess.run(["groff", "-man", "-ww", "-z", page], text=True, capture_output=True, check=False)
         assert (page.name, done.stderr) == (page.name, "")
+
+
+def test_upgrade_in_place_leaves_running_programs_what_they_have(
+    installed: Path, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]
+) -> None:
+    native = installed / "opt/site/lib/fikit/native"
+    shim = (native / "libfikit_shim.so").resolve()
+    client = cc(ROOT / "tests/device/src/daemon_client.c")
+    env = emulator_env(LD_PRELOAD=str(shim), LD_LIBRARY_PATH=str(native / "emulator"))
+    with subprocess.Popen(
+        [client, "20", "20000", "hold"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "done 20\n"
+        assert make("install", f"DESTDIR={installed}", "PREFIX=/opt/site").returncode == 0
+        mapped = Path(f"/proc/{program.pid}/maps").read_text()
+        assert f"{shim} (deleted)" in mapped
+        assert program.communicate("x", timeout=60)[0] == "done 20\n"
+    assert program.returncode == 0
+    assert list(installed.rglob(".*.new")) == []

@@ -84,6 +84,18 @@ def test_sampled_runs_that_nobody_reads_any_more_are_removed(store: ProfileStore
     assert left[-1] == last.name == f"20260101T0000{profiles.MAX_RUNS + 4:02}-sampled.json"
 
 
+def test_runs_of_a_clock_that_was_years_ahead_do_not_stay_the_newest(store: ProfileStore) -> None:
+    for number in range(profiles.MAX_RUNS):
+        store.save(ME, document(launches=1), f"20380119T031407Z-{number:02}", sampled=True)
+    for number in range(3):
+        store.save(ME, document(launches=100), f"20261121T120000Z-{number:02}", sampled=True)
+    profile, _ = collect(store)
+    assert profile["launches"] == 300 + (profiles.MAX_RUNS - 3)
+    names = {path.name for path in (store.directory / str(ME) / "net").iterdir()}
+    assert len(names) == profiles.MAX_RUNS
+    assert len([name for name in names if name.startswith("2026")]) == 3
+
+
 def test_runs_are_merged(store: ProfileStore) -> None:
     store.save(ME, document(kernels=[kernel(duration=statistics(1, 100.0))]), "a")
     store.save(ME, document(kernels=[kernel(duration=statistics(3, 200.0)), kernel("other")]), "b")

@@ -203,6 +203,21 @@ class Sandbox:
         self._access = access
         self._write_fikit_toml()
 
+    @property
+    def nodes(self) -> list[str]:
+        """Slurm's names for them."""
+        assert self._machine is not None
+        return self._machine.nodes
+
+    def restart_slurmd(self) -> None:
+        """Every node's, as an administrator does; returns when the nodes are there again."""
+        for node in self.nodes:
+            self._group.end(f"slurmd.{node}")
+        self._start_nodes()
+        self._wait(
+            "a node did not come back", lambda: "*" not in self.run(["sinfo", "--noheader", "--format=%T"]).stdout
+        )
+
     def _write_files(self) -> None:
         layout = self._layout
         layout.root.chmod(0o755)

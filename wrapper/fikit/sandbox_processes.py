@@ -34,13 +34,17 @@ class Group:
 
     def stop(self) -> None:
         while self._started:
-            _, process = self._started.popitem()
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self.end(next(reversed(self._started)))
+
+    def end(self, name: str) -> None:
+        """One of them."""
+        process = self._started.pop(name)
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Process:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.records import JobRecord
+from fikitd.records import JobRecord, start_ticks, stat_fields
 
 from fikit import child, daemon
 from fikit.errors import UserError
@@ -91,7 +91,7 @@ def command(
         wishes = JobRecord(
             job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
             gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
-            started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
+            pid_start=start_ticks(stat_fields(os.getpid())), started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
         )  # fmt: skip
         job = _register(place, wishes)
     except (daemon.CannotStart, OSError) as error:
