@@ -19,13 +19,17 @@ from fikitd import paths
 
 
 @contextmanager
-def _environment(scheduler: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    """Directories and an emulated device of this run's own; nothing is left of them."""
+def own_environment(
+    scheduler: Mapping[str, int | str], daemon: Mapping[str, int] | None = None
+) -> Iterator[dict[str, str]]:
+    """Directories, a fikitd (which the first `fikit run` starts) and an emulated device of a bench's own; nothing is left of
+    them."""
     with tempfile.TemporaryDirectory(prefix="fikit-bench-") as directory:
         config = Path(directory) / "fikit.toml"
         keys = {"run_dir": "run", "report_dir": "reports", "profile_dir": "profiles"}
         lines = ["[daemon]", *(f"{key} = {json.dumps(str(Path(directory) / name))}" for key, name in keys.items())]
-        lines += ["[scheduler]", *(f"{key} = {value}" for key, value in scheduler.items())]
+        lines += [f"{key} = {value}" for key, value in (daemon or {}).items()]
+        lines += ["[scheduler]", *(f"{key} = {json.dumps(value)}" for key, value in scheduler.items())]
         config.write_text("\n".join([*lines, ""]))
         environment = {**os.environ, "FIKIT_CONFIG": str(config), "EMUCUDA_NAME": f"bench-{os.getpid()}"}
         try:
@@ -34,6 +38,12 @@ def _environment(scheduler: Mapping[str, int]) -> Iterator[dict[str, str]]:
             with suppress(DaemonUnreachable):
                 Control(Path(directory) / "run").shutdown()
             subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+
+def managed(program: str, *arguments: object, options: Sequence[str]) -> list[str]:
+    """The command that runs `native/bin/<program>` under fikit; `options` are `fikit run`'s."""
+    run = [str(Path(sys.executable).parent / "fikit"), "run", *options, "--"]
+    return [*run, str(paths.native_dir() / "bin" / program), *map(str, arguments)]
 
 
 def run_managed(
@@ -47,9 +57,8 @@ def run_managed(
 
     BenchError when it failed.
     """
-    command = [str(Path(sys.executable).parent / "fikit"), "run", *options, *(["--emulated"] if emulated else [])]
-    command += ["--", str(paths.native_dir() / "bin" / program), *map(str, arguments)]
-    with _environment(scheduler or {}) as environment:
+    command = managed(program, *arguments, options=[*options, *(["--emulated"] if emulated else [])])
+    with own_environment(scheduler or {}) as environment:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError((done.stderr.strip().splitlines() or ["it failed without a word"])[-1])

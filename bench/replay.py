@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ name = "Emulated GPU (replay)"
 dilation = {dilation}
 launch_latency_us = {launch_latency_us}
 kernel_gap_us = {kernel_gap_us}
-concurrent_kernels = 128
+concurrent_kernels = {concurrent_kernels}
+sharing = "merged"
 [copy]
 latency_us = 0.0
 h2d_gbps = {gbps}
@@ -36,6 +37,13 @@ d2d_gbps = {gbps}
 match = "*"
 duration = "param0_ns"
 """
+
+
+def device_config(dilation: float, like: Mapping[str, float], *, concurrent_kernels: int = 1) -> str:
+    """A device.toml: the recorded device's launch latency and gap, kernels of all programs one after the other as they
+    come, and kernels and copies that take as long as they are told to."""
+    constants = {name: like[name] for name in ("launch_latency_us", "kernel_gap_us")}
+    return DEVICE.format(dilation=dilation, gbps=1 / NS_PER_BYTE, concurrent_kernels=concurrent_kernels, **constants)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +62,7 @@ def _emulated_device(like: dict[str, Any]) -> Iterator[dict[str, str]]:
     """The environment of a slow emulated device of our own, with the recorded device's launch latency and gap."""
     with tempfile.TemporaryDirectory(prefix="fikit-replay-") as directory:
         config = Path(directory) / "device.toml"
-        constants = {name: like[name] for name in ("launch_latency_us", "kernel_gap_us")}
-        config.write_text(DEVICE.format(dilation=DILATION, gbps=1 / NS_PER_BYTE, **constants))
+        config.write_text(device_config(DILATION, like, concurrent_kernels=128))
         environment = {
             **os.environ,
             "EMUCUDA_CONFIG": str(config),

@@ -145,13 +145,13 @@ DeviceModel::Survey DeviceModel::survey() {
   Survey seen;
   uint64_t arrivals[2] = {};
   for_busy_streams([&](int i) {
-    while (is_busy(i) && head(i).kind == OpKind::marker && may_start(head(i))) {
+    while (is_busy(i) && head(i).kind == OpKind::marker && ready(head(i))) {
       complete(i);
       seen.settled = false;
     }
     if (!is_busy(i)) return;
     const Op& op = head(i);
-    if (!needs_engine(op.kind) || !may_start(op)) return;
+    if (op.kind == OpKind::host || !may_start(op)) return;
     if (op.ready_ns > s_.time_ns) {
       seen.ready_ns = std::min(seen.ready_ns, op.ready_ns);
       return;
@@ -213,7 +213,7 @@ void DeviceModel::complete(int index) {
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
   Op& next = at(index, stream.done + 1);
-  if (stream.done + 1 < stream.tail) next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
+  if (stream.done + 1 < stream.tail && needs_engine(next.kind)) next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
   commit_point();
   stream.done += 1;
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
@@ -242,6 +242,8 @@ int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
     if (begin == kNever) return kNever;
   } else if (needs_engine(first.kind)) {
     begin = std::max(first.ready_ns, earliest_start(index));
+  } else if (first.kind == OpKind::marker) {
+    begin = std::max(first.ready_ns, s_.time_ns);
   }
   return begin + first.left_ns + after;
 }

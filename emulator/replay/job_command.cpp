@@ -67,8 +67,10 @@ void print(const std::string& device, int64_t begun_ns, const std::vector<Reques
 
 void run_job(const JobOptions& options) {
   std::ifstream file = open(options.recording);
-  const Recording recording = read_recording(file);
-  const Plan pass = make_pass(recording);
+  Recording recording = read_recording(file);
+  Plan pass = make_pass(recording);
+  stretch(recording, options.stretch);
+  stretch(pass, options.stretch);
   const Requests requests = read_requests(options);
   if (options.model) {
     if (requests.count == 0) throw std::runtime_error("a job in manual time needs --requests, it would never end");

@@ -10,8 +10,10 @@ namespace replay {
 
 struct JobOptions {
   std::string recording;  // file
-  std::string arrivals;   // file with a line per request: ns since the begin, in the recording's time; "": closed loop
+  std::string arrivals;   // file with a line per request: ns since the begin; "": closed loop
   double requests = 0;    // 0: until SIGTERM
+  double stretch = 1;     // everything takes so many times as long as recorded: not the device's dilation, of which
+                          // the times that a driver measures know nothing
   bool model = false;     // the device model in manual time, instead of a driver
   DriverOptions driver;
 };

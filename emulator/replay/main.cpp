@@ -24,9 +24,9 @@ int usage() {
   fprintf(stderr,
           "usage: fikit-replay model < RECORDING                                          in manual time\n"
           "       fikit-replay driver [--dilation K] [--ns-per-byte X] < RECORDING        through libcuda.so.1\n"
-          "       fikit-replay job [--dilation K] [--ns-per-byte X] [--requests N] [--arrivals FILE] RECORDING\n"
+          "       fikit-replay job [--stretch K] [--ns-per-byte X] [--requests N] [--arrivals FILE] RECORDING\n"
           "                                  again and again: says \"ready\", begins with the first line on standard input\n"
-          "       fikit-replay job --model --requests N [--arrivals FILE] RECORDING       the same in manual time\n");
+          "       fikit-replay job --model --requests N [--stretch K] [--arrivals FILE] RECORDING    the same in manual time\n");
   return 2;
 }
 
@@ -36,16 +36,14 @@ bool read_number(const char* text, double& value, double least) {
   return error == std::errc() && stop == end && value >= least && value <= kLargest;
 }
 
-// One option with its value.
-bool read_option(const char* name, const char* text, DriverOptions& options) {
-  if (strcmp(name, "--dilation") == 0) return read_number(text, options.dilation, kLeast);
-  return strcmp(name, "--ns-per-byte") == 0 && read_number(text, options.ns_per_byte, kLeast);
-}
-
 bool read_options(int count, char** arguments, DriverOptions& options) {
   if (count % 2 != 0) return false;
-  for (int i = 0; i < count; i += 2)
-    if (!read_option(arguments[i], arguments[i + 1], options)) return false;
+  for (int i = 0; i < count; i += 2) {
+    double* value = strcmp(arguments[i], "--dilation") == 0      ? &options.dilation
+                    : strcmp(arguments[i], "--ns-per-byte") == 0 ? &options.ns_per_byte
+                                                                 : nullptr;
+    if (value == nullptr || !read_number(arguments[i + 1], *value, kLeast)) return false;
+  }
   return true;
 }
 
@@ -58,9 +56,11 @@ bool read_options(int count, char** arguments, JobOptions& options) {
     } else if (strcmp(name, "--model") == 0) {
       options.model = true;
     } else {
-      const bool read = strcmp(name, "--requests") == 0 ? read_number(text, options.requests, 1)
-                        : strcmp(name, "--arrivals") == 0 ? !(options.arrivals = text).empty()
-                                                          : read_option(name, text, options.driver);
+      const bool read = strcmp(name, "--requests") == 0      ? read_number(text, options.requests, 1)
+                        : strcmp(name, "--stretch") == 0     ? read_number(text, options.stretch, kLeast)
+                        : strcmp(name, "--ns-per-byte") == 0 ? read_number(text, options.driver.ns_per_byte, kLeast)
+                        : strcmp(name, "--arrivals") == 0    ? !(options.arrivals = text).empty()
+                                                             : false;
       if (!read) return false;
       ++i;
     }

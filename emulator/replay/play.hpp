@@ -13,7 +13,7 @@ namespace replay {
 // Plays the plan to its end and returns the span on the device.
 int64_t play(const Plan& plan, Target& target);
 
-// In ns since the job began, in the recording's time.
+// In ns since the job began.
 struct Request {
   int64_t arrival_ns = 0;
   int64_t end_ns = 0;

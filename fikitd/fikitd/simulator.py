@@ -46,7 +46,7 @@ LEARNING_PASSES = 3
 SPAN_NS = 2_000_000_000
 """By default as many requests as take the high job alone so long, or as long as a pass of the longest low job."""
 MIN_REQUESTS = 6
-NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0)
+NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0, late_ns=0)
 
 
 class SimulatorError(Exception):

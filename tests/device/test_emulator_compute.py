@@ -19,6 +19,7 @@ CASES = [
     "merged_processes_run_side_by_side",
     "only_a_change_of_process_costs_a_switch",
     "launch_latency_shows_only_on_an_idle_device",
+    "markers_take_as_long_to_reach_the_device",
     "gap_follows_each_kernel_that_another_waits_for",
     "two_saturating_clients_take_twice_as_long",
     "periodic_client_waits_up_to_a_slice_per_kernel",

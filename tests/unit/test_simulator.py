@@ -15,7 +15,7 @@ from fikitd import _simulator, simulator
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import recordings
 
-NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0)
+NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0, late_ns=0)
 BASELINES = [name for name in simulator.POLICIES if name not in ("fifo", "time-slicing")]
 recorded = pytest.mark.skipif(not recordings.RECORDED.is_dir(), reason="the recorded timelines are not here")
 
@@ -66,9 +66,9 @@ def test_slices_between_jobs_shorten_what_a_long_kernel_does(scenario: Scenario)
     assert sliced.high_jct_ratio != whole.high_jct_ratio
 
 
-@pytest.mark.parametrize("cost", ["launch_ns", "wake_ns", "observe_ns", "done_ns"])
+@pytest.mark.parametrize("cost", ["launch_ns", "wake_ns", "observe_ns", "done_ns", "late_ns"])
 def test_every_cost_is_felt(scenario: Scenario, cost: str) -> None:
-    free = {"launch_ns": 0, "observe_ns": 0, "wake_ns": 0, "done_ns": 0}
+    free = {"launch_ns": 0, "observe_ns": 0, "wake_ns": 0, "done_ns": 0, "late_ns": 0}
     cheap = simulator.simulate(varied(scenario, costs=Costs(**free)), "prio")
     dear = simulator.simulate(varied(scenario, costs=Costs(**{**free, cost: 100_000})), "prio")
     if cost == "launch_ns":
@@ -79,7 +79,7 @@ def test_every_cost_is_felt(scenario: Scenario, cost: str) -> None:
 
 def test_costs_are_never_zero_by_default() -> None:
     costs = Costs()
-    assert min(costs.launch_ns, costs.observe_ns, costs.wake_ns, costs.done_ns) > 0
+    assert min(costs.launch_ns, costs.observe_ns, costs.wake_ns, costs.done_ns, costs.late_ns) > 0
 
 
 def test_without_profiles_nothing_is_predicted(scenario: Scenario) -> None:

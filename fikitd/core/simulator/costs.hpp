@@ -17,6 +17,8 @@ struct Costs {
   std::int64_t wake_ns = 13'000;
   // From a granted kernel's end to the note that it is complete.
   std::int64_t done_ns = 5'000;
+  // From the moment at which a decision is due without a note to that decision. As for a note: a dispatcher that spins.
+  std::int64_t late_ns = 2'000;
 };
 
 } // namespace fikit::simulator

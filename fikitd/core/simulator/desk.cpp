@@ -12,7 +12,8 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
     : policy_(policy::make_policy(policy, options)),
       knowledge_(knowledge),
       notes_(costs.observe_ns),
-      done_(costs.done_ns) {
+      done_(costs.done_ns),
+      late_ns_(costs.late_ns) {
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
 }
 
@@ -98,12 +99,12 @@ void Desk::arrive(const Note& note) {
 }
 
 const policy::Decisions& Desk::decide(std::int64_t now_ns) {
-  while (notes_.next_ns() <= now_ns) arrive(notes_.take());
+  while (!notes_.empty()) arrive(notes_.take()); // who looks at the pages sees all that is there
   while (done_.next_ns() <= now_ns) arrive(done_.take());
   policy_->decide(now_ns, decisions_);
   wake_ns_ = kNever;
   for (const policy::Decision& decision : decisions_.items()) {
-    if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns;
+    if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns + late_ns_;
     if (decision.kind == policy::DecisionKind::grant) ++grants_;
   }
   return decisions_;

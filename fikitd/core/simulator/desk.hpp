@@ -35,7 +35,7 @@ class Desk {
   }
   // When something arrives, or the policy wants to be asked again.
   std::int64_t next_ns() const { return std::min({notes_.next_ns(), done_.next_ns(), wake_ns_}); }
-  // Everything that has arrived by now, then one decision. What it decided is valid until the next call.
+  // Everything that is on the pages by now, then one decision. What it decided is valid until the next call.
   const policy::Decisions& decide(std::int64_t now_ns);
 
   std::uint64_t grants() const { return grants_; }
@@ -66,6 +66,7 @@ class Desk {
   std::vector<Client> clients_;
   Mailbox notes_;
   Mailbox done_;
+  std::int64_t late_ns_;
   std::int64_t wake_ns_ = kNever;
   policy::Decisions decisions_;
   std::uint64_t launches_ = 0; // of all

@@ -18,7 +18,7 @@ constexpr std::size_t kNoStep = static_cast<std::size_t>(-1); // a wait for anot
 Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes)
     : number_(number),
       options_(options),
-      costs_(options.managed ? costs : Costs{0, 0, 0, 0}),
+      costs_(options.managed ? costs : Costs{0, 0, 0, 0, 0}),
       device_(device),
       notes_(notes),
       host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),

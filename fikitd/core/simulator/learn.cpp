@@ -37,7 +37,7 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
   job.trace = &trace;
   job.profile = &profile;
   Setup setup;
-  setup.costs = {0, 0, 0, 0};
+  setup.costs = {0, 0, 0, 0, 0};
   Simulation alone(setup, {job});
   alone.desk().keep_notes();
   alone.run(passes, until_ns);

@@ -1,4 +1,5 @@
-// Notes on their way: all of one mailbox take equally long, so they arrive in the order in which they were sent.
+// Notes that wait to be read: the oldest is read so long after it was sent. All of one mailbox take equally long, so they are
+// due in the order in which they were sent.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,7 @@ class Mailbox {
     ring_[tail_++ % ring_.size()] = {now_ns + delay_ns_, note};
   }
   std::int64_t next_ns() const { return head_ == tail_ ? kNever : ring_[head_ % ring_.size()].due_ns; }
+  bool empty() const { return head_ == tail_; }
   Note take() { return ring_[head_++ % ring_.size()].note; }
 
  private:

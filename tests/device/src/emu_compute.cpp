@@ -132,6 +132,20 @@ int launch_latency_shows_only_on_an_idle_device() {
   return 0;
 }
 
+// Or a kernel between two of them would seem to take the latency, too.
+int markers_take_as_long_to_reach_the_device() {
+  Bench b({.slice_ns = 2 * kMs, .launch_latency_ns = 5 * kUs, .kernel_gap_ns = kUs});
+  const int s = b.stream(b.process());
+  const uint64_t from = b.model.enqueue(s, {});
+  EXPECT(b.model.earliest_end(s, from) == kBegin + 5 * kUs);
+  b.kernel(s, 20 * kUs);
+  const uint64_t to = b.model.enqueue(s, {});
+  b.kernel(s, 20 * kUs);
+  b.model.advance(kMs);
+  EXPECT(b.end(s, from) == 5 * kUs && b.end(s, to) == 26 * kUs && b.end(s, to + 1) == 47 * kUs);
+  return 0;
+}
+
 int gap_follows_each_kernel_that_another_waits_for() {
   Bench b({.slice_ns = 2 * kMs, .kernel_gap_ns = kUs});
   const int s = b.stream(b.process());
@@ -257,6 +271,7 @@ constexpr Case kCases[] = {
     CASE(merged_processes_run_side_by_side),
     CASE(only_a_change_of_process_costs_a_switch),
     CASE(launch_latency_shows_only_on_an_idle_device),
+    CASE(markers_take_as_long_to_reach_the_device),
     CASE(gap_follows_each_kernel_that_another_waits_for),
     CASE(two_saturating_clients_take_twice_as_long),
     CASE(periodic_client_waits_up_to_a_slice_per_kernel),

@@ -110,15 +110,17 @@ void bind(nb::module_& m) {
   const Costs standard;
   nb::class_<Costs>(m, "Costs")
       .def("__init__",
-           [](Costs* self, std::int64_t launch_ns, std::int64_t observe_ns, std::int64_t wake_ns, std::int64_t done_ns) {
-             new (self) Costs{launch_ns, observe_ns, wake_ns, done_ns};
+           [](Costs* self, std::int64_t launch_ns, std::int64_t observe_ns, std::int64_t wake_ns, std::int64_t done_ns,
+              std::int64_t late_ns) {
+             new (self) Costs{launch_ns, observe_ns, wake_ns, done_ns, late_ns};
            },
            nb::kw_only(), "launch_ns"_a = standard.launch_ns, "observe_ns"_a = standard.observe_ns,
-           "wake_ns"_a = standard.wake_ns, "done_ns"_a = standard.done_ns)
+           "wake_ns"_a = standard.wake_ns, "done_ns"_a = standard.done_ns, "late_ns"_a = standard.late_ns)
       .def_ro("launch_ns", &Costs::launch_ns)
       .def_ro("observe_ns", &Costs::observe_ns)
       .def_ro("wake_ns", &Costs::wake_ns)
-      .def_ro("done_ns", &Costs::done_ns);
+      .def_ro("done_ns", &Costs::done_ns)
+      .def_ro("late_ns", &Costs::late_ns);
 
   const policy::Protection standard_protection;
   m.def(

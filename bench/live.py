@@ -1,0 +1,182 @@
+"""Jobs of recordings in real time: fikit-replay under a real fikitd and the shim, on a slow emulated device of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fikitd.reports import ReportStore
+from fikitd.simulator import Observed
+from fikitd.traces import TraceStore
+
+from bench.managed import managed, own_environment
+from bench.reaction import busy_spans
+from bench.record import BenchError
+from bench.replay import NS_PER_BYTE, device_config
+from fikitd import config, paths
+
+TRACE_RECORDS = 1 << 20
+TRACE_EVENTS = 1 << 18
+PATIENCE_S = 120.0  # for one run
+
+
+@dataclass(frozen=True)
+class Job:
+    """One program: `fikit-replay job` with a recording. `options`: of `fikit run`; None: without fikit."""
+
+    recording: Path
+    requests: int | None = None  # None: until it is stopped
+    arrivals_ns: Sequence[int] = ()
+    options: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was seen of jobs that ran together, the first until its requests had ended. Times are CLOCK_MONOTONIC ns."""
+
+    pids: list[int]
+    begun_ns: int
+    observed: Observed
+    events: list[dict[str, Any]] = field(repr=False)  # the device's own record
+    job_ids: list[str] = field(default_factory=list)  # as fikitd knows them; "" without fikit
+
+
+class Stage:
+    """A fikitd and its profiles, for several runs one after the other, each on a fresh device."""
+
+    def __init__(self, environment: Mapping[str, str], directory: Path, stretch: float) -> None:
+        self.environment, self.directory, self.stretch = dict(environment), directory, stretch
+
+    def run(self, jobs: Sequence[Job], device: Mapping[str, float], *, seconds: float | None = None) -> Run:
+        """All jobs at once; the others are stopped when the first has ended, that one after `seconds`."""
+        device_file = self.directory / "device.toml"
+        device_file.write_text(device_config(1, device))
+        environment = {
+            **self.environment,
+            "EMUCUDA_CONFIG": str(device_file),
+            "EMUCUDA_TRACE": str(TRACE_RECORDS),
+            "LD_LIBRARY_PATH": str(paths.emulator_dir()),
+        }
+        started: list[subprocess.Popen[str]] = []
+        try:
+            pids = []
+            for number, job in enumerate(jobs):
+                started.append(self._start(job, number, environment))
+                pids.append(_ready(started[-1], job))
+            for process in reversed(started):
+                _say(process, "begin\n")
+            played = _end(started[0], jobs[0], seconds)
+            for process, job in zip(started[1:], jobs[1:], strict=True):
+                _end(process, job, 0)
+            return self._seen(jobs, started, pids, played, environment)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+            subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
+
+    def trace(self, job: str) -> dict[str, Any]:
+        """What `fikit trace` shows."""
+        trace = TraceStore(self._reports).load(job)
+        if trace is None:
+            raise BenchError(f"fikitd kept no trace of {job}")
+        return trace
+
+    def report(self, job: str) -> dict[str, Any]:
+        """What `fikit-report` shows."""
+        report = ReportStore(self._reports).load(job)
+        if report is None:
+            raise BenchError(f"fikitd kept no report of {job}")
+        return report
+
+    @property
+    def _reports(self) -> Path:
+        return Path(config.load(Path(self.environment[config.ENV_CONFIG])).daemon.report_dir)
+
+    def _start(self, job: Job, number: int, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        arguments = ["job", "--stretch", f"{self.stretch:g}", "--ns-per-byte", f"{NS_PER_BYTE:g}", str(job.recording)]
+        if job.requests is not None:
+            arguments += ["--requests", str(job.requests)]
+        if job.arrivals_ns:
+            file = self.directory / f"arrivals-{number}"
+            file.write_text("".join(f"{ns}\n" for ns in job.arrivals_ns))
+            arguments += ["--arrivals", str(file)]
+        command = [str(paths.native_dir() / "bin" / "fikit-replay"), *arguments]
+        if job.options is not None:
+            command = managed("fikit-replay", *arguments, options=job.options)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def _seen(
+        self, jobs: Sequence[Job], started: Sequence[subprocess.Popen[str]], pids: list[int], played: dict[str, Any],
+        environment: Mapping[str, str],
+    ) -> Run:  # fmt: skip
+        events = _device_events(environment)
+        requests = played["requests"]
+        begun_ns = played["begun_ns"]
+        span_ns = requests[-1][1] if requests else played["ended_ns"] - begun_ns
+        busy = [_busy_ns(events, pid, begun_ns, begun_ns + span_ns) for pid in pids]
+        responses = [end - arrival for arrival, end in requests]
+        return Run(
+            pids, begun_ns, Observed(span_ns, responses, busy[0], sum(busy[1:])), events,
+            [f"run-{process.pid}-1" if job.options is not None else "" for process, job in zip(started, jobs, strict=True)],
+        )  # fmt: skip
+
+
+@contextmanager
+def stage(directory: Path, stretch: float, scheduler: Mapping[str, int | str]) -> Iterator[Stage]:
+    """`scheduler`: keys of fikit.toml."""
+    with own_environment(scheduler, {"trace_events": TRACE_EVENTS}) as environment:
+        yield Stage(environment, directory, stretch)
+
+
+def _say(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def _ready(process: subprocess.Popen[str], job: Job) -> int:
+    """The program's pid, once it has prepared itself."""
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    if len(words) != 2 or words[0] != "ready":
+        raise BenchError(f"{job.recording.stem}: {_last_words(process.communicate()[1])}")
+    return int(words[1])
+
+
+def _end(process: subprocess.Popen[str], job: Job, seconds: float | None) -> dict[str, Any]:
+    """What the program printed at its end, or when it was told to end after `seconds`."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE_S if seconds is None else seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        out, err = process.communicate(timeout=PATIENCE_S)
+    if process.returncode != 0 or not out:
+        raise BenchError(f"{job.recording.stem}: {_last_words(err)}")
+    return dict(json.loads(out))
+
+
+def _last_words(text: str) -> str:
+    return (text.strip().splitlines() or ["it failed without a word"])[-1]
+
+
+def _device_events(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    done = subprocess.run([paths.emuctl(), "trace", "--json"], env=environment, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(_last_words(done.stderr.decode()))
+    trace = json.loads(done.stdout)
+    lost = sum(device["lost"] for device in trace["devices"])
+    if lost:
+        raise BenchError(f"the device's record is too small by {lost} entries, make the runs shorter")
+    return list(trace["events"])
+
+
+def _busy_ns(events: Sequence[dict[str, Any]], pid: int, from_ns: int, until_ns: int) -> int:
+    """Time of the compute engine for a program within a span."""
+    return sum(max(0, min(end, until_ns) - max(start, from_ns)) for start, end in busy_spans(events, pid))

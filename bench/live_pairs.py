@@ -1,0 +1,272 @@
+"""Pairs of recorded jobs: what the simulator says, and with --live the same measured.
+
+Live means fikit-replay, fikitd and shim as they are, on an emulated device, everything ten times as long as recorded; the
+simulator runs the same recordings, stretched as much, with the same requests, arrivals, policy and learning time, and the
+times that the dispatcher took to react in these very runs. The high job runs alone and with the low one in turn. Nothing
+here is a claim about hardware.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fikitd.simulator import Scenario
+
+from bench import live as stages
+from bench import recordings as made_up
+from bench.chart import Series, scatter
+from bench.pairs import read_pairs
+from bench.reaction import Reactions, delayed_ns, reactions, together
+from bench.record import BenchError, Result
+from fikitd import _simulator, config, simulator
+
+ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
+STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
+SECONDS = 5.0
+CALIBRATION_SECONDS = 2.0
+SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
+MARGIN = 0.10  # what the two may differ by
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this bench."""
+    parser.add_argument("--live", action="store_true", help="measure too, in real time")
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
+    parser.add_argument("--pairs", nargs="+", metavar="PAIR", help="of the standard ones, or a TOML file of pairs")
+    parser.add_argument("--arrivals", nargs="+", choices=simulator.ARRIVALS, default=["closed"])
+    parser.add_argument("--policy", choices=config.POLICIES, default=config.SchedulerConfig().policy)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a run alone, default {SECONDS:g}")
+    parser.add_argument("--rounds", type=int, default=1, help="runs alone and with the low job, in turn")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here, with --live")
+
+
+def device_like(recording: _simulator.Trace) -> dict[str, float]:
+    """The constants of a device on which the recording was made, stretched."""
+    return {"launch_latency_us": recording.launch_latency_ns / 1000, "kernel_gap_us": recording.kernel_gap_ns / 1000}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair with one kind of arrivals. `high`, `low`: names of recordings."""
+
+    pair: str
+    arrivals: str
+    high: str
+    low: str
+    scenario: Scenario
+
+    @classmethod
+    def of(cls, book: Book, pair: str, names: Sequence[str], arrivals: str) -> Case:
+        """As many requests as take the high job alone the book's seconds."""
+        high, low = names[:2]
+        scenario = Scenario(
+            book.trace(high),
+            [book.trace(low)],
+            arrivals,
+            requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
+            rhythm=False,
+            knowledge="context",
+        )
+        return cls(pair, arrivals, high, low, scenario)
+
+    def __str__(self) -> str:
+        return f"{self.pair} {self.arrivals}"
+
+    @property
+    def device(self) -> dict[str, float]:
+        return device_like(self.scenario.high.native)
+
+    def simulate(self, policy: str, seen: Reactions) -> dict[str, Any]:
+        """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen."""
+        return asdict(simulator.simulate(replace(self.scenario, costs=seen.costs()), policy))
+
+
+class Book:
+    """The recordings, as files and as jobs of the simulator."""
+
+    def __init__(self, directory: Path, texts: Mapping[str, bytes], seconds: float) -> None:
+        self.directory, self.texts, self.seconds = directory, texts, seconds
+        self.trace = cache(self._trace)
+
+    def _trace(self, name: str) -> simulator.Trace:
+        trace = simulator.parse(name, self.texts[name].decode(), stretch=STRETCH)
+        return replace(trace, learning_ns=round(self.seconds * 1e9))
+
+    def file(self, name: str) -> Path:
+        path = self.directory / f"{name}.csv"
+        if not path.exists():
+            path.write_bytes(self.texts[name])
+        return path
+
+
+def cases_of(book: Book, pairs: Sequence[str] | None, arrivals: Sequence[str]) -> list[Case]:
+    """The chosen pairs, of the standard ones or of a file. Raises BenchError."""
+    file = Path(pairs[0]) if pairs and len(pairs) == 1 and pairs[0].endswith(".toml") else None
+    known = read_pairs(file, dict(book.texts))
+    chosen = list(known) if pairs is None or file is not None else pairs
+    unknown = [pair for pair in chosen if pair not in known]
+    if unknown:
+        raise BenchError(f"there is no pair {unknown[0]}; there are {', '.join(known)}")
+    return [Case.of(book, pair, known[pair], kind) for pair in chosen for kind in arrivals]
+
+
+def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
+    """A measuring run of each recording, alone on a device like its own."""
+    for name in dict.fromkeys(name for case in cases for name in (case.high, case.low)):
+        job = stages.Job(book.file(name), options=["--measure", "--profile", name])
+        stage.run([job], device_like(book.trace(name).native), seconds=book.seconds)
+
+
+def measure(stage: stages.Stage, book: Book, case: Case) -> tuple[dict[str, Any], Reactions]:
+    """The high job alone, then with the low one."""
+    high = stages.Job(book.file(case.high), case.scenario.count, case.scenario.arrival_times())
+    managed = replace(high, options=["--priority", "high", "--profile", case.high])
+    low = stages.Job(book.file(case.low), options=["--priority", "low", "--profile", case.low])
+    alone, shared = stage.run([high], case.device), stage.run([managed, low], case.device)
+    ratios = simulator.compare(alone.observed, shared.observed, closed=case.arrivals == "closed")
+    latency_ns = case.device["launch_latency_us"] * 1000
+    delayed = stage.report(shared.job_ids[0])["delayed"]
+    high_trace, low_trace = (stage.trace(job) for job in shared.job_ids)
+    row = {
+        **asdict(ratios),
+        "delayed_ms": delayed_ns(shared.events, shared.pids[0], shared.pids[1], latency_ns) / 1e6,
+        "reported_delayed_ms": sum(entry["total_s"] for entry in delayed) * 1e3,
+        "span_ms": shared.observed.span_ns / 1e6,
+        "alone_ms": alone.observed.span_ns / 1e6,
+    }
+    return row, reactions(low_trace, high_trace, shared.events, shared.pids[1])
+
+
+def calibrate(directory: Path) -> Reactions:
+    """How soon the dispatcher of this machine reacts: of a made-up pair under `prio`, which shows everything."""
+    texts = {"inference": made_up.inference(made_up.SEED).text(), "training": made_up.training(made_up.SEED).text()}
+    book = Book(directory, texts, CALIBRATION_SECONDS)
+    case = Case.of(book, "calibration", ("inference", "training"), "closed")
+    with stages.stage(directory, STRETCH, {"policy": "prio"}) as stage:
+        learn(stage, book, [case])
+        return measure(stage, book, case)[1]
+
+
+def run(
+    *, emulated: bool, live: bool, traces: Path | None, pairs: list[str] | None, arrivals: list[str], policy: str,
+    seconds: float, rounds: int, svg: Path | None,
+) -> Result:  # fmt: skip
+    """Raises BenchError."""
+    if not emulated:
+        raise BenchError("its devices are emulated, leave --real away")
+    settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds, "rounds": rounds}
+    with tempfile.TemporaryDirectory(prefix="fikit-pairs-") as directory:
+        book = Book(Path(directory), made_up.recordings(traces), seconds)
+        cases = cases_of(book, pairs, arrivals)
+        if not live:
+            rows = [{"case": str(case), "simulated": case.simulate(policy, Reactions())} for case in cases]
+            return Result(_simulated_table(rows, policy), True, {}, {}, settings, details={"cases": rows})
+        usual = None if policy in SHOWS_ITSELF else calibrate(Path(directory))
+        with stages.stage(Path(directory), STRETCH, {"policy": policy}) as stage:
+            learn(stage, book, cases)
+            rows = [
+                _live_row(case, policy, [measure(stage, book, case) for _ in range(rounds)], usual) for case in cases
+            ]
+    if svg is not None:
+        svg.parent.mkdir(parents=True, exist_ok=True)
+        svg.write_text(picture(rows, policy))
+    return live_result(rows, policy, settings)
+
+
+def _live_row(
+    case: Case, policy: str, measured: list[tuple[dict[str, Any], Reactions]], usual: Reactions | None
+) -> dict[str, Any]:
+    seen = together(reaction for _, reaction in measured)
+    if usual is not None:  # what other policies' grants do not show
+        seen = replace(seen, done=usual.done, late=usual.late)
+    return {
+        "case": str(case),
+        "simulated": case.simulate(policy, seen),
+        "simulated_with_assumed_costs": case.simulate(policy, Reactions()),
+        "live": [row for row, _ in measured],
+        "reactions_us": {
+            name: {"mean": statistics.fmean(values), "p50": statistics.median(values), "count": len(values)}
+            for name, values in asdict(seen).items()
+            if values
+        },
+    }
+
+
+def _middle(row: dict[str, Any], name: str) -> float:
+    return float(statistics.median(seen[name] for seen in row["live"]))
+
+
+def difference(row: dict[str, Any]) -> tuple[float, float]:
+    """Of live from simulated: JCT ratio relative to the simulated one, harvest in parts of the idle time."""
+    simulated = row["simulated"]
+    jct = _middle(row, "high_jct_ratio") / simulated["high_jct_ratio"] - 1
+    return jct, _middle(row, "harvest") / simulated["harvest"] - 1 if simulated["harvest"] > 0 else 0.0
+
+
+def _simulated_table(rows: list[dict[str, Any]], policy: str) -> str:
+    width = max(len(row["case"]) for row in rows)
+    lines = [f"policy {policy}, {STRETCH:g} times as long as recorded, simulated"]
+    lines.append(f"{'case':{width}}  JCT ratio     p99  harvest")
+    for row in rows:
+        s = row["simulated"]
+        lines.append(
+            f"{row['case']:{width}}  {s['high_jct_ratio']:9.3f} {s['high_p99_ratio']:7.3f}  {s['harvest']:7.3f}"
+        )
+    return "\n".join(lines)
+
+
+def live_result(rows: list[dict[str, Any]], policy: str, settings: dict[str, Any]) -> Result:
+    width = max(len(row["case"]) for row in rows)
+    lines = [
+        f"policy {policy}, {STRETCH:g} times as long as recorded, emulated; simulated / live",
+        f"{'case':{width}}      JCT ratio            p99          harvest     observe   wake   done  late us   delayed ms (fikitd)",
+    ]
+    for row in rows:
+        texts = [
+            f"{row['simulated'][name]:7.3f} {_middle(row, name):7.3f}"
+            for name in ("high_jct_ratio", "high_p99_ratio", "harvest")
+        ]
+        means = [
+            row["reactions_us"].get(name, {"mean": math.nan})["mean"] for name in ("observe", "wake", "done", "late")
+        ]
+        lines.append(
+            f"{row['case']:{width}}  {'  '.join(texts)}   {' '.join(f'{mean:6.1f}' for mean in means)}   "
+            f"{_middle(row, 'delayed_ms'):8.1f} ({_middle(row, 'reported_delayed_ms'):.1f})"
+        )
+    jct, harvest = zip(*(difference(row) for row in rows), strict=True)
+    within = sum(abs(a) <= MARGIN and abs(b) <= MARGIN for a, b in zip(jct, harvest, strict=True))
+    lines.append(f"live within {MARGIN:.0%} of simulated, JCT ratio and harvest: {within} of {len(rows)}")
+    values = {
+        "cases": float(len(rows)),
+        "within": float(within),
+        "worst_jct_difference": max(map(abs, jct)),
+        "worst_harvest_difference": max(map(abs, harvest)),
+    }
+    samples = {
+        f"{row['case']} {name}": [seen[name] for seen in row["live"]]
+        for row in rows
+        for name in ("high_jct_ratio", "harvest")
+    }
+    return Result("\n".join(lines), True, values, samples, settings, details={"cases": rows})
+
+
+def picture(rows: list[dict[str, Any]], policy: str) -> str:
+    """A line per case, from what the simulator says to what was measured."""
+    lines = []
+    for row in rows:
+        simulated = row["simulated"]
+        ends = [
+            (simulated["high_jct_ratio"], simulated["harvest"]),
+            (_middle(row, "high_jct_ratio"), _middle(row, "harvest")),
+        ]
+        lines.append(Series(row["case"], [(100 * (jct - 1), 100 * harvest) for jct, harvest in ends]))
+    axes = ("slowdown of the high job, %", "harvest, % of the idle device time")
+    return scatter(f"Policy {policy}: simulated, and (at the name) live; emulated GPU", axes, lines, [], log_x=True)

@@ -1,0 +1,63 @@
+"""bench pairs --live: two recordings as real programs under a real fikitd, beside the same in manual time.
+
+How near the two are is a matter of a quiet machine: `python -m bench pairs --live` says it. Here is what a busy one does not
+move: without gates the device's queue decides, and with priority the high job's work hardly ever stands behind lower work.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from emulator_tools import ROOT
+
+sys.path.insert(0, str(ROOT))
+from bench import live, live_pairs, recordings
+
+SECONDS = 0.4
+NAMES = ("serve", "train")
+
+
+def without_gates(directory: Path, texts: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Under `fifo`: what the simulator says, and what was measured."""
+    book = live_pairs.Book(directory, texts, SECONDS)
+    case = live_pairs.Case.of(book, "serve + train", NAMES, "closed")
+    with live.stage(directory, live_pairs.STRETCH, {"policy": "fifo"}) as stage:
+        measured, seen = live_pairs.measure(stage, book, case)
+    assert seen == live_pairs.Reactions()  # nobody waits at a gate
+    return case.simulate("fifo", seen), measured
+
+
+def with_priority(traces: Path) -> dict[str, Any]:
+    """Under `prio`, by the command: its row."""
+    file = traces / "out.json"
+    options = ["--traces", str(traces), "--pairs", "serve + train", "--seconds", str(SECONDS), "--policy", "prio"]
+    command = [sys.executable, "-m", "bench", "pairs", "--live", *options, "--json", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "emulated" in done.stdout
+    (row,) = json.loads(file.read_text())["cases"]
+    return dict(row)
+
+
+def test_live_pairs_do_on_the_device_what_the_simulator_says(tmp_path: Path) -> None:
+    traces, scratch = tmp_path / "traces", tmp_path / "scratch"
+    traces.mkdir()
+    scratch.mkdir()
+    texts = {"serve": recordings.inference(1).text(), "train": recordings.training(1).text()}
+    for name, text in texts.items():
+        (traces / f"{name}.csv").write_bytes(text)
+    simulated, fifo = without_gates(scratch, texts)
+    assert simulated["high_jct_ratio"] > 1.4
+    assert 1.2 < fifo["high_jct_ratio"] < 2.4
+    assert 0.7 < fifo["harvest"] < 1.3
+    row = with_priority(traces)
+    (prio,) = row["live"]
+    assert 0 < 3 * prio["delayed_ms"] < fifo["delayed_ms"]
+    assert 0 < prio["harvest"] < fifo["harvest"]
+    seen = row["reactions_us"]
+    assert seen["wake"]["count"] == seen["observe"]["count"] > 20
+    assert 0 < seen["wake"]["p50"] < 100_000

@@ -1,0 +1,137 @@
+"""bench pairs: what is read out of fikitd's trace and the device's record, which pairs run, what the table says."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from bench import live_pairs, reaction, record, recordings
+from fikitd import simulator
+
+LOW, HIGH = 7, 8
+OPTIONS: dict[str, Any] = {
+    "emulated": True, "live": False, "arrivals": ["closed"], "policy": "prio", "seconds": 0.2, "rounds": 1, "svg": None,
+}  # fmt: skip
+
+
+def kernel(pid: int, enqueue_us: int, start_us: int | None, end_us: int | None, kind: str = "kernel") -> dict[str, Any]:
+    times = {"enqueue_ns": enqueue_us, "start_ns": start_us, "end_ns": end_us}
+    return {"pid": pid, "kind": kind} | {name: us if us is None else us * 1000 for name, us in times.items()}
+
+
+def event(kind: str, t_us: float, length_us: float = 0, predicted_us: float = 0, reason: str = "none") -> list[Any]:
+    return [kind, round(t_us * 1000), round(length_us * 1000), round(predicted_us * 1000), 1, reason, None]
+
+
+def wait(t_us: float, until_us: float, reason: str) -> list[Any]:
+    return event("wait", t_us, until_us - t_us, reason=reason)
+
+
+def trace(*events: list[Any], lost: int = 0) -> dict[str, Any]:
+    return {"clients": [{"lost": lost, "events": list(events)}]}
+
+
+def test_reactions_are_read_from_the_trace_and_the_devices_record() -> None:
+    low = trace(
+        # Seen after 20 us, held for the end of the higher job's work at 2000 (reckoned), granted 30 us late, launched after 12.
+        wait(100, 120, "reaction"), wait(120, 2030, "behind"), event("grant", 2030), wait(2030, 2042, "reaction"),
+        event("launch", 2042),
+        # Waits for the end of the kernel before it at 2500: granted 60 us later, launched after 14.
+        wait(2100, 2140, "reaction"), wait(2140, 2560, "run_ahead"), event("grant", 2560), wait(2560, 2574, "reaction"),
+        event("launch", 2574),
+        # Granted at the first look, after 25 us: all of its waiting was the dispatcher's.
+        wait(2600, 2634, "reaction"), event("grant", 2625), event("launch", 2634),
+        # At a gate that had opened nothing was granted.
+        event("launch", 2700),
+    )  # fmt: skip
+    high = trace(event("launch", 1000, 1000, 2000))
+    kernels = [kernel(LOW, 0, 0, 50), kernel(LOW, 2045, 2060, 2500), kernel(LOW, 2577, 2590, 2600)]
+    low["clients"][0]["events"].insert(0, event("launch", 0))
+    seen = reaction.reactions(low, high, kernels, LOW)
+    assert seen.observe == [20, 40, 25]
+    assert seen.wake == [12, 14, 9]
+    assert seen.done == [60]
+    assert seen.late == [30]
+
+
+def test_a_trace_that_lost_its_beginning_tells_nothing() -> None:
+    assert reaction.reactions(trace(lost=1), trace(), [], LOW) == reaction.Reactions()
+
+
+def test_few_reactions_leave_the_simulators_own_costs() -> None:
+    own, few = simulator.Costs(), [500.0] * (reaction.ENOUGH - 1)
+    assert reaction.Reactions(observe=few, wake=[33.0] * reaction.ENOUGH).costs().wake_ns == 33_000
+    assert reaction.Reactions(observe=few, wake=few).costs().observe_ns == own.observe_ns
+
+
+def test_reactions_of_several_runs_are_one_lot() -> None:
+    runs = [reaction.Reactions([1.0], [2.0], [3.0], [4.0]), reaction.Reactions([5.0])]
+    assert reaction.together(runs) == reaction.Reactions([1.0, 5.0], [2.0], [3.0], [4.0])
+
+
+def test_delayed_is_the_time_that_work_stood_behind_lower_work_once() -> None:
+    events = [
+        kernel(LOW, 0, 0, 100), kernel(LOW, 5, 100, 200), kernel(LOW, 10, None, None), kernel(LOW, 6, 600, None),
+        # Two that stand there from 50 on, after a latency of 10; the second also behind the first, which is no lower work.
+        kernel(HIGH, 40, 200, 300), kernel(HIGH, 42, 300, 400),
+        # One that nothing is in the way of, and one behind lower work that has not ended.
+        kernel(HIGH, 500, 510, 520), kernel(HIGH, 690, 750, 760), kernel(HIGH, 790, None, None),
+    ]  # fmt: skip
+    assert reaction.delayed_ns(events, HIGH, LOW, 10_000) == (150 + 50) * 1000
+    assert reaction.delayed_ns(events, HIGH, 99, 10_000) == 0
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
+    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
+    return tmp_path
+
+
+def test_simulated_pairs_are_stretched_and_need_no_daemon(traces: Path) -> None:
+    result = live_pairs.run(**{**OPTIONS, "arrivals": ["closed", "open70"]}, traces=traces, pairs=["serve + train"])
+    assert [row["case"] for row in result.details["cases"]] == ["serve + train closed", "serve + train open70"]
+    high = simulator.parse("serve", (traces / "serve.csv").read_text())
+    for row in result.details["cases"]:
+        assert row["simulated"]["span_ms"] > 0.9 * live_pairs.STRETCH * high.solo_ns / 1e6
+    assert "simulated" in result.summary
+
+
+def test_an_unknown_pair_is_one_sentence(traces: Path) -> None:
+    with pytest.raises(record.BenchError, match=r"there is no pair P99; there are serve \+ train, train \+ serve"):
+        live_pairs.run(**OPTIONS, traces=traces, pairs=["P99"])
+
+
+def test_it_does_not_run_on_hardware() -> None:
+    with pytest.raises(record.BenchError, match="leave --real away"):
+        live_pairs.run(**{**OPTIONS, "emulated": False}, traces=None, pairs=None)
+
+
+def ratios(jct: float, harvest: float) -> dict[str, float]:
+    return {
+        "high_jct_ratio": jct,
+        "high_p99_ratio": jct,
+        "harvest": harvest,
+        "delayed_ms": 1.0,
+        "reported_delayed_ms": 2.0,
+    }
+
+
+def test_the_table_says_how_many_pairs_agree() -> None:
+    rows: list[dict[str, Any]] = [
+        {"case": name, "simulated": ratios(1.0, 0.5), "live": [ratios(jct, 0.5), ratios(jct, 0.53), ratios(jct, 0.54)],
+         "reactions_us": {}}
+        for name, jct in (("near", 1.05), ("far", 1.2))
+    ]  # fmt: skip
+    result = live_pairs.live_result(rows, "prio", {})
+    assert result.values["within"] == 1
+    assert result.values["worst_jct_difference"] == pytest.approx(0.2)
+    assert result.values["worst_harvest_difference"] == pytest.approx(0.06)
+    assert result.samples["near harvest"] == [0.5, 0.53, 0.54]
+    picture = ET.fromstring(live_pairs.picture(rows, "prio"))
+    assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
