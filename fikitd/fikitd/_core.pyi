@@ -150,8 +150,13 @@ class Dispatcher:
     def remove_client(self, client_id: int) -> _Stats:
         """Reads the page a last time, opens its gate, forgets it; returns its final figures."""
 
-    def set_profile(self, client_id: int, kernels: Sequence[Mapping[str, Any]]) -> None:
-        """Predictions from now on; statistics that cannot be (not finite, not adding up) are left out."""
+    def set_profile(
+        self, client_id: int, kernels: Sequence[Mapping[str, Any]], rhythm: Mapping[str, Any] = ...
+    ) -> None:
+        """Predictions from now on; statistics that cannot be (not finite, not adding up) are left out.
+
+        rhythm: where its host waits, as the profile file has it; used until the client shows it itself.
+        """
 
     def describe(
         self,
@@ -171,6 +176,9 @@ class Dispatcher:
 
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a client measured or sampled, as entries of a profile."""
+
+    def export_rhythm(self, client_id: int) -> dict[str, Any]:
+        """Where the client's host waits, as it was learnt in this run; empty when nothing was seen twice."""
 
     def idle_moments(self, client_id: int) -> list[tuple[int, int]]:
         """(launches before it, when the client's queue was believed to run dry, ns): the newest 4096, noted at each launch."""
@@ -327,3 +335,7 @@ class Rhythm:
         """The launch's slack: eight equally probable times, ascending; all 0 when it was never seen."""
     def waited(self, time_ns: int, alone: bool) -> _Pause:
         """What is known of the segment that this wait ended, and of the next one."""
+    def expect(self, before: Mapping[str, Any]) -> None:
+        """Begin with what earlier runs learnt, where nothing has been learnt yet."""
+    def learnt(self) -> dict[str, Any]:
+        """By this one alone, what was seen twice; in the form of the profile file."""

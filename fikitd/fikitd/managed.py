@@ -23,6 +23,7 @@ from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
 from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_key import key_of_process
+from fikitd.profile_rhythm import Rhythm
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
@@ -213,7 +214,7 @@ class Managed:
     async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[Profile | None]) -> None:
         found = await profile
         if found is not None:
-            dispatcher.set_profile(client.number, found["kernels"])
+            dispatcher.set_profile(client.number, found["kernels"], found.get("rhythm") or {})
             client.job.profile_found = True
 
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
@@ -223,19 +224,19 @@ class Managed:
             dispatcher.remove_client(client.number)
             return
         job.trace.went(client.number)
-        learnt = dispatcher.export_profile(client.number)
+        learnt, rhythm = dispatcher.export_profile(client.number), dispatcher.export_rhythm(client.number)
         stats = dispatcher.remove_client(client.number)
         if client.key:
             job.uses_profile(client.key, stats["kernels"])
-        if learnt and (client.key or client.record.measure):
+        if (learnt or rhythm) and (client.key or client.record.measure):
             job.saving(+1)
-            task = asyncio.ensure_future(self._save_profile(client, learnt, stats))
+            task = asyncio.ensure_future(self._save_profile(client, learnt, rhythm, stats))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         job.client_went(client.number, client.peer.pid, stats)
         self._jobs.client_ended(job)
 
-    async def _save_profile(self, client: Client, kernels: Sequence[Kernel], stats: Stats) -> None:
+    async def _save_profile(self, client: Client, kernels: Sequence[Kernel], rhythm: Rhythm, stats: Stats) -> None:
         record, job = client.record, client.job
         created = iso(client.started_ns)
         # Pids and numbers repeat on every node, and the nodes share the directory.
@@ -256,6 +257,7 @@ class Managed:
                 launches=stats["kernels"],
                 peak_bytes=client.peak_memory_bytes,
                 kernels=kernels,
+                rhythm=rhythm,
             )
             self._store.prepare(record.uid, record.gid)
             become(record.uid, record.gid)

@@ -1,6 +1,7 @@
 """The profile document: checking one that somebody wrote, and merging several (D10).
 
-A profile says, for each kernel identity and context, how long it ran and how long the device was idle after it. Files are
+A profile says, for each kernel identity and context, how long it ran and how long the device was idle after it, and where
+the program's host waits (profile_rhythm). Files are
 the user's own and may hold anything: every number is bounded here, once, so that nobody behind has to ask again.
 """
 
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from fikitd import profile_rhythm
 from fikitd.untrusted import integer, is_name, no_constant, number, printable, string
 
 FORMAT: Final = "fikit-profile"
@@ -71,6 +73,7 @@ def checked(document: Any) -> Profile:
         "launches": integer(document.get("launches", 0), "launches", 0, MAX_COUNT),
         "peak_bytes": integer(document.get("peak_bytes", 0), "peak_bytes", 0, 2**63),
         "kernels": [_kernel(kernel) for kernel in _list(document.get("kernels"), "kernels", MAX_KERNELS)],
+        "rhythm": profile_rhythm.checked(document.get("rhythm")),
     }
 
 
@@ -179,4 +182,5 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
         "peak_bytes": max(profile["peak_bytes"] for profile in every),
         "runs": sum(profile.get("runs", 1) for profile in every),
         "kernels": [kernels[identity] for identity in sorted(kernels)],
+        "rhythm": profile_rhythm.merge(profile["rhythm"] for profile in every),
     }

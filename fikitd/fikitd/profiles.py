@@ -13,6 +13,7 @@ from typing import Final
 
 from fikitd import profile_format
 from fikitd.profile_format import Kernel, Profile
+from fikitd.profile_rhythm import Rhythm
 from fikitd.storage import read_bounded, reason, write_atomic
 from fikitd.untrusted import is_name
 
@@ -66,7 +67,9 @@ class ProfileStore:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.check_owner(uid)
         path = directory / (run + (_SAMPLED if sampled else ".json"))
-        data = json.dumps(document, separators=(",", ":")).encode()
+        data = _encoded(document)
+        if len(data) > MAX_FILE_BYTES:  # programs of so many kernels learn anew where they wait
+            data = _encoded({**document, "rhythm": None})
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
@@ -141,6 +144,10 @@ def _worth_reading(names: list[str]) -> list[str]:
     return [name for name in reversed(names) if name in chosen]
 
 
+def _encoded(document: Profile) -> bytes:
+    return json.dumps({k: v for k, v in document.items() if v is not None}, separators=(",", ":")).encode()
+
+
 def document(
     *,
     key: str,
@@ -151,6 +158,7 @@ def document(
     launches: int,
     peak_bytes: int,
     kernels: Sequence[Kernel],
+    rhythm: Rhythm | None = None,
 ) -> Profile:
     """The profile of one run, from what the native core measured."""
     return {
@@ -164,4 +172,5 @@ def document(
         "launches": launches,
         "peak_bytes": peak_bytes,
         "kernels": list(kernels),
+        "rhythm": rhythm or None,
     }

@@ -82,7 +82,9 @@ def summary_line(record: Report) -> str:
             facts.append(f"GPU time {duration(record['gpu_time_s'])}")
         facts.append(f"profile {profile['key']} {'stored' if profile['stored'] else 'not stored'}")
     else:
-        if record["slowdown"] is not None:
+        if nothing_completed(record):
+            facts.append("nothing is known to have completed")
+        elif record["slowdown"] is not None:
             facts.append(f"{record['slowdown']:.2f}x of its profile's solo time")
         facts.append(_count(kernels, "kernel"))
         if record["gpu_time_s"] is not None:
@@ -92,13 +94,18 @@ def summary_line(record: Report) -> str:
             facts.append(f"no profile yet; samples of this run are stored as {profile['key']}")
         elif not profile["found"] and kernels:
             facts.append("no profile yet; run once with --fikit-measure")
-        elif record["slowdown"] is None and kernels:
+        elif record["solo_s"] is None and kernels:
             facts.append(f"profile {profile['key']} does not know all its kernels; run again with --fikit-measure")
     if record["warnings"]:
         facts.append(f"{_count(len(record['warnings']), 'warning')}, see fikit-report {record['job']}")
     name = record["priority_name"]
     who = f"job {record['job']} {f'priority {name}' if name.isdigit() else name}"
     return f"fikit: {who}: {', '.join(facts)}{' (emulated GPU)' if record['device']['emulated'] else ''}"
+
+
+def nothing_completed(record: Report) -> bool:
+    """Nothing to compare with its profile: it was killed before it waited for any of its kernels, perhaps."""
+    return record["solo_s"] is not None and not record["span_s"]
 
 
 def _count(number: int, thing: str) -> str:

@@ -77,7 +77,7 @@ class Totals:
             "gpu_time_s": _seconds(self.gpu_time_ns),
             "span_s": self.span_ns / 1e9,
             "solo_s": _seconds(self.solo_ns),
-            "slowdown": round(self.span_ns / self.solo_ns, 4) if self.solo_ns else None,
+            "slowdown": round(self.span_ns / self.solo_ns, 4) if self.solo_ns and self.span_ns else None,
             "wait": {
                 "count": self.wait_count,
                 "total_s": self.wait_total_ns / 1e9,

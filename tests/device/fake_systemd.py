@@ -11,12 +11,12 @@ from pathlib import Path
 
 # Puts the descriptors where sd_listen_fds(3) says, and becomes the program.
 START = """
-import os, sys
+import fcntl, os, sys
 fds = [int(fd) for fd in sys.argv[1].split(",") if fd]
-high = [os.dup2(fd, 200 + i, inheritable=False) for i, fd in enumerate(fds)]
+high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3 + len(fds)) for fd in fds]
 for i, fd in enumerate(high):
     os.dup2(fd, 3 + i)
-os.closerange(3 + len(fds), 200)
+os.closerange(3 + len(fds), os.sysconf("SC_OPEN_MAX"))
 os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """

@@ -71,8 +71,9 @@ class FakeDispatcher:
         del self.clients[client_id]
         return stats
 
-    def set_profile(self, client_id: int, kernels: list[dict[str, Any]]) -> None:
+    def set_profile(self, client_id: int, kernels: list[dict[str, Any]], rhythm: dict[str, Any]) -> None:
         self.clients[client_id]["profile"] = kernels
+        self.clients[client_id]["rhythm"] = rhythm
 
     def describe(self, client_id: int, *facts: Any) -> None:
         self.clients[client_id]["described"].append(facts)
@@ -83,6 +84,10 @@ class FakeDispatcher:
     def export_profile(self, client_id: int) -> list[dict[str, Any]]:
         assert client_id in self.clients
         return self.core.measured
+
+    def export_rhythm(self, client_id: int) -> dict[str, Any]:
+        assert client_id in self.clients
+        return self.core.rhythm
 
     def journal(self, client_id: int) -> dict[str, Any]:
         assert client_id in self.clients
@@ -100,6 +105,7 @@ class FakeCore:
         self.seen: dict[int, dict[str, Any]] = {}
         self.stats: dict[str, Any] = {}
         self.measured: list[dict[str, Any]] = []
+        self.rhythm: dict[str, Any] = {}
         self.journal = b""
 
     def Dispatcher(self, *options: Any, **terms: Any) -> FakeDispatcher:

@@ -285,6 +285,7 @@ def test_a_long_answer_comes_in_several_packets(daemon: Daemon) -> None:
 
 def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon) -> None:
     daemon.core.measured = [fakes.kernel("gemm")]
+    daemon.core.rhythm = {"version": 1, "slacks": {"0" * 16: [2, 5, 6]}, "segments": {}}
     daemon.job("12", measure=True, profile="mine", uid=ME)
     client = daemon.client()
     client.send(fakes.description())
@@ -296,6 +297,7 @@ def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon)
     daemon.job("13", profile="mine")
     daemon.client()
     assert [k["name"] for k in daemon.core.seen[2]["profile"]] == ["gemm"]
+    assert daemon.core.seen[2]["rhythm"] == daemon.core.rhythm
     assert daemon.control.job("13")["profile"]["found"] is True
 
 

@@ -42,6 +42,12 @@ def test_without_a_profile_the_line_says_how_to_get_one() -> None:
     assert line == "fikit: job 12 high: 1834 kernels, waited 12 ms, no profile yet; run once with --fikit-measure"
 
 
+def test_a_job_that_was_killed_before_anything_was_complete_is_not_called_fast() -> None:
+    killed = record({**KNOWN, "span_ns": 0})
+    assert killed["slowdown"] is None
+    assert "job 12 high: nothing is known to have completed, 1834 kernels, GPU time 3.2 s" in summary_line(killed)
+
+
 def test_a_profile_that_does_not_cover_the_job_is_said() -> None:
     assert "profile net does not know all its kernels" in summary_line(record())
 

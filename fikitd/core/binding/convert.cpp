@@ -4,22 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
+
+#include "hex.hpp"
 
 namespace nb = nanobind;
 
 namespace fikit::binding {
 namespace {
-
-std::string hex(std::uint64_t value) {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
-  return text.data();
-}
-
-std::uint64_t from_hex(nb::handle text) { return std::strtoull(nb::cast<std::string>(text).c_str(), nullptr, 16); }
 
 std::array<std::uint32_t, 3> three(nb::handle numbers) {
   const auto sequence = nb::cast<nb::sequence>(numbers);

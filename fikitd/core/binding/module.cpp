@@ -251,12 +251,13 @@ void bind_dispatcher(nb::module_& m) {
            },
            "client_id"_a)
       .def("set_profile",
-           [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels) {
+           [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
              predictor::Model model = to_model(kernels);
+             const predictor::RhythmLearnt learnt = to_rhythm(rhythm);
              const nb::gil_scoped_release release;
-             self.set_profile(id, std::move(model));
+             self.set_profile(id, std::move(model), learnt);
            },
-           "client_id"_a, "kernels"_a)
+           "client_id"_a, "kernels"_a, "rhythm"_a = nb::dict())
       .def("describe",
            [](Dispatcher& self, policy::ClientId id, std::uint32_t slot, const std::string& name,
               std::uint64_t module_hash, const Triple& grid, const Triple& block, std::uint32_t shared_bytes,
@@ -282,6 +283,16 @@ void bind_dispatcher(nb::module_& m) {
                model = self.measured(id);
              }
              return to_profile(model);
+           },
+           "client_id"_a)
+      .def("export_rhythm",
+           [](Dispatcher& self, policy::ClientId id) {
+             predictor::RhythmLearnt learnt;
+             {
+               const nb::gil_scoped_release release;
+               learnt = self.rhythm(id);
+             }
+             return to_dict(learnt);
            },
            "client_id"_a)
       .def("idle_moments",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "convert.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
 
@@ -31,8 +32,8 @@ void bind_outlook(nb::module_& m) {
       },
       "times"_a, "from_ns"_a, "until_ns"_a);
 
-  nb::class_<predictor::Rhythm>(m, "Rhythm")
-      .def(nb::init<>())
+  nb::class_<predictor::Rhythm> rhythm(m, "Rhythm");
+  rhythm.def(nb::init<>())
       .def("launched", &predictor::Rhythm::launched, "time_ns"_a, "identity"_a, "duration_ns"_a, "in_line_ns"_a = 0)
       .def(
           "waited",
@@ -47,6 +48,9 @@ void bind_outlook(nb::module_& m) {
             return dict;
           },
           "time_ns"_a, "alone"_a);
+
+  rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_rhythm(before)); }, "before"_a)
+      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(self.learnt()); });
 
   nb::class_<predictor::Runs>(m, "Runs")
       .def(nb::init<>())

@@ -61,7 +61,7 @@ void Client::take_report(std::int64_t now_ns, policy::Policy& policy) {
   if (ring_.take_lost()) {
     launches_ = page_.counters(now_ns).launches;
     log_.resume_at(launches_);
-    if (policy.looks_ahead()) foresight_.missed(last_report_ns_);
+    if (foresees(policy)) foresight_.missed(last_report_ns_);
   }
   take(next_, now_ns, policy);
   has_next_ = false;
@@ -143,7 +143,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .request = request,
                       .duration_ns = predicted.duration_ns,
                       .gap_ns = predicted.gap_ns};
-  if (policy.looks_ahead()) event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot));
+  if (foresees(policy)) event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot));
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }
@@ -221,7 +221,7 @@ void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t sin
                       .spread_ns = log_.spread_ns(certain_, seen),
                       .waited = waited,
                       .duration_ns = all ? 0 : log_.remaining_ns(launches)};
-  if (waited && all && policy.looks_ahead()) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
+  if (waited && all && foresees(policy)) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
   policy.apply(event);
   if (waited) note_drain(t_ns);
   certain_ = std::max(certain_, seen);
@@ -284,8 +284,9 @@ void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
   say_known(slot);
 }
 
-void Client::set_profile(predictor::Model profile) {
+void Client::set_profile(predictor::Model profile, const predictor::RhythmLearnt& rhythm) {
   profile_ = std::move(profile);
+  foresight_.expect(rhythm);
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot) say_known(slot);
 }
 

@@ -100,8 +100,9 @@ class Client {
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
-  void set_profile(predictor::Model profile);
+  void set_profile(predictor::Model profile, const predictor::RhythmLearnt& rhythm);
   const predictor::Model& measured() const { return measured_; }
+  predictor::RhythmLearnt rhythm() const { return foresight_.rhythm().learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
   const Journal& journal() const { return journal_; }
@@ -123,6 +124,8 @@ class Client {
   void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited, policy::Policy& policy);
   bool look_at_marks(std::int64_t now_ns, policy::Policy& policy);
   predictor::Prediction predict(predictor::Identity kernel) const;
+  // Is it learnt where its host waits? For a policy that asks, and for the profile of a run that is measured.
+  bool foresees(const policy::Policy& policy) const { return measure_ || policy.looks_ahead(); }
   void complete(predictor::Prediction& found, predictor::Identity kernel) const;
   predictor::Context before(const Report& report) const;
   // How many times of a kernel are known, from its profile and from this run.

@@ -118,9 +118,9 @@ Stats Dispatcher::remove_client(ClientId id) {
   return stats;
 }
 
-void Dispatcher::set_profile(ClientId id, predictor::Model profile) {
+void Dispatcher::set_profile(ClientId id, predictor::Model profile, const predictor::RhythmLearnt& rhythm) {
   const std::lock_guard lock(mutex_);
-  client(id).set_profile(std::move(profile));
+  client(id).set_profile(std::move(profile), rhythm);
 }
 
 void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {
@@ -141,6 +141,11 @@ predictor::Model Dispatcher::measured(ClientId id) {
   while (measuring.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // what it just wrote
   }
   return measuring.measured();
+}
+
+predictor::RhythmLearnt Dispatcher::rhythm(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).rhythm();
 }
 
 std::vector<Idle> Dispatcher::idle_moments(ClientId id) {

@@ -29,6 +29,8 @@ class Foresight {
   // Launches were not seen: what is launched until the next wait teaches nothing.
   void missed(std::int64_t t_ns);
 
+  // What earlier runs of the same program have learnt.
+  void expect(const predictor::RhythmLearnt& before) { rhythm_.expect(before); }
   const predictor::Rhythm& rhythm() const { return rhythm_; }
   const predictor::Runs& runs() const { return runs_; }
 

@@ -17,33 +17,14 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
-double middle(std::size_t i) { return (2 * static_cast<double>(i) + 1) / (2 * kTimes); }
-
 } // namespace
-
-void Recent::add(std::int64_t ns) {
-  ns_[next_] = static_cast<float>(ns);
-  next_ = static_cast<std::uint8_t>((next_ + 1U) % kTimes);
-  count_ = static_cast<std::uint8_t>(std::min<std::size_t>(count_ + 1U, kTimes));
-}
-
-Times Recent::times() const {
-  Times times{};
-  if (count_ == 0) return times;
-  std::array<float, kTimes> sorted{}; // by insertion: there are eight
-  for (std::size_t n = 0; n < count_; ++n) {
-    std::size_t at = n;
-    for (; at > 0 && sorted[at - 1] > ns_[n]; --at) sorted[at] = sorted[at - 1];
-    sorted[at] = ns_[n];
-  }
-  for (std::size_t i = 0; i < kTimes; ++i)
-    times[i] = static_cast<std::int64_t>(sorted[static_cast<std::size_t>(middle(i) * count_)]);
-  return times;
-}
 
 void Rhythm::begin(std::int64_t t_ns) {
   const auto before = segments_.find(last_path_);
-  if (before != segments_.end()) before->second.idle.add(t_ns - waited_ns_);
+  if (before != segments_.end()) {
+    before->second.idle.add(t_ns - waited_ns_);
+    before->second.idle_here.add(t_ns - waited_ns_);
+  }
   first_ns_ = t_ns;
   dry_ns_ = t_ns;
   work_ns_ = 0;
@@ -114,11 +95,45 @@ Pause Rhythm::pause() const {
   }
   pause.slack = segment.next_slack.times();
   if (segment.idle.count() == 0) return pause;
-  for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle(i)));
+  for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle_of(i)));
   const std::int64_t at_once_ns = std::max(kAtOnceNs, pause.idle.front() + pause.idle.front() / 4);
   const std::int64_t long_ns = std::max({kLongIdleNs, pause.span_ns / kLongIdleShare, 2 * at_once_ns});
   pause.open = pause.idle.back() > long_ns;
   return pause;
+}
+
+void Rhythm::expect(const RhythmLearnt& before) {
+  for (const auto& [position, sketch] : before.slacks)
+    if (positions_.size() < kMaxPositions || positions_.contains(position)) positions_[position].expect(sketch);
+  for (const auto& [path, sketch] : before.segments) {
+    if (segments_.size() == kMaxSegments && !segments_.contains(path)) continue;
+    Segment& segment = segments_[path];
+    segment.span.expect(sketch.span);
+    segment.tail.expect(sketch.tail);
+    segment.next_slack.expect(sketch.next_slack);
+    if (segment.idle.count() > 0) continue;
+    segment.idle_here.expect(sketch.idle);
+    if (segment.idle_here.known())
+      for (const std::int64_t ns : segment.idle_here.times()) segment.idle.add(ns);
+  }
+}
+
+RhythmLearnt Rhythm::learnt() const {
+  RhythmLearnt learnt;
+  for (const auto& [position, slacks] : positions_)
+    if (slacks.confirmed()) learnt.slacks.emplace_back(position, slacks.sketch());
+  std::sort(learnt.slacks.begin(), learnt.slacks.end(), [](const auto& a, const auto& b) {
+    return a.second.count != b.second.count ? a.second.count > b.second.count : a.first < b.first;
+  });
+  if (learnt.slacks.size() > kMaxLearnt) learnt.slacks.resize(kMaxLearnt);
+  for (const auto& [path, segment] : segments_)
+    if (segment.span.confirmed() || segment.idle_here.confirmed())
+      learnt.segments.emplace_back(path, RhythmLearnt::Segment{.span = segment.span.sketch(),
+                                                               .tail = segment.tail.sketch(),
+                                                               .next_slack = segment.next_slack.sketch(),
+                                                               .idle = segment.idle_here.sketch()});
+  std::sort(learnt.segments.begin(), learnt.segments.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return learnt;
 }
 
 } // namespace fikit::predictor

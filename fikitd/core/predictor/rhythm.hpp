@@ -10,28 +10,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernel.hpp"
+#include "recent.hpp"
 #include "statistics.hpp"
 
 namespace fikit::predictor {
 
-inline constexpr std::size_t kTimes = 8;
-// Equally probable times, ascending: the 1/16, 3/16, ... 15/16 quantiles. All 0 when nothing is known.
-using Times = std::array<std::int64_t, kTimes>;
-
-// The last few times: what has changed is forgotten soon.
-class Recent {
- public:
-  void add(std::int64_t ns);
-  bool known() const { return count_ > 0; }
-  Times times() const;
-
- private:
-  std::array<float, kTimes> ns_{};
-  std::uint8_t count_ = 0;
-  std::uint8_t next_ = 0;
+// What runs before this one have learnt, or what this one has: sketches by position and by kind of segment. These are hashes
+// of what was launched; the same programs have the same ones in every run.
+struct RhythmLearnt {
+  static constexpr int kVersion = 1; // of the hashes
+  struct Segment {
+    Sketch span;
+    Sketch tail;
+    Sketch next_slack;
+    Sketch idle;
+  };
+  std::vector<std::pair<std::uint64_t, Sketch>> slacks;
+  std::vector<std::pair<std::uint64_t, Segment>> segments;
 };
 
 // After a wait: what is known of the segment that it ended, and of the next one.
@@ -56,6 +55,13 @@ class Rhythm {
   // the client does alone.
   Pause waited(std::int64_t t_ns, bool alone);
 
+  // Begin with what earlier runs have learnt, where this one has learnt nothing yet. A few values of its own, and that is
+  // forgotten.
+  void expect(const RhythmLearnt& before);
+  // By this run alone, where a second time has confirmed it; the best known first, at most kMaxLearnt positions.
+  static constexpr std::size_t kMaxLearnt = 16384;
+  RhythmLearnt learnt() const;
+
  private:
   struct Mark { // of a launch of the current segment
     std::uint64_t path = 0;
@@ -67,7 +73,8 @@ class Rhythm {
     Recent span;
     Recent tail;
     Recent next_slack;
-    Statistics idle;
+    Recent idle_here;
+    Statistics idle; // what was expected, once, and what was seen
   };
   void begin(std::int64_t t_ns);
   void learn(std::int64_t end_ns);

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from fikitd.quantities import percent
+from fikitd.reports import nothing_completed
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -222,6 +223,8 @@ def _priority(record: dict[str, Any]) -> Text:
 
 
 def _against_profile(record: dict[str, Any]) -> str:
+    if nothing_completed(record):
+        return "nothing is known to have completed"
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"

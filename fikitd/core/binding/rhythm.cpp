@@ -1,0 +1,79 @@
+// A rhythm as the profile file has it: {"version": 1, "slacks": {position: sketch}, "segments": {path: {name: sketch}}}; a
+// sketch is [count, time, ...]. fikitd.profile_rhythm checks what comes from a file.
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "convert.hpp"
+#include "hex.hpp"
+
+namespace nb = nanobind;
+
+namespace fikit::binding {
+namespace {
+
+using predictor::RhythmLearnt;
+using predictor::Sketch;
+using Segment = RhythmLearnt::Segment;
+
+constexpr std::array<std::pair<const char*, Sketch Segment::*>, 4> kParts{{{"span", &Segment::span},
+                                                                           {"tail", &Segment::tail},
+                                                                           {"next_slack", &Segment::next_slack},
+                                                                           {"idle", &Segment::idle}}};
+
+nb::list to_list(const Sketch& sketch) {
+  nb::list list;
+  list.append(sketch.count);
+  for (const std::int64_t ns : sketch.ns) list.append(ns);
+  return list;
+}
+
+Sketch to_sketch(nb::handle entry) {
+  const auto list = nb::cast<nb::list>(entry);
+  Sketch sketch;
+  for (std::size_t i = 1; i < std::min(nb::len(list), predictor::kTimes + 1); ++i)
+    sketch.ns.push_back(nb::cast<std::int64_t>(list[i]));
+  sketch.count = nb::len(list) == 0 ? 0 : nb::cast<std::uint64_t>(list[0]);
+  std::sort(sketch.ns.begin(), sketch.ns.end());
+  return sketch;
+}
+
+} // namespace
+
+RhythmLearnt to_rhythm(const nb::dict& rhythm) {
+  RhythmLearnt learnt;
+  if (!rhythm.contains("version") || nb::cast<int>(rhythm["version"]) != RhythmLearnt::kVersion) return learnt;
+  for (const auto& [position, sketch] : nb::cast<nb::dict>(rhythm["slacks"]))
+    learnt.slacks.emplace_back(from_hex(position), to_sketch(sketch));
+  for (const auto& [path, parts] : nb::cast<nb::dict>(rhythm["segments"])) {
+    Segment segment;
+    const auto entry = nb::cast<nb::dict>(parts);
+    for (const auto& [name, part] : kParts)
+      if (entry.contains(name)) segment.*part = to_sketch(entry[name]);
+    learnt.segments.emplace_back(from_hex(path), std::move(segment));
+  }
+  return learnt;
+}
+
+nb::dict to_dict(const RhythmLearnt& learnt) {
+  nb::dict rhythm;
+  if (learnt.slacks.empty() && learnt.segments.empty()) return rhythm;
+  nb::dict slacks;
+  for (const auto& [position, sketch] : learnt.slacks) slacks[hex(position).c_str()] = to_list(sketch);
+  nb::dict segments;
+  for (const auto& [path, segment] : learnt.segments) {
+    nb::dict parts;
+    for (const auto& [name, part] : kParts)
+      if (!(segment.*part).ns.empty()) parts[name] = to_list(segment.*part);
+    segments[hex(path).c_str()] = parts;
+  }
+  rhythm["version"] = RhythmLearnt::kVersion;
+  rhythm["slacks"] = slacks;
+  rhythm["segments"] = segments;
+  return rhythm;
+}
+
+} // namespace fikit::binding

@@ -1,0 +1,40 @@
+// The last few times of something: what has changed is forgotten soon.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace fikit::predictor {
+
+inline constexpr std::size_t kTimes = 8;
+// Equally probable times, ascending: the 1/16, 3/16, ... 15/16 quantiles. All 0 when nothing is known.
+using Times = std::array<std::int64_t, kTimes>;
+constexpr double middle_of(std::size_t i) { return (2 * static_cast<double>(i) + 1) / (2 * kTimes); }
+
+// What is kept of times in a profile: how many there were, and up to kTimes of them that stand for all, ascending.
+struct Sketch {
+  std::uint64_t count = 0;
+  std::vector<std::int64_t> ns;
+};
+
+class Recent {
+ public:
+  void add(std::int64_t ns);
+  bool known() const { return count_ > 0; }
+  Times times() const;
+
+  // Begin with these, if there is none yet. Its own times take their place one by one, the middle ones' first.
+  void expect(const Sketch& before);
+  bool confirmed() const { return own_ > 1; }
+  Sketch sketch() const; // of its own times
+
+ private:
+  std::array<float, kTimes> ns_{};
+  std::uint8_t count_ = 0;
+  std::uint8_t next_ = 0;
+  std::uint8_t own_ = 0; // of these, the newest ones
+};
+
+} // namespace fikit::predictor
