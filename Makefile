@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 DEVICE ?= emulated
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb demo test cluster cluster-all lint sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test cluster cluster-all lint sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,12 @@ uninstall: ## take it away again; a changed /etc/fikit/fikit.toml, profiles and 
 
 deb: slurm-plugin ## Debian packages in dist/: fikit, and fikit-slurm for the Slurm of SLURM_INCDIR
 	@bash scripts/deb.sh $(OUT)
+
+rpm: slurm-plugin ## RPM packages in dist/, of the same files (needs rpmbuild: Debian package rpm)
+	@bash scripts/rpm.sh $(OUT)
+
+deb-test: deb rpm ## both kinds of packages tried in a clean Debian, docs/admin.md's installation with them (root, debootstrap; minutes the first time)
+	@bash scripts/deb-test.sh
 
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo

@@ -9,19 +9,10 @@ line=$($python -m fikit.slurm_versions "$plugin/spank_fikit.so")
 minor=$($python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 arch=$(dpkg --print-architecture)
 stage=build/deb
-[ -x "/usr/bin/$minor" ] || { echo "deb: .venv is not the system's Python: make setup with PYTHON=/usr/bin/python3, so that the package runs with Debian's" >&2; exit 1; }
 
-rm -rf $stage
+bash scripts/stage.sh "$plugin" $stage
 mkdir -p $stage/debian dist
-$python scripts/install.py install --prefix /usr --destdir $stage/fikit
-application=$stage/fikit/usr/lib/fikit
-slurm=$(realpath --relative-to=$stage/fikit $application/native/slurm)
-rm -f "$stage/fikit/$slurm"/*
-find $application -name '*.so*' -type f -exec strip --strip-unneeded {} +
-gzip -9n $stage/fikit/usr/share/man/man*/*
-mkdir -p "$stage/fikit-slurm/$slurm"
-cp "$plugin/spank_fikit.so" "$plugin"/*.lua "$stage/fikit-slurm/$slurm"
-strip --strip-unneeded "$stage/fikit-slurm/$slurm/spank_fikit.so"
+slurm=$(realpath --relative-to=$stage/fikit $stage/fikit/usr/lib/fikit/native/slurm)
 
 # The libraries of the system that the programs of the package need; those of wheels (numpy) bring their own.
 printf 'Source: fikit\n\nPackage: fikit\nArchitecture: any\n' >$stage/debian/control

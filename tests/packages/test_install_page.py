@@ -1,0 +1,68 @@
+"""docs/admin.md's installation, command by command, on a copy of this machine's system: what it leads to, doctor approves of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clean_system import ROOT, CleanSystem, can_overlay, make_site, page_commands
+
+AFTER_EACH_FAULT = {
+    "GresTypes": "sed -i s/GresTypes=gpu,shard/GresTypes=gpu/ /etc/slurm/slurm.conf",
+    "gres.conf": "sed -i s/Type=h200// /etc/slurm/gres.conf",
+    "shards": "sed -i s/,shard:h200:282// /etc/slurm/slurm.conf",
+    "job_submit.lua": "rm /etc/slurm/job_submit.lua",
+    "plugstack.conf": "sed -i /spank_fikit/d /etc/slurm/plugstack.conf",
+    "SPANK plugin": "rm /usr/lib/fikit/native/slurm/spank_fikit.so",
+    "fikit.toml": "echo [nonsense] >>/etc/fikit/fikit.toml",
+    "default_priority": "sed -i 's/fikitd$/fikitd default_priority=low/' /etc/slurm/plugstack.conf",
+    "preload library": "echo >/usr/lib/fikit/native/libfikit_shim.so",
+}
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanSystem]:
+    """This machine's system after the page's commands; `make install` in the place of the packages."""
+    directory = tmp_path_factory.mktemp("page")
+    if not can_overlay(directory / "try"):
+        pytest.skip("needs root and overlayfs")
+    if not Path("/usr/include/slurm/spank.h").exists():
+        pytest.skip("needs libslurm-dev")
+    system = CleanSystem(Path("/"), directory / "system")
+    make_site(system)
+    packages, *rest = page_commands()
+    assert packages.startswith("apt-get install ")
+    done = subprocess.run(["make", "-s", "install", "PREFIX=/usr", f"DESTDIR={system.upper}"], cwd=ROOT, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    system.checked(" && ".join(["set -e", *rest[:-1]]))
+    yield system
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def findings(system: CleanSystem, before: str = "true") -> tuple[int, dict[str, dict[str, str]]]:
+    """fikit doctor's exit code and findings, after something that nobody sees afterwards."""
+    done = system.run(f"{before}; fikit doctor --json 2>/dev/null", trial=True)
+    return done.returncode, {found["name"]: found for found in json.loads(done.stdout)}
+
+
+def test_after_the_pages_commands_doctor_has_nothing_to_complain_of(system: CleanSystem) -> None:
+    assert page_commands()[-1] == "fikit doctor"
+    assert len(page_commands()) == 10
+    code, found = findings(system)
+    failed = {name: check for name, check in found.items() if check["status"] == "fail"}
+    assert (failed, code) == ({}, 0)
+    wanted = {"GresTypes", "SelectType", "JobSubmitPlugins", "CliFilterPlugins", "PrologFlags", "shards", "gres.conf",
+              "job_submit.lua", "plugstack.conf", "SPANK plugin", "fikit.toml", "report_dir", "profile_dir"}  # fmt: skip
+    assert {name for name in wanted if found[name]["status"] != "ok"} == set()
+
+
+@pytest.mark.parametrize("name", AFTER_EACH_FAULT)
+def test_doctor_finds_what_is_broken_and_says_what_to_do(system: CleanSystem, name: str) -> None:
+    code, found = findings(system, AFTER_EACH_FAULT[name])
+    assert (code, found[name]["status"]) == (1, "fail")
+    assert found[name]["advice"]
