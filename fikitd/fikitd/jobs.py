@@ -17,6 +17,7 @@ from fikitd.ledger import Entry, Ledger
 from fikitd.memory import MemoryPage
 from fikitd.peaks import Peaks
 from fikitd.protocol import Device
+from fikitd.pruning import Pruner
 from fikitd.records import JobRecord, JobRecords
 from fikitd.reports import FORMAT, VERSION, Report, ReportStore
 from fikitd.storage import Storage, become, reason
@@ -56,6 +57,7 @@ class Job:
         self._seen_s = time.monotonic()
         self.ended = False
         self.processes = 0
+        self.unmanaged = 0
         self.profile_key = ""
         self.profile_found = False
         self.profile_stored: bool | None = None
@@ -81,6 +83,7 @@ class Job:
             record=self.record.text(),
             running=len(self._pids),
             processes=self.processes - len(self._pids),
+            unmanaged=self.unmanaged,
             peak_bytes=self.peak_memory_bytes,
             refused=self.refused,
             profile_key=self.profile_key,
@@ -95,12 +98,18 @@ class Job:
         """Its clients of an earlier fikitd, instead of none."""
         self.last_seen_ns, self._unsettled = entry.last_seen_ns, entry.running
         self.processes, self._settled_totals = entry.processes, entry.totals
+        self.unmanaged = entry.unmanaged
         self._held = Held.from_rows(entry.held)
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
         self.profile_key, self._most_kernels = entry.profile_key, entry.most_kernels
         self.profile_found, self.profile_stored = entry.profile_found, entry.profile_stored
         self.warnings = list(entry.warnings)
         self._changed()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Its processes that are clients."""
+        return frozenset(self._pids)
 
     @property
     def quiet(self) -> bool:
@@ -162,6 +171,13 @@ class Job:
         """How many requests for memory were beyond the job's limit."""
         return self._refused + sum(page.refused for page in self._memory.values())
 
+    def unmanaged_process(self, pid: int) -> None:
+        """One of its processes uses the GPU without us."""
+        self.unmanaged += 1
+        self.warn(
+            f"process {pid} uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
+        )
+
     def uses_profile(self, key: str, kernels: int = 0) -> None:
         """`key` is the profile of one client; the report names the one of the client with the most kernels."""
         if kernels > self._most_kernels:
@@ -201,6 +217,7 @@ class Job:
             "started": iso(self.started_ns),
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
+            "unmanaged": self.unmanaged,
             **totals.fields(),
             **held.fields(),
             "memory": {
@@ -232,8 +249,18 @@ class Jobs:
     """Every job with a client now or lately, by id."""
 
     def __init__(
-        self, *, records: JobRecords, store: ReportStore, peaks: Peaks, storage: Storage, ledger: Ledger, policy: str
+        self,
+        *,
+        records: JobRecords,
+        store: ReportStore,
+        peaks: Peaks,
+        storage: Storage,
+        ledger: Ledger,
+        policy: str,
+        pruner: Pruner,
     ) -> None:
+        self._pruner = pruner
+        self._pruning: set[asyncio.Task[None]] = set()
         self._ledger = ledger
         self._records = records
         self._store = store
@@ -264,6 +291,14 @@ class Jobs:
         """All clients that the fikitd before this one left are known."""
         for job in self.all():
             job.give_up_lost()
+
+    def pids(self) -> set[int]:
+        """Every process that is a client."""
+        return {pid for job in self.all() for pid in job.pids}
+
+    def gpus(self) -> set[str]:
+        """The GPUs of jobs that have clients."""
+        return {job.device.uuid for job in self.all() if not job.quiet}
 
     def client_came(self, job: Job) -> None:
         """A client's counters are the job's from now on."""
@@ -317,6 +352,9 @@ class Jobs:
             return
         await self._close(job)
         self._forget(job)
+        task = asyncio.ensure_future(self._pruner.after(job.record))  # nobody waits for it
+        self._pruning.add(task)
+        task.add_done_callback(self._pruning.discard)
 
     async def _close(self, job: Job) -> None:
         await self.settle(job, 1.0)

@@ -42,6 +42,7 @@ class Entry:
     record: str = ""
     running: int = 0
     processes: int = 0
+    unmanaged: int = 0
     peak_bytes: int = 0
     refused: int = 0
     profile_key: str = ""

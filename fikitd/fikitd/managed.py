@@ -122,6 +122,7 @@ class Managed:
             job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
             job.trace.came(client.number, peer.pid, device.uuid, partial(dispatcher.journal, client.number))
             client.came()
+            self._jobs.client_came(job)
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
             try:
                 if profile.done():
@@ -134,7 +135,6 @@ class Managed:
                     welcome = protocol.welcome(client.version, os.fstat(page).st_size, memory.bytes, share)
                     self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
                     send(connection, welcome, (page, doorbell, memory.fd))
-                self._jobs.client_came(job)
                 _log.info(
                     "job %s: process %d is managed on %s, priority %d, profile %s %s",
                     record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",

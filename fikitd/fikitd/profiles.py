@@ -58,7 +58,7 @@ class ProfileStore:
     def save(self, uid: int, profile: Profile, run: str, *, sampled: bool = False) -> Path:
         """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile.
 
-        Of sampled runs those that no reader takes any more are removed.
+        Runs that no reader takes any more are removed.
         """
         document = profile_format.checked(profile)
         if not is_name(run):
@@ -73,9 +73,9 @@ class ProfileStore:
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
-        if sampled:
-            for old in by_age([found.name for found in directory.glob(f"*{_SAMPLED}")])[:-MAX_RUNS]:
-                (directory / old).unlink(missing_ok=True)
+        names = [found.name for found in directory.glob("[!.]*.json") if found.name.endswith(_SAMPLED) == sampled]
+        for old in by_age(names)[:-MAX_RUNS]:
+            (directory / old).unlink(missing_ok=True)
         return path
 
     def prepare(self, uid: int, gid: int) -> None:

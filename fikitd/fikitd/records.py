@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -157,6 +158,12 @@ class JobRecords:
                 self._complained.add(job)
                 _log.warning("%s", error)
             return None
+
+    def any(self) -> bool:
+        """Whether there is a job, as cheaply as that can be said."""
+        with suppress(OSError), os.scandir(self.directory) as entries:
+            return next(entries, None) is not None
+        return False
 
     def all(self) -> list[JobRecord]:
         try:

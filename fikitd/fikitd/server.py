@@ -27,9 +27,11 @@ from fikitd.ledger import Ledger
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
+from fikitd.pruning import Kept, Pruner
 from fikitd.records import JobRecords
 from fikitd.reports import ReportStore
 from fikitd.storage import Storage
+from fikitd.unmanaged import Unmanaged
 
 _log = logging.getLogger("fikitd")
 
@@ -58,6 +60,7 @@ class Server:
         self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events)
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
+        kept = Kept(config.daemon.keep_reports, config.daemon.keep_traces, config.daemon.keep_profiles)
         self._jobs = Jobs(
             records=self._records,
             store=reports,
@@ -65,6 +68,14 @@ class Server:
             storage=self._storage,
             ledger=Ledger(self._run_dir),
             policy=config.scheduler.policy,
+            pruner=Pruner(kept, reports.directory, store.directory, self._storage),
+        )
+        self._unmanaged = Unmanaged(
+            jobs=self._jobs,
+            records=self._records,
+            storage=self._storage,
+            proc=proc,
+            interval_s=config.daemon.unmanaged_s,
         )
         self._clients = Clients(
             keeper=Keeper(),
@@ -100,13 +111,14 @@ class Server:
             self._listen(SOCKET_NAME, self._clients.serve),
             self._listen(CONTROL_NAME, self._control.serve),
         ]
-        sweeper = asyncio.ensure_future(self._sweep())
+        lookers = [asyncio.ensure_future(look) for look in (self._sweep(), self._unmanaged.watch())]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
         ready()
         try:
             await self._stop.wait()
         finally:
-            sweeper.cancel()
+            for looker in lookers:
+                looker.cancel()
             for name, listener, acceptor in listeners:
                 acceptor.cancel()
                 with suppress(OSError):

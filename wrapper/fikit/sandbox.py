@@ -55,6 +55,7 @@ class Sandbox:
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
+    Attribute `daemon`: further keys of fikit.toml's [daemon], for the fikitd after the next set_policy.
     access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf. accounting: with slurmdbd and a MariaDB.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
@@ -89,6 +90,7 @@ class Sandbox:
         self._real_gpu = real_gpu
         self._emulator_config = emulator_config
         self._scheduler: dict[str, Any] = {**(scheduler or {}), "policy": policy}
+        self.daemon: dict[str, Any] = {}
         self._emulator_device = {} if slice_us is None else {"slice_us": slice_us}
         self._keep = keep
         self._failed = False
@@ -258,10 +260,12 @@ class Sandbox:
             "job_submit.lua": files.lua_script("job_submit.lua", layout, programs),
             "cli_filter.lua": files.lua_script("cli_filter.lua", layout, programs),
             "task_prolog": files.task_prolog(programs),
+            "fikitd": files.fikitd_script(programs),
         }
         for name, text in texts.items():
             _write(layout.etc / name, text)
-        (layout.etc / "task_prolog").chmod(0o755)
+        for name in ("task_prolog", "fikitd"):
+            (layout.etc / name).chmod(0o755)
         self._write_fikit_toml()
 
     def _gpu_files(self) -> list[Path]:
@@ -310,7 +314,7 @@ class Sandbox:
     def _write_fikit_toml(self) -> None:
         assert self._machine is not None
         unfinished = self.fikit_toml.with_suffix(".tmp")
-        _write(unfinished, files.fikit_toml(self._layout, self._machine, self._scheduler, self._access))
+        _write(unfinished, files.fikit_toml(self._layout, self._machine, self._scheduler, self._access, self.daemon))
         unfinished.rename(self.fikit_toml)
 
     def _start_munged(self) -> None:

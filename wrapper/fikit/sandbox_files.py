@@ -174,7 +174,7 @@ def gres_conf(machine: Machine) -> str:
 
 def plugstack_conf(layout: Layout, programs: Programs) -> str:
     return (
-        f"required {programs.plugin} run_dir={layout.run_dir} shim={programs.shim} daemon={programs.daemon} "
+        f"required {programs.plugin} run_dir={layout.run_dir} shim={programs.shim} daemon={layout.etc}/fikitd "
         f"config={layout.fikit_toml} systemd=off\n"
     )
 
@@ -182,6 +182,15 @@ def plugstack_conf(layout: Layout, programs: Programs) -> str:
 def lua_script(name: str, layout: Layout, programs: Programs) -> str:
     """Slurm reads job_submit.lua and cli_filter.lua beside slurm.conf: ours call the installed ones."""
     return f"FIKIT_CONFIG = [[{layout.fikit_toml}]]\ndofile([[{programs.lua / name}]])\n"
+
+
+def fikitd_script(programs: Programs) -> str:
+    """fikitd as the sandbox's prologs start it: with the emulated GPU's NVML, which stands for an installed one."""
+    emulator = {**programs.job_environment}
+    if "EMUCUDA_NAME" in emulator:
+        emulator["EMUCUDA_NAME"] = emulator["EMUCUDA_NAME"].replace("$SLURMD_NODENAME", "$(hostname)")
+    lines = [f'export {name}="{value}"' for name, value in emulator.items()]
+    return "\n".join(["#!/bin/sh", *lines, f'exec env -u PWD {programs.daemon} "$@"', ""])
 
 
 def task_prolog(programs: Programs) -> str:
@@ -195,7 +204,11 @@ def task_prolog(programs: Programs) -> str:
 
 
 def fikit_toml(
-    layout: Layout, machine: Machine, scheduler: dict[str, Any], access: dict[str, Any] | None = None
+    layout: Layout,
+    machine: Machine,
+    scheduler: dict[str, Any],
+    access: dict[str, Any] | None = None,
+    daemon: dict[str, Any] | None = None,
 ) -> str:
     return tomlkit.dumps(
         {
@@ -204,6 +217,7 @@ def fikit_toml(
                 "run_dir": str(layout.run_dir),
                 "report_dir": str(layout.report_dir),
                 "profile_dir": str(layout.profile_dir),
+                **(daemon or {}),
             },
             "scheduler": scheduler,
             "slurm": {

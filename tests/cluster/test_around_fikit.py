@@ -1,0 +1,56 @@
+"""A program that uses the GPU of a sharing job without the shim is seen by NVML, and named once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fikitd.client import Control
+from fikitd.reports import ReportStore
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+GPU = "--gres=gpu:1"
+HIGH = "--fikit-priority=high"
+
+
+@pytest.fixture
+def watching(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a fikitd that looks every second."""
+    cluster.sandbox.daemon["unmanaged_s"] = 1
+    cluster.sandbox.set_policy("fikit")
+    (cluster.sandbox.run_dir / "fikitd.log").unlink(missing_ok=True)
+    yield cluster
+    del cluster.sandbox.daemon["unmanaged_s"]
+    cluster.sandbox.set_policy("fikit")
+
+
+def test_program_without_the_preload_is_named_once_in_log_and_report(watching: Cluster, spin: Path) -> None:
+    script = watching.script("around", f"LD_PRELOAD= {spin} 1000000 250000 & echo pid $!", "wait")
+    job = watching.submit(script, GPU, HIGH)
+    output = watching.directory / f"{job}.out"
+    watching.until(lambda: output.exists() and output.read_text().count("\n"), "it does not begin")
+    control = Control(watching.sandbox.run_dir)
+    running = watching.until(lambda: [one for one in control.jobs() if one["job"] == job], "NVML does not show it")
+    assert [one["unmanaged"] for one in running] == [1]
+    other = watching.run("srun", GPU, HIGH, spin, "20", "20000")  # while the looks go on
+    assert " 20 kernels" in other.stdout
+    watching.run("scancel", job)
+    assert watching.end(job) == "CANCELLED"
+    pid = watching.output(job).split()[1]
+    sentence = f"process {pid} uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
+    store = ReportStore(watching.sandbox.report_dir)
+    report = watching.until(lambda: store.load(job), "there is no report")
+    assert (report["unmanaged"], report["kernels"], report["warnings"]) == (1, 0, [sentence])
+    assert (watching.sandbox.run_dir / "fikitd.log").read_text().count(sentence) == 1
+
+
+def test_managed_programs_are_not_taken_for_others(watching: Cluster, spin: Path) -> None:
+    job = watching.submit(watching.script("plain", f"exec {spin} 14000 250000"), GPU, HIGH)  # 3.5 s of GPU time
+    watching.wait(job)
+    report = watching.until(lambda: ReportStore(watching.sandbox.report_dir).load(job), "there is no report")
+    assert (report["unmanaged"], report["warnings"]) == (0, [])
+    assert "not looked for" not in (watching.sandbox.run_dir / "fikitd.log").read_text()

@@ -1,0 +1,102 @@
+"""What a site does not keep goes: the oldest of each user's own, when one of the user's jobs ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import daemon_fakes as fakes
+import pytest
+from daemon_fakes import FakeCore, FakeProc, eventually
+from fikitd.client import Control
+from fikitd.profiles import ProfileStore
+from fikitd.pruning import Kept, prune_profiles, prune_reports
+from test_daemon_server import Daemon
+
+from fikitd import profiles
+
+ME = os.getuid()
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def put(directory: Path, *names: str) -> None:
+    """Files, the first one the oldest."""
+    directory.mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        path = directory / name
+        path.write_text("x")
+        os.utime(path, (1000 + number, 1000 + number))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_the_newest_reports_and_traces_stay(tmp_path: Path) -> None:
+    put(tmp_path, "9.json", "8.json", "9.trace.gz", "8.trace.gz", "10.json", "10.trace.gz", "notes", ".9.json.0a1b2c3d")
+    prune_reports(tmp_path, ME, Kept(reports=2, traces=1, profiles=0))
+    assert names(tmp_path) == [".9.json.0a1b2c3d", "10.json", "10.trace.gz", "8.json", "notes"]
+    prune_reports(tmp_path, ME, Kept(reports=0, traces=0, profiles=0))
+    assert len(names(tmp_path)) == 5
+
+
+@root_only
+def test_other_users_files_and_links_and_directories_stay(tmp_path: Path) -> None:
+    put(tmp_path, "1.json", "2.json", "3.json", "4.json")
+    os.chown(tmp_path / "1.json", 1234, 1234)
+    (tmp_path / "5.json").symlink_to(tmp_path / "1.json")
+    (tmp_path / "6.json").mkdir()
+    prune_reports(tmp_path, ME, Kept(reports=1, traces=0, profiles=0))
+    assert names(tmp_path) == ["1.json", "4.json", "5.json", "6.json"]
+
+
+def test_the_profiles_that_were_added_to_last_stay_whole(tmp_path: Path) -> None:
+    for age, key in enumerate(("train", "old", "infer")):
+        put(tmp_path / key, "run-1.json", "run-2.json")
+        os.utime(tmp_path / key, (1000 - age, 1000 - age))
+    put(tmp_path / ".memory", "train")
+    os.utime(tmp_path / "old", (1, 1))
+    prune_profiles(tmp_path, ME, 2)
+    assert names(tmp_path) == [".memory", "infer", "train"]
+    assert names(tmp_path / "train") == ["run-1.json", "run-2.json"]
+    prune_profiles(tmp_path / "missing", ME, 2)
+
+
+def test_a_clock_that_is_years_ahead_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "1.json", "2.json")
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    prune_reports(tmp_path, ME, Kept(reports=2, traces=2, profiles=2))
+    assert names(tmp_path) == ["1.json", "2.json"]
+
+
+def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> None:
+    config = fakes.config_in(tmp_path)
+    config = replace(config, daemon=replace(config.daemon, keep_reports=2))
+    core, proc = FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    reports = Path(config.daemon.report_dir)
+    put(reports, "1.json", "2.json", "3.json")
+    with fakes.serving(config, core, proc.root):
+        daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
+        for job in ("12", "13", "14"):
+            daemon.job(job)
+            daemon.client().close()
+            daemon.control.end(job)
+            if job == "12":
+                eventually(lambda: names(reports) == ["12.json", "3.json"])
+    assert names(reports) == ["12.json", "13.json", "14.json", "3.json"]
+
+
+def test_measured_runs_that_nobody_reads_any_more_are_removed(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    device = {"name": "GPU A", "memory_bytes": 2**34, "emulated": True}
+    document = profiles.document(
+        key="net", command=["x"], created="2026-11-21T12:00:00Z", device=device, span_ns=1, launches=1, peak_bytes=1,
+        kernels=[fakes.kernel()],
+    )  # fmt: skip
+    for number in range(profiles.MAX_RUNS + 3):
+        store.save(ME, document, f"20261121T1200{number:02}Z")
+    left = names(tmp_path / str(ME) / "net")
+    assert (len(left), left[0]) == (profiles.MAX_RUNS, "20261121T120003Z.json")

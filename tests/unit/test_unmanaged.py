@@ -1,0 +1,117 @@
+"""Who uses a GPU around fikit: named at the second look, once, and only when NVML answers and jobs share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import daemon_fakes as fakes
+import pytest
+from daemon_fakes import FakeCore, FakeProc
+from fikitd.records import JobRecord
+from fikitd.server import Server
+from fikitd.unmanaged import NoNvml, Unmanaged
+
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+JOB = "0::/system.slice/slurmstepd.scope/job_12/step_0\n"
+
+
+class Site:
+    """A daemon that does not run, with what NVML shows it."""
+
+    def __init__(self, root: Path) -> None:
+        self.proc = FakeProc(root / "proc")
+        self.proc.root.mkdir()
+        config = fakes.config_in(root)
+        self.server = Server(config, FakeCore(), self.proc.root)
+        self.run_dir = Path(config.daemon.run_dir)
+        self.run_dir.mkdir()
+        (self.run_dir / "jobs").mkdir()
+        self.shown: list[int] | str = []
+        self.asked = 0
+        parts: dict[str, Any] = vars(self.server)
+        self.jobs = parts["_jobs"]
+        self.unmanaged = Unmanaged(
+            jobs=self.jobs, records=parts["_records"], storage=parts["_storage"], proc=self.proc.root, interval_s=1,
+            ask=self.ask,
+        )  # fmt: skip
+
+    async def ask(self) -> list[dict[str, Any]]:
+        self.asked += 1
+        if isinstance(self.shown, str):
+            raise NoNvml(self.shown)
+        return [{"uuid": UUID, "name": "Emulated GPU", "memory_bytes": 2**34, "processes": self.shown}]
+
+    def record(self) -> None:
+        JobRecord(job="12", uid=os.getuid(), gid=os.getgid(), priority=1).write(self.run_dir)
+
+    def looks(self, *shown: list[int]) -> None:
+        async def run() -> None:
+            for self.shown in shown:
+                await self.unmanaged.look()
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path)
+    site.record()
+    site.proc.add(500, uid=os.getuid(), cgroup=JOB)
+    return site
+
+
+def test_a_process_is_named_at_the_second_look_and_never_again(site: Site) -> None:
+    site.looks([500])
+    assert site.jobs.all() == []
+    site.looks([500])
+    site.looks([500], [500], [], [500], [500])
+    [job] = site.jobs.all()
+    assert job.unmanaged == 1
+    assert len(job.warnings) == 1
+
+
+def test_another_process_with_the_same_pid_is_another(site: Site) -> None:
+    site.looks([500], [500])
+    site.proc.add(500, uid=os.getuid(), cgroup=JOB, start=900)
+    site.looks([500])
+    [job] = site.jobs.all()
+    assert job.unmanaged == 1
+    site.looks([500])
+    assert job.unmanaged == 2
+
+
+def test_processes_of_no_sharing_job_are_nobodys_business(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    site.proc.add(501, uid=os.getuid(), cgroup="0::/user.slice\n")
+    site.looks([501, 999], [501, 999])
+    assert site.jobs.all() == []
+    assert caplog.text == ""
+
+
+def test_without_nvml_one_line_says_so_and_nobody_asks_again(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(seconds: float) -> None:
+        assert seconds == 1
+
+    monkeypatch.setattr("fikitd.unmanaged.asyncio.sleep", at_once)
+    caplog.set_level("INFO")
+    site.shown = "NVML Shared Library Not Found"
+    asyncio.run(site.unmanaged.watch())
+    assert site.asked == 1
+    assert caplog.text.count("because of NVML: NVML Shared Library Not Found") == 1
+
+
+def test_nobody_asks_while_no_job_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, naps = Site(tmp_path), iter(range(5))
+
+    async def a_few_times(seconds: float) -> None:
+        if next(naps, None) is None:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("fikitd.unmanaged.asyncio.sleep", a_few_times)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(site.unmanaged.watch())
+    assert site.asked == 0
