@@ -111,7 +111,7 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True)
 class Device:
-    """The GPU a client says it uses. `uuid` has nvidia-smi's form, GPU-8-4-4-4-12."""
+    """The GPU a client says it uses. `uuid` has nvidia-smi's form, GPU-8-4-4-4-12, or MIG-... of an instance."""
 
     name: str
     uuid: str
@@ -163,16 +163,19 @@ def _text(field: ctypes.Array[ctypes.c_uint8], what: str) -> str:
     return printable(raw.decode("utf-8", "replace"))
 
 
-def uuid_text(raw: bytes) -> str:
+def uuid_text(raw: bytes, kind: str = "GPU") -> str:
     """Sixteen bytes as `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`."""
     digits = raw.hex()
-    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return f"{kind}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def parse_hello(packet: bytes) -> Hello:
     """The first packet of a connection; ProtocolError when it is not a hello."""
     m = _layout(packet, HELLO, HelloLayout, "hello")
-    device = Device(_text(m.gpu_name, "gpu_name"), uuid_text(bytes(m.gpu_uuid)), m.gpu_memory_bytes)
+    name = _text(m.gpu_name, "gpu_name")
+    # The driver's name for a MIG instance is "NVIDIA H200 MIG 3g.71gb"; its UUID is the instance's, as nvidia-smi writes it.
+    kind = "MIG" if " MIG " in name else "GPU"
+    device = Device(name, uuid_text(bytes(m.gpu_uuid), kind), m.gpu_memory_bytes)
     return Hello(m.version, m.newest or m.version, device, m.purpose == PURPOSE_WATCH)
 
 

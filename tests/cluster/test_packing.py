@@ -67,8 +67,8 @@ def hold() -> Iterator[Callable[[Cluster], Holders]]:
 
 @pytest.fixture(scope="module")
 def two_models(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
-    """A node with a GPU of each of two models; where Slurm can do so, the least loaded one takes a job that asks for any."""
-    with Sandbox(gpus=2, gpu_types=("small", "big"), spread=can_spread()) as other:
+    """A node with a GPU of each of two models, named as MIG instances are; where Slurm can do so, the least loaded one takes a job that asks for any."""
+    with Sandbox(gpus=2, gpu_types=("1g.18gb", "3g.71gb"), spread=can_spread()) as other:
         yield make_cluster(other)
 
 
@@ -104,8 +104,8 @@ def test_least_loaded_gpu_takes_the_next_job_where_the_site_says_so(
 
 def test_job_of_a_type_shares_a_gpu_of_that_type(two_models: Cluster, hold: Callable[[Cluster], Holders]) -> None:
     jobs = hold(two_models)
-    assert [jobs.sharing("10G", "--gres=gpu:big:1"), jobs.sharing("4G", "--gpus=big:1")] == ["1", "1"]
-    assert jobs.sharing("4G", "--gpus-per-node=big:1") == WAITS  # though the other model's GPU is idle
-    assert jobs.submit("--gres=gpu:small:1") == "0"
-    done = two_models.run("srun", "--gres=gpu:big:1", "--fikit-mem=2G", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
+    assert [jobs.sharing("10G", "--gres=gpu:3g.71gb:1"), jobs.sharing("4G", "--gpus=3g.71gb:1")] == ["1", "1"]
+    assert jobs.sharing("4G", "--gpus-per-node=3g.71gb:1") == WAITS  # though the other model's GPU is idle
+    assert jobs.submit("--gres=gpu:1g.18gb:1") == "0"
+    done = two_models.run("srun", "--gres=gpu:3g.71gb:1", "--fikit-mem=2G", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     assert done.stdout.splitlines()[-1] == "on 1"

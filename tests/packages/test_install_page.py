@@ -20,6 +20,10 @@ AFTER_EACH_FAULT = {
     "SPANK plugin": "rm /usr/lib/fikit/native/slurm/spank_fikit.so",
     "fikit.toml": "echo [nonsense] >>/etc/fikit/fikit.toml",
     "default_priority": "sed -i 's/fikitd$/fikitd default_priority=low/' /etc/slurm/plugstack.conf",
+    "permissions": "chmod g+w /usr/lib/fikit/native/slurm/spank_fikit.so",
+    "report_dir": "chmod 0777 /shared/fikit/reports",
+    "access rules": "printf '[[access.rule]]\\ngroup = \"x\"\\n' >>/etc/fikit/fikit.toml; chmod go+w /etc/fikit/fikit.toml",
+    "AccountingStorageEnforce": "printf '[[access.rule]]\\nqos = \"x\"\\n' >>/etc/fikit/fikit.toml",
     "preload library": "echo >/usr/lib/fikit/native/libfikit_shim.so",
 }
 

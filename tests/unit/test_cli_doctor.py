@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit.checks import gpu, slurm
+from fikit.checks import daemon, gpu, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import symbols
+from fikit.places import Place
 
-from fikitd import paths
+from fikitd import __version__, paths
 
 SLURM_CONF = """
 ClusterName=x  # comment
@@ -175,3 +177,45 @@ def test_gpu_that_admits_one_process_cannot_be_shared() -> None:
     assert closed.status == "fail"
     assert closed.found == "GPU 1 admits one process at a time; GPU 2 admits no process at all"
     assert "nvidia-smi -i 1,2 -c DEFAULT" in closed.advice
+
+
+def test_files_that_root_loads_and_others_can_change_are_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    file = tmp_path / "spank_fikit.so"
+    file.touch(mode=0o755)
+    assert slurm.owned([file]).status == "ok"
+    file.chmod(0o775)
+    assert slurm.owned([file]).advice == f"chmod go-w {file}"
+    file.chmod(0o755)
+    tmp_path.chmod(0o757)
+    assert slurm.owned([file]).advice == f"chmod go-w {tmp_path}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
+def test_files_that_root_loads_and_another_user_owns_are_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    file = tmp_path / "spank_fikit.so"
+    file.touch(mode=0o755)
+    os.chown(file, 33, 33)
+    assert slurm.owned([file]).found == f"{file} belongs to uid 33"
+
+
+def test_storage_in_which_users_can_delete_each_others_files_is_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert daemon.storage("report_dir", tmp_path).advice == f"chmod 1777 {tmp_path}"
+    tmp_path.chmod(0o1777)
+    assert daemon.storage("report_dir", tmp_path).status == "ok"
+    assert daemon.storage("report_dir", tmp_path / "none").status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("answer", "mode", "status"),
+    [(f"fikitd {__version__} fikit", 0o755, "ok"), ("fikitd 0.0.9 fikit", 0o755, "warn"),
+     (f"fikitd {__version__} fikit", 0o757, "fail")],
+)  # fmt: skip
+def test_daemon_of_another_version_and_one_that_anybody_can_stand_in_for_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answer: str, mode: int, status: str
+) -> None:
+    tmp_path.chmod(mode)
+    monkeypatch.setattr(daemon.Control, "ping", lambda self: answer)
+    assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path)).status == status

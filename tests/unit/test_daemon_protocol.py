@@ -81,6 +81,11 @@ def test_hello_is_parsed() -> None:
     assert hello.device.emulated
 
 
+def test_a_mig_instance_is_named_as_nvidia_smi_names_it() -> None:
+    hello = protocol.parse_hello(fakes.hello(name=b"NVIDIA H200 MIG 3g.71gb"))
+    assert hello.device.uuid == "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
 def test_names_cannot_carry_terminal_sequences() -> None:
     assert protocol.parse_kernel(fakes.description(name=b"\x1b[31mred\n\xff")).name == "?[31mred?\ufffd"
 

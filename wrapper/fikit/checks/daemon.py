@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.errors import UserError
 from fikit.places import Place
+from fikitd import __version__
 
 
 def area() -> Iterator[Check]:
@@ -36,6 +38,9 @@ def daemon(place: Place) -> Check:
     status = place.run_dir.stat()
     if status.st_mode & 0o022:
         return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
+    if answer.split()[1:2] != [__version__]:
+        found = f"{answer} runs, {__version__} is installed"
+        return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")
     return ok("fikitd", f"{answer}, in {place.run_dir}")
 
 
@@ -44,6 +49,9 @@ def storage(name: str, directory: Path) -> Check:
     if not directory.is_dir():
         advice = f"make it on shared storage, or set {name} in fikit.toml (`fikit run` uses a directory of your own)"
         return warn(name, f"{directory} does not exist", advice)
+    mode = directory.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        return fail(name, f"everybody can delete others' files in {directory}", f"chmod 1777 {directory}")
     if not os.access(directory, os.W_OK | os.X_OK):
         return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
     return ok(name, str(directory))

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fikit import slurm_versions
@@ -25,6 +25,7 @@ def area() -> Iterator[Check]:
         return
     yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}")
     yield plugin(paths.slurm_dir() / PLUGIN, version)
+    yield owned([paths.shim(), *sorted(paths.slurm_dir().glob("*"))])
     yield munge()
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
     if not path.is_file():
@@ -47,6 +48,17 @@ def plugin(path: Path, version: slurm_versions.Version) -> Check:
     if mismatch:
         return fail("SPANK plugin", mismatch, advice)
     return ok("SPANK plugin", str(path))
+
+
+def owned(files: Iterable[Path]) -> Check:
+    """root, and every user's program, load these: whoever can change them is root, or those users."""
+    for file in (place for path in files if path.exists() for place in (path, path.parent)):
+        status = file.stat()
+        if status.st_mode & 0o022:
+            return fail("permissions", f"others than their owner can write {file}", f"chmod go-w {file}")
+        if status.st_uid not in (0, os.geteuid()):
+            return fail("permissions", f"{file} belongs to uid {status.st_uid}", f"chown root {file}")
+    return ok("permissions", "only root can change the plugin, the Lua files and the preload library")
 
 
 def munge() -> Check:
