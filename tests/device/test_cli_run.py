@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fikitd.client import Control, DaemonUnreachable
+from fikitd.config import SchedulerConfig
 
 # Whoever runs the tests in the background ignores SIGINT, and programs inherit that: these tests send it.
 WITH_SIGINT = ["env", "--default-signal=INT"]
@@ -153,7 +154,7 @@ def test_policy_of_a_running_daemon_cannot_be_changed_under_its_jobs(site: dict[
     inner = f"{sys.executable} -m fikit run --policy fifo -- true"
     done = fikit(site, "run", "--", "sh", "-c", f"{inner}; echo inner $?")
     assert "inner 1" in done.stdout
-    assert "policy fikit" in done.stderr
+    assert f"policy {SchedulerConfig().policy}" in done.stderr
 
 
 def test_program_on_the_emulated_gpu_gets_a_summary_and_a_report(site: dict[str, str]) -> None:

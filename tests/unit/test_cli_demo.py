@@ -10,6 +10,7 @@ from fikit.demo import plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.result import Result
 from fikit.demo.usage import Usage, share
+from fikitd.config import SchedulerConfig
 
 NOTHING = Usage("", 0, {})
 
@@ -66,7 +67,7 @@ def test_steps_measure_first_and_compare_the_same_jobs() -> None:
     assert not steps["solo_high"].jobs[0].options
     profiles = [steps[f"measure_{name}"].jobs[0].options["profile"] for name in ("high", "low")]
     assert [job.options["profile"] for job in steps["fikit"].jobs] == profiles
-    assert (steps["shared"].policy, steps["fikit"].policy) == ("fifo", "fikit")
+    assert (steps["shared"].policy, steps["fikit"].policy) == ("fifo", SchedulerConfig().policy)
 
 
 def test_programs_of_the_plan_exist() -> None:

@@ -19,7 +19,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.config import Config
+from fikitd.config import Config, SchedulerConfig
 from fikitd.profiles import ProfileStore
 from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
@@ -82,7 +82,15 @@ def test_a_client_of_a_job_is_welcomed_with_page_and_doorbell(daemon: Daemon) ->
 def test_the_dispatcher_gets_the_configured_times_in_nanoseconds(daemon: Daemon) -> None:
     daemon.job()
     daemon.client()
-    assert daemon.core.dispatchers[0].options == ("fikit", 100_000_000, 20_000, 500_000, 2_000_000, 20_000, 32)
+    assert daemon.core.dispatchers[0].options == (
+        SchedulerConfig().policy,
+        100_000_000,
+        20_000,
+        500_000,
+        2_000_000,
+        20_000,
+        32,
+    )
 
 
 def test_two_clients_of_one_gpu_share_a_dispatcher(daemon: Daemon) -> None:
@@ -250,7 +258,7 @@ def test_summary_does_not_wait_for_ever(daemon: Daemon) -> None:
 
 
 def test_ping_tells_version_and_policy(daemon: Daemon) -> None:
-    assert daemon.control.ping() == "fikitd 0.1.0 fikit"
+    assert daemon.control.ping() == f"fikitd 0.1.0 {SchedulerConfig().policy}"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.config import SchedulerConfig
 
 from fikit import sandbox_accounting, slurm_versions
 from fikit import sandbox_files as files
@@ -64,7 +65,7 @@ class Sandbox:
         self,
         gpus: int = 1,
         gpu_memory: str = "16GiB",
-        policy: str = "fikit",
+        policy: str = SchedulerConfig().policy,
         *,
         emulator_config: Path | None = None,
         real_gpu: bool = False,

@@ -27,7 +27,9 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
     help="Nodes, each with a network namespace, a host name, a fikitd and emulated GPUs of its own.",
 )  # fmt: skip
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
-@click.option("--policy", type=click.Choice(config.POLICIES), default="fikit", show_default=True)
+@click.option(
+    "--policy", type=click.Choice(config.POLICIES), default=config.SchedulerConfig().policy, show_default=True
+)
 @click.option(
     "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
 )

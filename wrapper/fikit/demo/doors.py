@@ -127,7 +127,7 @@ class LocalDoor:
         if emulated:
             library_path = f"{paths.emulator_dir()}:{os.environ.get('LD_LIBRARY_PATH', '')}"
             self.emulator_env |= {"EMUCUDA_NAME": root.name, "LD_LIBRARY_PATH": library_path.rstrip(":")}
-        self.set_policy("fikit")
+        self.set_policy(SchedulerConfig().policy)
 
     def set_policy(self, name: str) -> None:
         """One fikitd for each policy: each has a run_dir and a fikit.toml, profiles and reports are common."""
@@ -178,7 +178,11 @@ def local(emulated: bool) -> Iterator[Door]:
 def slurm(emulator_config: Path | None) -> Iterator[Door]:
     """A throw-away Slurm on this machine; `emulator_config` None means the real GPU."""
     sandbox = Sandbox(
-        gpus=1, gpu_memory=GPU_MEMORY, policy="fikit", emulator_config=emulator_config, real_gpu=emulator_config is None
+        gpus=1,
+        gpu_memory=GPU_MEMORY,
+        policy=SchedulerConfig().policy,
+        emulator_config=emulator_config,
+        real_gpu=emulator_config is None,
     )
     with sandbox:
         yield SlurmDoor(sandbox)

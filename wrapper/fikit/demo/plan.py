@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fikitd.config import SchedulerConfig
+
 from fikit.errors import UserError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -50,13 +52,14 @@ def steps(meet: Path) -> dict[str, Step]:
             for name, argv in (("high", high), ("low", low))
         )
 
+    ours = SchedulerConfig().policy
     return {
-        "measure_high": Step("measuring the high-priority job", "fikit", (measured("high", short_high),)),
-        "measure_low": Step("measuring the low-priority job", "fikit", (measured("low", short_low),)),
-        "solo_high": Step("high-priority job alone", "fikit", (Job("high", high),)),
-        "solo_low": Step("low-priority job alone", "fikit", (Job("low", low),)),
+        "measure_high": Step("measuring the high-priority job", ours, (measured("high", short_high),)),
+        "measure_low": Step("measuring the low-priority job", ours, (measured("low", short_low),)),
+        "solo_high": Step("high-priority job alone", ours, (Job("high", high),)),
+        "solo_low": Step("low-priority job alone", ours, (Job("low", low),)),
         "shared": Step("both, default sharing", "fifo", shared()),
-        "fikit": Step("both, fikit", "fikit", shared()),
+        "fikit": Step("both, fikit", ours, shared()),
     }
 
 
