@@ -71,7 +71,11 @@ def load(cc: Callable[..., Path], directory: Path) -> ctypes.CDLL:
     sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem not in NEEDS_SLURM)
     library = cc("tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *sources)
     directory.mkdir()
-    loaded = ctypes.CDLL(str(shutil.copy(library, directory / "plugin.so")))
+    return declare(ctypes.CDLL(str(shutil.copy(library, directory / "plugin.so"))))
+
+
+def declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
+    """The plugin, with the types of what its functions return."""
     loaded.fikit_config.restype = ctypes.POINTER(Config)
     loaded.fikit_args_of_job.restype = Options
     for function in (
