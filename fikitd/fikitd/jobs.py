@@ -161,6 +161,11 @@ class Job:
             self._memory[uuid] = MemoryPage(self.record.mem_bytes, kept)
         return self._memory[uuid]
 
+    def close_memory(self) -> None:
+        """Nobody of the job is there any more: its pages go now, whoever still holds the job (an error's traceback does)."""
+        self._peak_bytes, self._refused = self.peak_memory_bytes, self.refused
+        self._memory.clear()
+
     @property
     def peak_memory_bytes(self) -> int:
         """Most that the job's processes held at a time on one GPU."""
@@ -447,7 +452,7 @@ class Jobs:
         if not job.ended and self._jobs.get(job.record.job) is not job:
             return  # `end` came meanwhile and has stored it
         await self.store(job)
-        if self._records.get(job.record.job) is None:
+        if self._records.get(job.record.job) is None or self._jobs.get(job.record.job) is not job:
             self._forget(job)
 
     def sweep(self) -> None:
@@ -462,3 +467,5 @@ class Jobs:
             del self._jobs[job.record.job]
             self._ledger.remove(job.record.job)
             self._stop_storing(job)
+        if job.quiet:
+            job.close_memory()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import daemon_fakes as fakes
-from daemon_fakes import FakeCore, FakeProc
+from daemon_fakes import FakeCore, FakeProc, eventually
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
 from test_daemon_server import Daemon
@@ -29,3 +31,30 @@ def test_processes_with_one_pid_on_two_nodes_keep_both_their_profiles(tmp_path: 
     profile = ProfileStore(shared.daemon.profile_dir).load(os.getuid(), "common")
     assert profile is not None
     assert profile["kernels"][0]["duration"]["count"] == 2
+
+
+def test_pages_of_a_job_go_with_it_also_when_its_report_could_not_be_stored(tmp_path: Path) -> None:
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    Path(config.daemon.report_dir).write_text("in the way")
+
+    def pages() -> int:
+        found = 0
+        for path in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                found += "fikit-memory" in str(path.readlink())
+        return found
+
+    gc.collect()
+    before = pages()
+    gc.disable()  # a failed call's traceback and its frames are a circle, which only the collector would find
+    try:
+        with fakes.serving(config, core, proc.root):
+            daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
+            daemon.job()
+            daemon.client().close()
+            eventually(lambda: daemon.control.job("12")["state"] == "ended")
+            daemon.control.end("12")
+            eventually(lambda: pages() == before)
+    finally:
+        gc.enable()
