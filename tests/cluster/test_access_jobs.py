@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fikit.sandbox import Sandbox
+from users import as_user
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -37,12 +37,6 @@ def ruled(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Itera
 def _rules(ruled: Cluster) -> Iterator[None]:
     yield
     ruled.sandbox.set_access(RULES)
-
-
-def as_user(name: str) -> list[str]:
-    """What goes before a command so that the user runs it, with the groups that the user has."""
-    user = pwd.getpwnam(name)
-    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:

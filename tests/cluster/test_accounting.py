@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import pwd
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit import sandbox_accounting
+from fikit.sandbox import Sandbox, SandboxError
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
+from users import as_user
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -56,11 +58,6 @@ def accounted(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> I
             done = cluster.run("sacctmgr", "--immediate", *line.split())
             assert done.returncode == 0, done.stdout
         yield cluster
-
-
-def as_user(name: str) -> list[str]:
-    user = pwd.getpwnam(name)
-    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 def recorded(cluster: Cluster, job: str) -> dict[str, str]:
@@ -115,6 +112,20 @@ def test_rules_go_by_the_account_and_qos_that_slurm_knows(accounted: Cluster, pa
     # What is not theirs Slurm does not let them name.
     for name in ("--account=physics", "--qos=urgent"):
         assert accounted.run(*biologist, "srun", GPU, "--fikit-priority=normal", name, "true").returncode != 0, name
+
+
+def test_command_in_a_sandbox_with_accounting_has_sacct() -> None:
+    words = [sys.executable, "-m", "fikit", "sandbox", "--accounting", "--", "sh", "-c"]
+    # slurmctld tells slurmdbd of a job when it finds the time.
+    script = "sacctmgr -i -n add account x >/dev/null && srun true && until sacct -n -X -o JobName | grep .; do sleep 0.1; done"
+    done = subprocess.run([*words, script], text=True, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, ["true"]), done.stderr
+
+
+def test_accounting_without_its_programs_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_accounting, "PROGRAMS", ("no-such-program",))
+    with pytest.raises(SandboxError, match=f"accounting needs slurmdbd and MariaDB: install {PACKAGES}"):
+        Sandbox(accounting=True).start()
 
 
 def test_job_keeps_its_qos_while_it_needs_it(accounted: Cluster) -> None:

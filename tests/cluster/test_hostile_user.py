@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pwd
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import remains
 from fikitd.client import Control
+from users import as_user
 
 from fikitd import protocol
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 GPU = "--gres=gpu:1"
 SECONDS = os.environ.get("FIKIT_HOSTILE_S", "2")  # of garbage in the page; FIKIT_HOSTILE_S=60 for a minute
-USER = pwd.getpwnam("www-data")
-AS_USER = ("setpriv", f"--reuid={USER.pw_uid}", f"--regid={USER.pw_gid}", "--clear-groups")
 
 
 def hello(uuid: str) -> str:
@@ -55,7 +53,7 @@ def test_whatever_a_user_tries_from_a_job_its_neighbours_run_on(
         victim,
     )
     tried = cluster.sandbox.run(
-        [*AS_USER, "srun", *map(str, words), SECONDS],
+        [*as_user("www-data"), "srun", *map(str, words), SECONDS],
         env=cluster.env,
         timeout=30 + float(SECONDS),
         cwd=cluster.directory,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from users import as_user
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -118,8 +119,7 @@ def test_shards_without_an_option_share_at_the_sites_priority(cluster: Cluster, 
 
 def test_job_of_another_user(cluster: Cluster, probed: Callable[..., Probe]) -> None:
     user = pwd.getpwnam("www-data")
-    become = ("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups")
-    probe = probed(*become, "srun", GPU, "--fikit-priority=low", cluster.probe)
+    probe = probed(*as_user("www-data"), "srun", GPU, "--fikit-priority=low", cluster.probe)
     assert (probe.record["uid"], probe.record["gid"], probe.record["priority"]) == (
         str(user.pw_uid),
         str(user.pw_gid),

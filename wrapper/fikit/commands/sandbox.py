@@ -42,6 +42,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
     default=None,
     help="Release line of Slurm, instead of this machine's: in a Debian that is made once and kept (root only).",
 )
+@click.option("--accounting", is_flag=True, help="With slurmdbd and a MariaDB: sacct, sacctmgr, accounts and QOS.")
 @click.option("--keep", is_flag=True, help="Leave the directory with configuration and logs.")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
@@ -53,6 +54,7 @@ def command(
     slice_us: int | None,
     config_extra: Path | None,
     line: str | None,
+    accounting: bool,
     keep: bool,
     argv: tuple[str, ...],
 ) -> int:
@@ -67,7 +69,7 @@ def command(
     try:
         sandbox = Sandbox(
             gpus, gpu_memory, policy, emulator_config=config_extra, slice_us=slice_us, keep=keep,
-            nodes=nodes, apart=nodes > 1,
+            nodes=nodes, apart=nodes > 1, accounting=accounting,
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from error
