@@ -67,6 +67,7 @@ class ManualPolicy {
                                                    .idle = times(idle_ns),
                                                    .span_ns = span_ns.value_or(policy::kUnknown),
                                                    .tail_ns = policy::kUnknown,
+                                                   .after_ns = 0,
                                                    .in_line_ns = 0,
                                                    .run_launches = run_launches,
                                                    .run_ns = run_ns.value_or(policy::kUnknown),

@@ -5,6 +5,7 @@
 namespace fikit::foresight {
 
 static_assert(policy::Times::kCount == predictor::kTimes);
+static_assert(policy::kLongAgo == predictor::Rhythm::kNoWord);
 
 namespace {
 
@@ -42,9 +43,9 @@ void Foresight::missed(std::int64_t t_ns) {
   runs_.launched(0, policy::kUnknown);
 }
 
-policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others) {
+policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns) {
   // What others launched in the segment before may still have been there at the beginning of this one.
-  const predictor::Pause pause = rhythm_.waited(t_ns, others == others_before_);
+  const predictor::Pause pause = rhythm_.waited(t_ns, others == others_before_, began_ns);
   if (in_segment_) others_before_ = others_;
   others_ = others;
   in_segment_ = false;
@@ -53,6 +54,7 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others) {
           .idle = {pause.idle},
           .span_ns = pause.span_ns,
           .tail_ns = pause.tail_ns,
+          .after_ns = pause.after_ns,
           .in_line_ns = 0,
           .run_launches = 1,
           .run_ns = policy::kUnknown,

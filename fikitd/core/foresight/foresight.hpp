@@ -23,9 +23,9 @@ class Foresight {
   // For the event `launched`. exclusive: no run goes beyond it, for it fills no gap.
   policy::Outlook launched(std::int64_t t_ns, predictor::Identity identity, const predictor::Prediction& predicted,
                            bool exclusive = false);
-  // For the event `drained`, when the client's host waited for all its work until t_ns. others: how many kernels all the
-  // other clients have sent to the device so far.
-  policy::Outlook waited(std::int64_t t_ns, std::uint64_t others);
+  // For the event `drained`, when the client's host waited for all its work until t_ns, from began_ns on (kLongAgo: nobody
+  // knows). others: how many kernels all the other clients have sent to the device so far.
+  policy::Outlook waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns = policy::kLongAgo);
   // Launches were not seen: what is launched until the next wait teaches nothing.
   void missed(std::int64_t t_ns);
 

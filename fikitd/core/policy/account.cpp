@@ -1,6 +1,8 @@
 #include "account.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 namespace fikit::policy {
 namespace {
@@ -8,38 +10,27 @@ namespace {
 // So much later than the usual shortest idle time, no request was waiting.
 constexpr std::int64_t kAtOnceNs = 50'000;
 constexpr std::int64_t kLongestCopyNs = 10'000'000;
-// Requests that arrive as a Poisson process and take equally long respond, on average, so many times later than they take
-// (Pollaczek and Khinchine).
-double response(double load) { return 1 + load / (2 * (1 - load)); }
 
-// By how much the mean response time grows when every request takes 1 % longer, in per cent: the delay of one is felt by
-// those that wait behind it, and by those that come before the queue is empty.
-double growth(double load) { return 1 + load / (2 * (1 - load) * (1 - load)) / response(load); }
+// So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long: those that wait
+// behind it, and those that come before the queue is empty (Pollaczek and Khinchine, by the length of one request).
+double affected(double load) { return 0.5 + 0.5 / ((1 - load) * (1 - load)); }
 
-// The same if only those take longer that find nobody before them: nobody waits behind them yet.
-double growth_at_start(double load) { return 1 / (1 - load) / response(load); }
+// The same of one that found nobody before it: nobody waits behind it yet.
+double affected_from_start(double load) { return 1 / (1 - load); }
+
+// So many lengths of a request have n requests waited together that were served one after the other without a pause, if they
+// came at random. (n - 1) / 2 + the mean displacement of a parking function of size n - 1; this is within 5 % of it.
+double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * (std::sqrt(n) - 1); }
 
 } // namespace
 
 void Account::earn(double progress_ns, double max_slowdown) {
-  if (progress_ns > 0) balance_ns_ = std::min(balance_ns_ + max_slowdown * progress_ns, max_slowdown * tuning_->saved_ns);
+  const double earned_ns = max_slowdown / tuning_->reserve * std::max(progress_ns, 0.0);
+  balance_ns_ = std::min(balance_ns_ + earned_ns, max_slowdown * tuning_->saved_ns);
 }
 
 void Account::launched(const Event& event, const Client& client, double max_slowdown) {
-  if (!in_segment_) {
-    const std::int64_t idle_ns = event.time_ns - since_ns_;
-    (open_ ? at_rest_ns_ : active_ns_) += static_cast<double>(idle_ns);
-    // Where it goes on after about the same time always but now, it waited for something: with others there, a copy of
-    // theirs perhaps, which passes the gate.
-    const std::int64_t usual_ns = idle_.ns.back();
-    if (others_ns_ > 0 && usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + 100'000)
-      balance_ns_ -= weight_.inside * static_cast<double>(std::clamp<std::int64_t>(idle_ns - usual_ns, 0, kLongestCopyNs));
-    in_segment_ = true;
-    depth_.begin();
-    first_ns_ = event.time_ns;
-    alone_dry_ns_ = event.time_ns;
-    earned_until_ns_ = event.time_ns;
-  }
+  if (!in_segment_) begin_segment(event.time_ns);
   const std::int64_t in_line_ns = alone_dry_ns_ > event.time_ns ? event.outlook.in_line_ns : 0;
   const std::int64_t length_ns = std::clamp<std::int64_t>(event.duration_ns, 0, kHorizonNs);
   alone_dry_ns_ = std::min(std::max(alone_dry_ns_, event.time_ns) + in_line_ns + length_ns, event.time_ns + kHorizonNs);
@@ -52,29 +43,95 @@ void Account::launched(const Event& event, const Client& client, double max_slow
   earned_until_ns_ = event.time_ns;
 }
 
+void Account::begin_segment(std::int64_t now_ns) {
+  const std::int64_t idle_ns = now_ns - since_ns_;
+  (open_ ? at_rest_ns_ : active_ns_) += static_cast<double>(idle_ns);
+  if (found_nobody(now_ns)) {
+    carried_ns_ = 0;
+    queue_ = {.begin_ns = now_ns};
+  } else if (others_ns_ + left_over_ns_ > 0) {
+    carried_ns_ += static_cast<double>(copies_ns(idle_ns));
+  }
+  in_segment_ = true;
+  depth_.begin();
+  first_ns_ = now_ns;
+  alone_dry_ns_ = now_ns;
+  earned_until_ns_ = now_ns;
+}
+
+// Where it goes on after about the same time always but now, it waited for something: with others there, a copy of theirs
+// perhaps, which passes the gate.
+std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
+  const std::int64_t usual_ns = idle_.ns[Times::kCount - 3];
+  const bool regular = !open_ && usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs;
+  return regular && idle_ns < usual_ns + kLongestCopyNs ? std::max<std::int64_t>(idle_ns - usual_ns, 0) : 0;
+}
+
 void Account::waited(const Event& event, double max_slowdown) {
   if (!in_segment_) return; // it waited for nothing
   const Outlook& outlook = event.outlook;
   const auto span_ns = static_cast<double>(event.time_ns - first_ns_);
-  // Alone it would have ended when its work had, but not before the host came to wait.
-  const std::int64_t alone_ns = std::max(alone_dry_ns_, last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0));
-  auto delay_ns = static_cast<double>(std::min(finish_ns_, event.time_ns) - alone_ns);
-  if (outlook.span_ns >= 0) delay_ns = std::max(delay_ns, span_ns - static_cast<double>(outlook.span_ns));
-  delay_ns = std::clamp(delay_ns, 0.0, others_ns_);
-
-  balance_ns_ += spent_ns_ - (expected_ns_ > 0 ? spent_ns_ / expected_ns_ : weight_.inside) * delay_ns;
+  const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
+  balance_ns_ += spent_ns_; // what was expected gives way to what was
+  carried_ns_ += delay_ns;
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
-  active_ns_ += span_ns;
   open_ = outlook.open;
+  see_arrivals(event.time_ns);
+  if (open_ || !arrivals_) request_ended(event.time_ns, max_slowdown);
+  active_ns_ += span_ns;
   see_load();
 
   in_segment_ = false;
+  left_over_ns_ = std::max(0.0, others_ns_ - delay_ns);
   others_ns_ = 0;
-  expected_ns_ = 0;
   spent_ns_ = 0;
   since_ns_ = event.time_ns;
   slack_ = outlook.slack;
   idle_ = outlook.idle;
+}
+
+// Requests come from outside as long as, from time to time, one ends.
+void Account::see_arrivals(std::int64_t now_ns) {
+  constexpr std::int64_t kLonger = 4;
+  if (!arrivals_) {
+    arrivals_ = open_;
+    request_ = {.begin_ns = now_ns};
+  } else if (open_) {
+    request_ = {.begin_ns = now_ns, .longest_ns = std::max(request_.longest_ns, now_ns - request_.begin_ns)};
+  } else if (now_ns - request_.begin_ns > kLonger * request_.longest_ns && request_.longest_ns > 0) {
+    arrivals_ = false;
+  }
+}
+
+// Alone the wait would have ended when its work had, but not before the host came to wait. Where nobody knows when it came:
+// after the usual tail, and not later than the longest of its kind.
+double Account::measured_delay_ns(const Event& event) const {
+  const Outlook& outlook = event.outlook;
+  if (event.began_ns != kLongAgo)
+    return static_cast<double>(event.time_ns - outlook.after_ns - std::max(alone_dry_ns_, event.began_ns));
+  const std::int64_t alone_ns = std::max(alone_dry_ns_, last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0));
+  const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
+  return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - alone_ns, longer_ns));
+}
+
+// It responds later by all that has been carried to it, and so does whoever waits behind it.
+void Account::request_ended(std::int64_t now_ns, double max_slowdown) {
+  balance_ns_ -= carried_ns_;
+  if (!arrivals_) {
+    carried_ns_ = 0;
+    return;
+  }
+  // Those that were served without a pause have waited for each other.
+  queue_.served += 1;
+  const double alone_ns = std::max(0.0, static_cast<double>(now_ns - queue_.begin_ns) - carried_ns_);
+  const double waited_ns = alone_ns / queue_.served * waited_together(queue_.served);
+  earn(waited_ns - queue_.waited_ns, max_slowdown);
+  queue_.waited_ns = std::max(waited_ns, queue_.waited_ns);
+}
+
+// The request that begins, or would begin now: had it been waiting, it would have begun before.
+bool Account::found_nobody(std::int64_t now_ns) const {
+  return open_ && !in_segment_ && now_ns - since_ns_ > idle_.ns.front() + kAtOnceNs;
 }
 
 void Account::see_load() {
@@ -84,7 +141,7 @@ void Account::see_load() {
   }
   if (!open_) return;
   const double load = std::min(active_ns_ / std::max(active_ns_ + at_rest_ns_, 1.0), tuning_->highest_load);
-  weight_ = {.inside = tuning_->reserve * growth(load), .start = tuning_->reserve * growth_at_start(load)};
+  affected_ = {.inside = affected(load), .start = affected_from_start(load)};
 }
 
 double Account::expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
@@ -102,28 +159,33 @@ std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t 
   return std::max<std::int64_t>(0, busy_until_ns - from_ns - slack_.ns.front());
 }
 
-// Delays are not all worth their price: the fuller the budget, the higher the price at which lower work is bought. So it is
-// bought where it is cheap, and a kernel that always costs much is bought where it costs least. While the client has work
-// on the device, only what is nearly free: waiting for its next gap costs nothing.
+// Delays are not all worth their price: the fuller the budget, the higher the price at which lower work is bought, without
+// end when it is full: what is not spent then is lost. So it is bought where it is cheap, and a kernel that always costs
+// much is bought where it costs least. While the client has work on the device, only what is nearly free: waiting for its
+// next gap costs nothing.
 bool Account::affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work,
                       double max_slowdown) const {
   if (!covers(delay_ns, now_ns)) return false;
-  const double filled = balance_ns_ / (max_slowdown * tuning_->saved_ns);
-  const double price = at_work ? tuning_->cheap : tuning_->cheap + filled;
+  if (max_slowdown <= 0) return false; // only what costs nothing
+  const double filled = std::clamp(left_ns(now_ns) / (max_slowdown * tuning_->saved_ns), 0.0, 0.999);
+  const double scarce = filled / (1 - filled * filled * filled * filled);
+  const double price = at_work ? tuning_->cheap : tuning_->cheap + scarce;
   return weight(now_ns) * delay_ns <= price * static_cast<double>(length_ns);
 }
 
-// The next request finds nobody before it, unless it has been waiting already: then it would have begun by now.
 double Account::weight(std::int64_t now_ns) const {
-  const bool empty = open_ && !in_segment_ && now_ns - since_ns_ > idle_.ns.front() + kAtOnceNs;
-  return empty ? weight_.start : weight_.inside;
+  return found_nobody(now_ns) ? affected_.start : affected_.inside;
+}
+
+// Those that come behind will be late by what is carried to them.
+double Account::left_ns(std::int64_t now_ns) const {
+  return found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
 }
 
 void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
   const double spent_ns = weight(now_ns) * delay_ns;
   balance_ns_ -= spent_ns;
   spent_ns_ += spent_ns;
-  expected_ns_ += delay_ns;
   others_ns_ += static_cast<double>(length_ns);
   if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;
 }

@@ -17,6 +17,7 @@ class Account {
   void begin(std::int64_t now_ns, const Tuning& tuning) { *this = Account{}, since_ns_ = now_ns, tuning_ = &tuning; }
 
   void launched(const Event& event, const Client& client, double max_slowdown);
+  void seen(const Client& client) { finish_ns_ = client.progress.finish_ns(); } // how far its work is
   void waited(const Event& event, double max_slowdown); // its host has waited for all its work
 
   // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns.
@@ -31,13 +32,20 @@ class Account {
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
-  bool covers(double delay_ns, std::int64_t now_ns) const { return weight(now_ns) * delay_ns <= balance_ns_; }
+  bool covers(double delay_ns, std::int64_t now_ns) const { return weight(now_ns) * delay_ns <= left_ns(now_ns); }
 
   double balance_ns() const { return balance_ns_; }
 
  private:
   const Tuning* tuning_ = nullptr;
   void earn(double progress_ns, double max_slowdown);
+  void begin_segment(std::int64_t now_ns);
+  std::int64_t copies_ns(std::int64_t idle_ns) const;
+  void request_ended(std::int64_t now_ns, double max_slowdown);
+  void see_arrivals(std::int64_t now_ns);
+  double measured_delay_ns(const Event& event) const; // of the wait that ends
+  bool found_nobody(std::int64_t now_ns) const;
+  double left_ns(std::int64_t now_ns) const; // of the budget
   void see_load();
   double weight(std::int64_t now_ns) const;
 
@@ -50,19 +58,30 @@ class Account {
   std::int64_t earned_until_ns_ = 0;
   Depth depth_;
   double others_ns_ = 0;   // length of what lower clients were granted since the last wait
-  double expected_ns_ = 0; // delay that was expected from it
-  double spent_ns_ = 0;    // of the budget, for that
+  double left_over_ns_ = 0; // of that before, which may be on the device still
+  double spent_ns_ = 0;    // of the budget, for what that is expected to cost
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
   Times idle_;
 
   double balance_ns_ = 0;
+  double carried_ns_ = 0; // by so much the client is later than alone: what ends next responds so much later
+  struct {                // requests that were served without a pause
+    std::int64_t begin_ns = 0;
+    double served = 0;
+    double waited_ns = 0; // together, as far as is counted
+  } queue_;
   struct {
     double inside = 1;
     double start = 1;
-  } weight_;                 // of a delay: by how much it delays the mean request, if others may wait behind, or if none can
-  bool open_ = false;        // requests come from outside
+  } affected_;               // by a delay: so many requests respond later, if others may wait behind, or if none can
+  bool arrivals_ = false;    // its requests come from outside
+  struct {                   // if so
+    std::int64_t begin_ns = 0;
+    std::int64_t longest_ns = 0; // of those before, with the idle time before it
+  } request_;
+  bool open_ = false;        // the last wait ended a request
   double active_ns_ = 0;     // lately, in segments
   double at_rest_ns_ = 0;    // lately, between them
 };

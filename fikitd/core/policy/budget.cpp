@@ -20,7 +20,9 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::launched: accounts_[client.slot].launched(event, client, client.protection.max_slowdown); break;
     case EventKind::drained:
       if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, client.protection.max_slowdown);
+      else accounts_[client.slot].seen(client);
       break;
+    case EventKind::running: accounts_[client.slot].seen(client); break;
     case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns); break;
     case EventKind::grant_done:
       if (share.asked_ns != 0) {

@@ -11,8 +11,9 @@ struct Tuning {
   double cheap = 0.02;
   // A smaller share is what the eight times of a forecast cannot tell from nothing: it is not asked for.
   double nothing = 0.001;
-  // Arrivals of a given load queue more in some minutes than in others: delays of queues are counted so many times.
-  double reserve = 1.35;
+  // Not all that lower work costs can be measured: a copy before the first launch of a request is not seen. Delays are
+  // counted so many times.
+  double reserve = 1.2;
   // A load above this cannot be told, in the time that is remembered, from a client that is never idle.
   double highest_load = 0.75;
   // Load is what was seen in about this time.

@@ -57,7 +57,7 @@ void Rhythm::learn_at(std::uint64_t position, std::int64_t slack_ns) {
   else if (positions_.size() < kMaxPositions) positions_[position].add(slack_ns);
 }
 
-void Rhythm::learn(std::int64_t end_ns) {
+void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
   for (const Mark& mark : marks_) {
     const std::int64_t slack_ns = std::max<std::int64_t>(0, end_ns - mark.dry_ns - (work_ns_ - mark.work_ns));
     learn_at(mark.path, slack_ns);
@@ -67,15 +67,16 @@ void Rhythm::learn(std::int64_t end_ns) {
     Segment& segment = segments_[path_];
     segment.span.add(end_ns - first_ns_);
     segment.tail.add(end_ns - last_ns_);
+    if (began_ns != kNoWord) segment.after.add(std::max<std::int64_t>(0, end_ns - std::max(dry_ns_, began_ns)));
   }
   const auto before = segments_.find(last_path_);
   if (before != segments_.end())
     before->second.next_slack.add(std::max<std::int64_t>(0, end_ns - first_ns_ - work_ns_));
 }
 
-Pause Rhythm::waited(std::int64_t t_ns, bool alone) {
+Pause Rhythm::waited(std::int64_t t_ns, bool alone, std::int64_t began_ns) {
   if (launches_ > 0) {
-    if (alone && exact_) learn(t_ns);
+    if (alone && exact_) learn(t_ns, began_ns);
     last_path_ = path_;
     waited_ns_ = t_ns;
     launches_ = 0;
@@ -92,6 +93,7 @@ Pause Rhythm::pause() const {
   if (segment.span.known()) {
     pause.span_ns = segment.span.times().back();
     pause.tail_ns = segment.tail.times()[1];
+    pause.after_ns = segment.after.times()[kTimes / 2];
   }
   pause.slack = segment.next_slack.times();
   if (segment.idle.count() == 0) return pause;

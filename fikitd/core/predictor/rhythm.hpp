@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct RhythmLearnt {
 struct Pause {
   std::int64_t span_ns = -1; // the segment alone, from its first launch to the end of the wait; at most
   std::int64_t tail_ns = -1; // the same from its last launch; at least
+  std::int64_t after_ns = 0; // alone, the wait ends so much later than the segment's work and its own beginning
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
   bool open = false;         // the next launch sometimes follows at once and sometimes long after
@@ -51,9 +53,10 @@ class Rhythm {
   // A launch at t_ns of predicted length (negative: unknown), which takes in_line_ns more of the device where it stands in
   // line. Its slack.
   Times launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
-  // The host's wait for all work ended at t_ns. `alone`: nobody else's work was on the device, so this segment says what
-  // the client does alone.
-  Pause waited(std::int64_t t_ns, bool alone);
+  // The host's wait for all work ended at t_ns; it began at began_ns (kNoWord: nobody knows). `alone`: nobody else's work
+  // was on the device, so this segment says what the client does alone.
+  static constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
+  Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kNoWord);
 
   // Begin with what earlier runs have learnt, where this one has learnt nothing yet. A few values of its own, and that is
   // forgotten.
@@ -72,12 +75,13 @@ class Rhythm {
   struct Segment {
     Recent span;
     Recent tail;
+    Recent after;
     Recent next_slack;
     Recent idle_here;
     Statistics idle; // what was expected, once, and what was seen
   };
   void begin(std::int64_t t_ns);
-  void learn(std::int64_t end_ns);
+  void learn(std::int64_t end_ns, std::int64_t began_ns);
   void learn_at(std::uint64_t position, std::int64_t slack_ns);
   Pause pause() const;
 

@@ -51,6 +51,9 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
   ++launches_;
   if (predicted.duration_ns >= 0)
     misprediction_.add(std::abs(predicted.duration_ns - client.job->duration_ns(note.step)));
+  client.work_ns += std::max<std::int64_t>(predicted.duration_ns, 0);
+  client.exact = client.exact && predicted.duration_ns >= 0;
+  if (note.mark != 0) client.marks.push_back({note.mark, client.work_ns});
   event.kind = EventKind::launched;
   event.granted = granted;
   event.duration_ns = predicted.duration_ns;
@@ -65,7 +68,10 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
 void Desk::waited(Client& client, const Note& note, policy::Event& event) {
   event.kind = EventKind::drained;
   event.duration_ns = 0;
-  event.outlook = client.foresight.waited(note.t_ns, launches_ - client.own);
+  client.exact = true;
+  client.marks.clear();
+  event.outlook = client.foresight.waited(note.t_ns, launches_ - client.own, note.began_ns);
+  event.began_ns = note.began_ns;
   if (const Truth* known = truth(client)) {
     const Truth::Launch& last = known->launches[client.step];
     std::int64_t idle_ns = last.idle_ns;
@@ -75,6 +81,30 @@ void Desk::waited(Client& client, const Note& note, policy::Event& event) {
     event.outlook.idle.ns.fill(idle_ns);
     event.outlook.span_ns = last.span_ns;
     event.outlook.tail_ns = last.tail_ns;
+    event.outlook.after_ns = last.after_ns;
+  }
+}
+
+// False: it is known already.
+bool Desk::reached(Client& client, std::uint32_t mark, policy::Event& event) {
+  while (!client.marks.empty() && client.marks.front().number < mark) client.marks.pop_front();
+  if (client.marks.empty() || client.marks.front().number > mark) return false;
+  event.kind = EventKind::drained;
+  event.waited = false;
+  event.duration_ns = client.exact ? client.work_ns - client.marks.front().work_ns : policy::kUnknown;
+  client.marks.pop_front();
+  return true;
+}
+
+// A mark that is not reached says as much as one that is: the work before it is still under way.
+void Desk::look_at_marks(std::int64_t now_ns) {
+  for (std::uint32_t number = 0; number < clients_.size(); ++number) {
+    const Client& client = clients_[number];
+    if (client.marks.empty() || !client.exact) continue;
+    policy_->apply({.kind = EventKind::running,
+                    .client = number,
+                    .time_ns = now_ns,
+                    .duration_ns = client.work_ns - client.marks.front().work_ns});
   }
 }
 
@@ -94,6 +124,9 @@ void Desk::arrive(const Note& note) {
     case Note::Kind::granted: launched(client, note, event); break;
     case Note::Kind::drained: waited(client, note, event); break;
     case Note::Kind::done: event.kind = EventKind::grant_done; break;
+    case Note::Kind::reached:
+      if (!reached(client, note.mark, event)) return;
+      break;
   }
   policy_->apply(event);
 }
@@ -101,6 +134,7 @@ void Desk::arrive(const Note& note) {
 const policy::Decisions& Desk::decide(std::int64_t now_ns) {
   while (!notes_.empty()) arrive(notes_.take()); // who looks at the pages sees all that is there
   while (done_.next_ns() <= now_ns) arrive(done_.take());
+  look_at_marks(now_ns);
   policy_->decide(now_ns, decisions_);
   wake_ns_ = kNever;
   for (const policy::Decision& decision : decisions_.items()) {

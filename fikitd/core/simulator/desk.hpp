@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ class Desk {
 
   void add(const Job& job, std::uint32_t number);
   void send(const Note& note, std::int64_t now_ns) {
-    (note.kind == Note::Kind::done ? done_ : notes_).send(note, now_ns);
+    (note.kind == Note::Kind::done || note.kind == Note::Kind::reached ? done_ : notes_).send(note, now_ns);
   }
   // When something arrives, or the policy wants to be asked again.
   std::int64_t next_ns() const { return std::min({notes_.next_ns(), done_.next_ns(), wake_ns_}); }
@@ -46,6 +47,10 @@ class Desk {
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 
  private:
+  struct Mark {
+    std::uint32_t number = 0;
+    std::int64_t work_ns = 0; // by prediction, launched until then
+  };
   struct Client {
     const Job* job = nullptr;
     predictor::Context context;
@@ -54,7 +59,12 @@ class Desk {
     foresight::Foresight foresight;
     std::size_t step = 0;  // of the last launch
     std::uint64_t own = 0; // launches
+    std::deque<Mark> marks; // that stand on the device, oldest first
+    std::int64_t work_ns = 0; // launched
+    bool exact = true;        // all of it is known, as far as it may not be complete
   };
+  bool reached(Client& client, std::uint32_t mark, policy::Event& event);
+  void look_at_marks(std::int64_t now_ns);
   void arrive(const Note& note);
   void launched(Client& client, const Note& note, policy::Event& event);
   void waited(Client& client, const Note& note, policy::Event& event);

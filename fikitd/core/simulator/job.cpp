@@ -12,6 +12,7 @@ using replay::EventKind;
 namespace {
 
 constexpr std::size_t kNoStep = static_cast<std::size_t>(-1); // a wait for another stream's work
+constexpr double kShortGapNs = 20'000; // epsilon_us in fikit.toml
 
 } // namespace
 
@@ -33,12 +34,29 @@ Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, em
       throw std::runtime_error("couldn't simulate more than " + std::to_string(emu::kMaxStreams) + " streams");
     stream.steps.resize(emu::kRingOps);
     stream.requests.resize(emu::kRingOps);
+    stream.marks.resize(emu::kRingOps);
   }
+  if (options_.profile != nullptr && options_.managed) find_gaps();
   next_request(device_.state().time_ns);
 }
 
-void Job::note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request) {
-  if (options_.managed) notes_.note({kind, number_, request, host_.finished() ? 0 : host_.index(), now_ns});
+void Job::note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request, std::uint32_t mark) {
+  if (options_.managed) notes_.note({kind, number_, request, host_.finished() ? 0 : host_.index(), now_ns, called_ns_, mark});
+}
+
+void Job::find_gaps() {
+  gap_after_.resize(trace().plan().steps.size());
+  for (std::size_t step = 0; step < gap_after_.size(); ++step) {
+    const predictor::Cost* cost = options_.profile->model.cost(trace().identity(step));
+    gap_after_[step] = cost != nullptr && cost->gap.mean_ns() > kShortGapNs;
+  }
+}
+
+// As the shim does for a job that others wait for.
+std::uint32_t Job::put_mark() {
+  constexpr std::uint64_t kEvery = 32; // mark_every in fikit.toml
+  const bool wanted = ++open_launches_ % kEvery == 0 || (!gap_after_.empty() && gap_after_[host_.index()]);
+  return wanted ? ++marks_ : 0;
 }
 
 void Job::next_request(std::int64_t now_ns) {
@@ -72,6 +90,7 @@ void Job::act(std::int64_t now_ns) {
 
 void Job::call(std::int64_t now_ns) {
   host_.calls(now_ns);
+  called_ns_ = now_ns;
   const EventKind kind = host_.step().event->kind;
   has_grant_ = false;
   if (kind == EventKind::synchronize) {
@@ -127,7 +146,10 @@ void Job::issue(std::int64_t now_ns) {
   stands_behind_ = false;
   if (is_kernel) {
     ++kernels_in_flight_;
-    note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0);
+    const std::uint32_t mark = has_grant_ || !options_.managed ? 0 : put_mark();
+    Stream& stream = stream_of(host_.index());
+    stream.marks[(device_.state().streams[stream.slot].tail - 1) % emu::kRingOps] = mark;
+    note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0, mark);
   }
   if (step.waits) {
     state_ = State::waiting;
@@ -164,6 +186,7 @@ void Job::go_on(std::int64_t now_ns) {
     return;
   }
   state_ = State::at_end;
+  called_ns_ = now_ns;
   next_ns_ = kNever;
   collect(now_ns);
 }
@@ -196,6 +219,8 @@ void Job::complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq) {
   --kernels_in_flight_;
   ++kernels_;
   if (keeps_runs_) runs_.push_back({step, end_ns - event.duration_ns, end_ns});
+  if (const std::uint32_t mark = stream.marks[seq % emu::kRingOps]; mark != 0)
+    notes_.note({.kind = Note::Kind::reached, .job = number_, .step = step, .t_ns = end_ns, .mark = mark});
   if (request != 0) notes_.note({Note::Kind::done, number_, request, step, end_ns});
 }
 

@@ -20,12 +20,14 @@ inline constexpr std::int64_t kNever = emu::kNever;
 
 // What the shim would write on its page, or the device model knows.
 struct Note {
-  enum class Kind : std::uint8_t { launched, granted, waiting, drained, done };
+  enum class Kind : std::uint8_t { launched, granted, waiting, drained, done, reached };
   Kind kind = Kind::launched;
   std::uint32_t job = 0;
   std::uint32_t request = 0;
   std::size_t step = 0;
   std::int64_t t_ns = 0;
+  std::int64_t began_ns = 0; // drained: when the host began to wait
+  std::uint32_t mark = 0;    // launched: this one stands behind it on the device; reached: this one
 };
 
 class Notes {
@@ -105,6 +107,7 @@ class Job {
     std::uint64_t collected = 0;
     std::vector<std::size_t> steps; // by sequence number modulo the ring: which step, and which grant it had
     std::vector<std::uint32_t> requests;
+    std::vector<std::uint32_t> marks;
   };
 
   struct Place {
@@ -122,7 +125,9 @@ class Job {
   bool awaited_done() const;
   void complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq);
   Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
-  void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0);
+  void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0, std::uint32_t mark = 0);
+  void find_gaps();
+  std::uint32_t put_mark(); // 0: none
 
   std::uint32_t number_;
   JobOptions options_;
@@ -135,6 +140,7 @@ class Job {
   std::vector<Place> numbered_; // work of this pass that other streams' work, or the host, waits for
 
   State state_ = State::absent;
+  std::int64_t called_ns_ = 0; // the step in hand
   std::int64_t next_ns_ = 0;
   std::uint32_t request_ = 0; // newest at the gate
   bool closed_ = false;
@@ -142,6 +148,9 @@ class Job {
   bool stands_behind_ = false; // its wait for another stream's work is in the queue
   std::uint32_t run_ = 0;  // so many launches may pass the closed gate
   bool keeps_runs_ = false;
+  std::vector<bool> gap_after_; // by step: the device is often idle then, so the launch gets a mark
+  std::uint64_t open_launches_ = 0;
+  std::uint32_t marks_ = 0;
   std::uint64_t kernels_in_flight_ = 0;
   std::uint64_t kernels_ = 0;
   std::uint64_t granted_ = 0;

@@ -11,10 +11,12 @@ namespace {
 struct Segment {
   std::vector<Note> launches;
   std::int64_t end_ns = 0;
+  std::int64_t began_ns = 0; // the wait
+  std::int64_t dry_ns = 0;   // the work is over
 };
 
 // Fills in the segment's launches; returns its slack at the first one.
-std::int64_t follow(const Trace& trace, const Segment& segment, Truth& truth) {
+std::int64_t follow(const Trace& trace, Segment& segment, Truth& truth) {
   const std::int64_t first_ns = segment.launches.front().t_ns;
   std::int64_t dry_ns = first_ns;
   std::int64_t work_ns = 0;
@@ -26,6 +28,7 @@ std::int64_t follow(const Trace& trace, const Segment& segment, Truth& truth) {
     work_ns += takes_ns;
     spare_ns.push_back(dry_ns - work_ns);
   }
+  segment.dry_ns = dry_ns;
   for (std::size_t i = 0; i < segment.launches.size(); ++i)
     truth.launches[segment.launches[i].step].slack_ns =
         std::max<std::int64_t>(0, segment.end_ns - work_ns - spare_ns[i]);
@@ -44,6 +47,7 @@ Truth truth_of(const Trace& trace, const std::vector<Note>& notes) {
     if (note.kind == Note::Kind::launched) segment.launches.push_back(note);
     if (note.kind != Note::Kind::drained || segment.launches.empty()) continue;
     segment.end_ns = note.t_ns;
+    segment.began_ns = note.began_ns;
     const std::int64_t slack_ns = follow(trace, segment, truth);
     if (before != nullptr) {
       before->next_slack_ns = slack_ns;
@@ -52,6 +56,7 @@ Truth truth_of(const Trace& trace, const std::vector<Note>& notes) {
     before = &truth.launches[segment.launches.back().step];
     before->span_ns = note.t_ns - segment.launches.front().t_ns;
     before->tail_ns = note.t_ns - segment.launches.back().t_ns;
+    before->after_ns = std::max<std::int64_t>(0, note.t_ns - std::max(segment.dry_ns, segment.began_ns));
     before_end_ns = note.t_ns;
     segment.launches.clear();
   }

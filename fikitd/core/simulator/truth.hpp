@@ -17,6 +17,7 @@ struct Truth {
     // If the host waits next: of the segment that ends there, and of the one that follows.
     std::int64_t span_ns = -1;
     std::int64_t tail_ns = -1;
+    std::int64_t after_ns = 0;
     std::int64_t idle_ns = 0;
     std::int64_t next_slack_ns = 0;
   };
