@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ class Case:
     names: tuple[str, ...]
     texts: tuple[bytes, ...]
     requests: int | None
+    seed: int = 1
 
     def __str__(self) -> str:
         return f"{self.pair} {self.arrivals}"
@@ -47,7 +48,7 @@ class Case:
     def scenario(self) -> simulator.Scenario:
         """The recordings are read anew: native objects do not travel between processes."""
         high, *lows = (simulator.parse(name, text.decode()) for name, text in zip(self.names, self.texts, strict=True))
-        return simulator.Scenario(high, lows, self.arrivals, requests=self.requests)
+        return simulator.Scenario(high, lows, self.arrivals, requests=self.requests, seed=self.seed)
 
     def simulate(self, scenario: simulator.Scenario, policy: str) -> simulator.Outcome:
         """Raises BenchError."""
@@ -100,5 +101,10 @@ def every_case(
         for pair, names in read_pairs(pairs, known).items()
         for arrivals in simulator.ARRIVALS
     ]
+    return on_all_processors(work, cases)
+
+
+def on_all_processors(work: Callable[[Case], list[dict[str, Any]]], cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """The rows of `work` for each case, in their order."""
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
         return [row for rows in pool.map(work, cases) for row in rows]

@@ -313,6 +313,7 @@ class Policy:
         open: bool = False,
         run_launches: int = 1,
         run_ns: int | None = None,
+        began_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""
@@ -323,6 +324,7 @@ def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
 class _Pause(TypedDict):
     span_ns: int
     tail_ns: int
+    after_ns: int
     slack_ns: list[int]
     idle_ns: list[int]
     open: bool
@@ -333,7 +335,7 @@ class Rhythm:
     def __init__(self) -> None: ...
     def launched(self, time_ns: int, identity: int, duration_ns: int, in_line_ns: int = 0) -> list[int]:
         """The launch's slack: eight equally probable times, ascending; all 0 when it was never seen."""
-    def waited(self, time_ns: int, alone: bool) -> _Pause:
+    def waited(self, time_ns: int, alone: bool, began_ns: int | None = None) -> _Pause:
         """What is known of the segment that this wait ended, and of the next one."""
     def expect(self, before: Mapping[str, Any]) -> None:
         """Begin with what earlier runs learnt, where nothing has been learnt yet."""

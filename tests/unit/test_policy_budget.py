@@ -188,6 +188,64 @@ def test_a_higher_level_goes_first_and_a_lower_one_only_where_it_cannot() -> Non
     assert grants(first) == [LOW]
 
 
+def bought(made: Policy, now: int, length: int = 1 * MS) -> bool:
+    """Would the high job's budget pay a kernel of this length, which delays it by all of that?"""
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+    return grants(made.event("waiting", LOW, now + 20 * US, request=99, duration_ns=length)) == [LOW]
+
+
+@pytest.mark.parametrize(("late", "pays"), [(0, True), (19 * MS, False)])
+def test_a_host_that_comes_late_was_not_delayed(late: int, *, pays: bool) -> None:
+    """A wait ends 20 ms after the work would have, alone; the host began to wait `late` after that moment, or at once."""
+    made = policy()
+    now = alone(made, 800 * MS)
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1 * S])
+    assert grants(made.event("waiting", LOW, now + 1, request=1, duration_ns=20 * MS)) == [LOW]
+    made.event("launched", LOW, now + 1, granted=True, request=1, duration_ns=20 * MS)
+    made.event("grant_done", LOW, now + 20 * MS, request=1)
+    end = now + 20 * MS + 10 * US
+    made.event("drained", HIGH, end, began_ns=now + 10 * US + late, duration_ns=0, slack_ns=[1], idle_ns=[1 * MS])
+    assert bought(made, end + MS, 12 * MS) is not pays
+
+
+def test_requests_that_wait_behind_a_delayed_one_are_late_by_as_much() -> None:
+    """The same delay, and then requests that follow at once, or each after a pause."""
+    paid = {}
+    idle = [0, 0, 0, 0, 50 * MS, 50 * MS, 50 * MS, 50 * MS]
+    outside: dict[str, Any] = {"duration_ns": 0, "slack_ns": [1], "idle_ns": idle, "open": True}
+    for pause in (0, 5 * MS):
+        made = policy()
+        now = 0
+        for _ in range(300):  # seldom enough that few would wait behind a delay
+            now += 36 * MS
+            made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
+            now += 4 * MS
+            made.event("drained", HIGH, now, began_ns=now, **outside)
+        now += MS
+        assert grants(made.event("waiting", LOW, now, request=1, duration_ns=4 * MS)) == [LOW]
+        made.event("launched", LOW, now, granted=True, request=1, duration_ns=4 * MS)
+        made.event("launched", HIGH, now + 1, duration_ns=100 * US, slack_ns=[1])
+        made.event("grant_done", LOW, now + 4 * MS, request=1)
+        now += 4 * MS + 100 * US
+        made.event("drained", HIGH, now, began_ns=now - 4 * MS, **outside)
+        for _ in range(6):
+            now += pause
+            made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
+            now += 4 * MS
+            made.event("drained", HIGH, now, began_ns=now, **outside)
+        paid[pause] = not bought(made, now + 50 * MS, 1 * MS)
+    assert paid == {0: True, 5 * MS: False}
+
+
+def test_without_any_slowdown_only_what_is_free_runs() -> None:
+    made = policy(max_slowdown=0.0)
+    now = alone(made, 100 * MS)
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[5 * MS])
+    assert grants(made.event("waiting", LOW, now + 1, request=1, duration_ns=10 * MS)) == []
+    made.event("waiting_ended", LOW, now + 2, request=1)
+    assert grants(made.event("waiting", LOW, now + 3, request=2, duration_ns=1 * MS)) == [LOW]
+
+
 def test_a_kernel_of_unknown_length_runs_alone() -> None:
     made = policy()
     made.event("launched", HIGH, 0, duration_ns=0, slack_ns=[1 * S])

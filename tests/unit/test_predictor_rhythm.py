@@ -45,6 +45,17 @@ def test_a_pause_says_what_the_next_segment_offers() -> None:
     assert not pause["open"]
 
 
+def test_a_wait_takes_longer_than_the_work_and_its_own_beginning_explain() -> None:
+    rhythm = Rhythm()
+    for n in range(3):
+        rhythm.launched(n * MS, KERNELS[0], 100 * US)
+        # The work is over at 100 us, the host comes at 120 us.
+        pause = rhythm.waited(n * MS + 150 * US, True, n * MS + 120 * US)
+    assert pause["after_ns"] == 30 * US
+    rhythm.launched(4 * MS, KERNELS[0], 100 * US)
+    assert rhythm.waited(4 * MS + 900 * US, False, 4 * MS)["after_ns"] == 30 * US  # disturbed: teaches nothing
+
+
 def test_requests_that_sometimes_queue_come_from_outside() -> None:
     rhythm = Rhythm()
     now = 0

@@ -50,12 +50,14 @@ class ManualPolicy {
                  std::optional<std::int64_t> gap_ns, std::optional<std::int64_t> since_ns,
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
                  const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open,
-                 std::uint32_t run_launches, std::optional<std::int64_t> run_ns) {
+                 std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
+                 std::optional<std::int64_t> began_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
                                        .since_ns = since_ns.value_or(policy::kLongAgo),
                                        .spread_ns = spread_ns.value_or(policy::kUnknown),
+                                       .began_ns = began_ns.value_or(policy::kLongAgo),
                                        .priority = priority,
                                        .measuring = measuring,
                                        .granted = granted,
@@ -341,7 +343,8 @@ void bind_policy(nb::module_& m) {
            "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
-           "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none())
+           "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
+           "began_ns"_a = nb::none())
       .def("held", &ManualPolicy::held, "client"_a);
   nb::list reasons;
   for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));

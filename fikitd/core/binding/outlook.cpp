@@ -1,10 +1,12 @@
 #include "outlook.hpp"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "convert.hpp"
@@ -37,17 +39,18 @@ void bind_outlook(nb::module_& m) {
       .def("launched", &predictor::Rhythm::launched, "time_ns"_a, "identity"_a, "duration_ns"_a, "in_line_ns"_a = 0)
       .def(
           "waited",
-          [](predictor::Rhythm& self, std::int64_t t_ns, bool alone) {
-            const predictor::Pause pause = self.waited(t_ns, alone);
+          [](predictor::Rhythm& self, std::int64_t t_ns, bool alone, std::optional<std::int64_t> began_ns) {
+            const predictor::Pause pause = self.waited(t_ns, alone, began_ns.value_or(predictor::Rhythm::kNoWord));
             nb::dict dict;
             dict["span_ns"] = pause.span_ns;
             dict["tail_ns"] = pause.tail_ns;
+            dict["after_ns"] = pause.after_ns;
             dict["slack_ns"] = pause.slack;
             dict["idle_ns"] = pause.idle;
             dict["open"] = pause.open;
             return dict;
           },
-          "time_ns"_a, "alone"_a);
+          "time_ns"_a, "alone"_a, "began_ns"_a = nb::none());
 
   rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_rhythm(before)); }, "before"_a)
       .def("learnt", [](const predictor::Rhythm& self) { return to_dict(self.learnt()); });

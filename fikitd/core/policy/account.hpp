@@ -32,7 +32,10 @@ class Account {
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
-  bool covers(double delay_ns, std::int64_t now_ns) const { return weight(now_ns) * delay_ns <= left_ns(now_ns); }
+  // Requests that come from outside may meet a delay in twice the number that is expected, or more.
+  bool covers(double delay_ns, std::int64_t now_ns) const {
+    return weight(now_ns) * delay_ns * (arrivals_ ? 2 : 1) <= left_ns(now_ns);
+  }
 
   double balance_ns() const { return balance_ns_; }
 

@@ -53,7 +53,7 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
     misprediction_.add(std::abs(predicted.duration_ns - client.job->duration_ns(note.step)));
   client.work_ns += std::max<std::int64_t>(predicted.duration_ns, 0);
   client.exact = client.exact && predicted.duration_ns >= 0;
-  if (note.mark != 0) client.marks.push_back({note.mark, client.work_ns});
+  if (note.mark != 0 && policy_->looks_ahead()) client.marks.push_back({note.mark, client.work_ns});
   event.kind = EventKind::launched;
   event.granted = granted;
   event.duration_ns = predicted.duration_ns;

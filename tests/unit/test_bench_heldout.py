@@ -1,0 +1,34 @@
+"""bench heldout: pairs that are no standard pair, each with arrivals of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from bench import heldout, pairs, record, recordings
+
+
+def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
+    high, low = pairs.PAIRS["P1"]
+    found = heldout.cases({low: b"", high: b""}, None)
+    assert {case.names for case in found} == {(low, high)}
+    assert [(case.arrivals, case.seed) for case in found] == [
+        ("closed", 2), ("open30", 2), ("open30", 3), ("open70", 2), ("open70", 3)
+    ]  # fmt: skip
+
+
+def test_every_pair_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
+    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
+    result = heldout.run(emulated=True, traces=tmp_path, requests=3)
+    assert result.values["cases"] == 10
+    assert {row["case"] for row in result.details["runs"]} >= {"serve + train closed", "train + serve open70"}
+    assert "emulated" in result.summary
+
+
+def test_it_does_not_run_on_hardware() -> None:
+    with pytest.raises(record.BenchError, match="leave --real away"):
+        heldout.run(emulated=False)
