@@ -86,18 +86,19 @@ def _together(tables: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _merged(sketches: list[Sketch]) -> Sketch:
-    """Eight times that stand for all: each one of a sketch for its share of the sketch's count."""
+    """Up to eight times that stand for all: each one of a sketch for its share of the sketch's count."""
     if len(sketches) == 1:
         return sketches[0]
     weighted = sorted((ns, count / len(times)) for count, *times in sketches for ns in times)
-    total = sum(weight for _, weight in weighted)
+    total = sum(count for count, *_ in sketches)
+    kept = min(TIMES, total)
     chosen: Sketch = []
     before, rest = 0.0, iter(weighted)
     ns, weight = next(rest)
-    for i in range(TIMES):
-        middle = (2 * i + 1) / (2 * TIMES) * total
+    for i in range(kept):
+        middle = (2 * i + 1) / (2 * kept) * total
         while before + weight <= middle:
             before += weight
             ns, weight = next(rest, (ns, total))
         chosen.append(ns)
-    return [min(sum(count for count, *_ in sketches), MAX_COUNT), *chosen]
+    return [min(total, MAX_COUNT), *chosen]

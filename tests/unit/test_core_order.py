@@ -38,8 +38,9 @@ def test_a_launch_stands_behind_what_was_launched_before_it(order: tuple[int, in
         time.sleep(0.01)
         asleep(running, high, low)
         began = now()
-        low.launch(1, EXPIRED, t_ns=began - (2 if low_first else 1) * MS)
-        high.launch(1, t_ns=began - (1 if low_first else 2) * MS)
+        launches = [lambda t_ns: low.launch(1, EXPIRED, t_ns=t_ns), lambda t_ns: high.launch(1, t_ns=t_ns)]
+        for back, launch in zip((2, 1), launches if low_first else reversed(launches), strict=True):
+            launch(began - back * MS)  # in this order, should the dispatcher look in between
         high.ring()
         assert eventually(lambda: high.read and low.read)
         assert (stood_behind_ns(running, high) > 18 * MS) == low_first

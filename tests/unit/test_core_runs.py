@@ -108,7 +108,7 @@ def test_what_goes_on_after_that_is_still_counted_and_asks_again(running: Dispat
 
 
 def test_a_run_that_is_not_used_ends_with_its_lease() -> None:
-    with fake.dispatcher("budget", 400 * MS, max_slowdown=1.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", 1000 * MS, max_slowdown=1.0, ageing_ns=None) as running:
         _, low = meet(running)
         teach(low)
         granted_run(low)
