@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from fikitd import config, paths
 TRACE_RECORDS = 1 << 20
 TRACE_EVENTS = 1 << 18
 PATIENCE_S = 120.0  # for one run
+STORING_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,13 @@ class Stage:
                 process.wait()
             subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
 
-    def trace(self, job: str) -> dict[str, Any]:
-        """What `fikit trace` shows."""
-        trace = TraceStore(self._reports).load(job)
-        if trace is None:
-            raise BenchError(f"fikitd kept no trace of {job}")
-        return trace
+    def trace(self, job: str) -> dict[str, Any] | None:
+        """What `fikit trace` shows; None for a job that left no events behind."""
+        return _stored(TraceStore(self._reports).load, job)
 
     def report(self, job: str) -> dict[str, Any]:
         """What `fikit-report` shows."""
-        report = ReportStore(self._reports).load(job)
+        report = _stored(ReportStore(self._reports).load, job)
         if report is None:
             raise BenchError(f"fikitd kept no report of {job}")
         return report
@@ -133,6 +132,14 @@ def stage(directory: Path, stretch: float, scheduler: Mapping[str, int | str]) -
     """`scheduler`: keys of fikit.toml."""
     with own_environment(scheduler, {"trace_events": TRACE_EVENTS}) as environment:
         yield Stage(environment, directory, stretch)
+
+
+def _stored(load: Callable[[str], dict[str, Any] | None], job: str) -> dict[str, Any] | None:
+    """What fikitd writes at the end of a job; a long trace takes it a moment."""
+    deadline = time.monotonic() + STORING_S
+    while (found := load(job)) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def _say(process: subprocess.Popen[str], text: str) -> None:

@@ -32,6 +32,7 @@ ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
 STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
 SECONDS = 5.0
 CALIBRATION_SECONDS = 2.0
+MOST_LEARNING_S = 11.0
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
 MARGIN = 0.10  # what the two may differ by
 
@@ -72,7 +73,7 @@ class Case:
             [book.trace(low)],
             arrivals,
             requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
-            rhythm=False,
+            runs=False,  # profiles do not hold them
             knowledge="context",
         )
         return cls(pair, arrivals, high, low, scenario)
@@ -98,7 +99,9 @@ class Book:
 
     def _trace(self, name: str) -> simulator.Trace:
         trace = simulator.parse(name, self.texts[name].decode(), stretch=STRETCH)
-        return replace(trace, learning_ns=round(self.seconds * 1e9))
+        # What a profile does not know is a matter of the profile: it has seen all kernels, unless that took too long.
+        learning_s = min(MOST_LEARNING_S, max(self.seconds, 1.05 * trace.solo_ns / 1e9))
+        return replace(trace, learning_ns=round(learning_s * 1e9))
 
     def file(self, name: str) -> Path:
         path = self.directory / f"{name}.csv"
@@ -122,7 +125,7 @@ def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
     """A measuring run of each recording, alone on a device like its own."""
     for name in dict.fromkeys(name for case in cases for name in (case.high, case.low)):
         job = stages.Job(book.file(name), options=["--measure", "--profile", name])
-        stage.run([job], device_like(book.trace(name).native), seconds=book.seconds)
+        stage.run([job], device_like(book.trace(name).native), seconds=book.trace(name).learning_ns / 1e9)
 
 
 def measure(stage: stages.Stage, book: Book, case: Case) -> tuple[dict[str, Any], Reactions]:

@@ -76,10 +76,14 @@ def _passages(events: Sequence[Sequence[Any]]) -> Iterator[tuple[int, _Passage]]
             waits, granted_ns = [], None
 
 
-def reactions(low: dict[str, Any], high: dict[str, Any], events: Sequence[dict[str, Any]], pid: int) -> Reactions:
+def reactions(
+    low: dict[str, Any] | None, high: dict[str, Any] | None, events: Sequence[dict[str, Any]], pid: int
+) -> Reactions:
     """Of a low job under a high one: their `fikit trace` (of one client each), and the device's record of the low one's pid."""
-    (mine,), (its,) = low["clients"], high["clients"]
     seen = Reactions()
+    if low is None or high is None:
+        return seen
+    (mine,), (its,) = low["clients"], high["clients"]
     if mine["lost"] or its["lost"]:
         return seen
     kernels = [event for event in events if event["pid"] == pid and event["kind"] == "kernel"]
@@ -91,7 +95,7 @@ def reactions(low: dict[str, Any], high: dict[str, Any], events: Sequence[dict[s
         before_ns = kernels[number - 1]["end_ns"] if 0 < number < len(kernels) else None
         if before_ns is None:
             continue
-        if before_ns > passage.decided_ns and passage.held == ["run_ahead"]:
+        if passage.decided_ns < before_ns < passage.granted_ns and passage.held == ["run_ahead"]:
             seen.done.append((passage.granted_ns - before_ns) / 1000)
         newest = bisect_right(calls, passage.granted_ns) - 1
         reckoned_ns = above[newest][3] if newest >= 0 else -1

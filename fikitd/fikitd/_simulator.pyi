@@ -54,7 +54,7 @@ def learn(trace: Trace, passes: int, until_ns: int = ...) -> Profile:
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no
-    part of its profile. `managed` False: no fikit, at no cost. `thinks` False: its host computes nothing between its calls
+    part of its profile; `runs` False: what follows without a wait is not. `managed` False: no fikit, at no cost. `thinks` False: its host computes nothing between its calls
     and waits for nothing.
     """
 
@@ -65,6 +65,7 @@ class Job:
         priority: int,
         profile: Profile | None = None,
         rhythm: bool = True,
+        runs: bool = True,
         managed: bool = True,
         thinks: bool = True,
         arrivals: Sequence[int] = (),

@@ -67,6 +67,11 @@ class Trace:
         """What a measuring run alone on the device learns."""
         return _simulator.learn(self.native, LEARNING_PASSES, self.learning_ns)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the measuring run saw everything twice: less says nothing of a rhythm."""
+        return self.learning_ns == _simulator.NEVER or self.learning_ns >= 2 * self.solo_ns
+
     @cached_property
     def solo_ns(self) -> float:
         """One request after the other, alone: how long one takes."""
@@ -79,7 +84,8 @@ class Trace:
 class Scenario:
     """One high job, low ones, and what sharing costs. `requests` None: as many as SPAN_NS says.
 
-    cold: no profiles. rhythm False: profiles do not say where hosts wait. knowledge: what predictions rest on ("context",
+    cold: no profiles. rhythm, runs False: profiles do not say where hosts wait, what follows without a
+    wait. knowledge: what predictions rest on ("context",
     "kernel", "truth"), by default what the policy is meant to have.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
@@ -96,6 +102,7 @@ class Scenario:
     tuning: Mapping[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     rhythm: bool = True
+    runs: bool = True
     knowledge: str | None = None
 
     @property
@@ -175,7 +182,8 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
         scenario.high.native,
         priority=priorities.parse("high"),
         profile=None if scenario.cold or alone else scenario.high.profile,
-        rhythm=scenario.rhythm,
+        rhythm=scenario.rhythm and scenario.high.repeats,
+        runs=scenario.runs,
         managed=not alone,
         arrivals=scenario.arrival_times(),
     )
@@ -184,7 +192,8 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
             low.native,
             priority=priorities.parse("low"),
             profile=None if scenario.cold else low.profile,
-            rhythm=scenario.rhythm,
+            rhythm=scenario.rhythm and low.repeats,
+            runs=scenario.runs,
         )
         for low in ([] if alone else scenario.lows)
     ]  # fmt: skip

@@ -61,6 +61,7 @@ def test_reactions_are_read_from_the_trace_and_the_devices_record() -> None:
 
 def test_a_trace_that_lost_its_beginning_tells_nothing() -> None:
     assert reaction.reactions(trace(lost=1), trace(), [], LOW) == reaction.Reactions()
+    assert reaction.reactions(None, trace(), [], LOW) == reaction.Reactions()
 
 
 def test_few_reactions_leave_the_simulators_own_costs() -> None:

@@ -20,8 +20,8 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
 void Desk::add(const Job& job, std::uint32_t number) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
-  if (job.profile() != nullptr && job.rhythm())
-    clients_[number].foresight = foresight::Foresight(job.profile()->rhythm, job.profile()->runs);
+  clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
+                                                    job.knows_runs() ? job.profile()->runs : predictor::Runs());
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
   wake_ns_ = 0;
 }

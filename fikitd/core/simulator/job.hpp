@@ -48,7 +48,8 @@ struct JobOptions {
   const Trace* trace = nullptr;
   int priority = 5;
   const Profile* profile = nullptr; // nullptr: starts without
-  bool rhythm = true;                        // the profile's; false: learns anew where its host waits
+  bool rhythm = true;                        // of the profile; false: learns anew where its host waits
+  bool runs = true;                          // of the profile; false: learns anew what follows without a wait
   bool managed = true;                       // false: no fikit at all, at no cost
   bool thinks = true;                        // false: its host computes nothing between its calls
   // When its requests arrive; empty: the next one follows the end of the last one (closed loop). One request is one pass
@@ -86,7 +87,8 @@ class Job {
   const Trace& trace() const { return *options_.trace; }
   std::int64_t duration_ns(std::size_t step) const { return trace().plan().steps[step].event->duration_ns; }
   const Profile* profile() const { return options_.profile; }
-  bool rhythm() const { return options_.rhythm; }
+  bool knows_rhythm() const { return options_.profile != nullptr && options_.rhythm; }
+  bool knows_runs() const { return options_.profile != nullptr && options_.runs; }
   bool managed() const { return options_.managed; }
   int process() const { return process_; }
   std::int64_t device_ns() const { return device_.busy_ns(process_); }

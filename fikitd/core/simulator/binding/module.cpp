@@ -95,16 +95,17 @@ void bind(nb::module_& m) {
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
            [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool rhythm,
-              bool managed, bool thinks, const std::vector<std::int64_t>& arrivals) {
+              bool runs, bool managed, bool thinks, const std::vector<std::int64_t>& arrivals) {
              new (self) JobOptions{.trace = &trace,
                                    .priority = priority,
                                    .profile = profile,
                                    .rhythm = rhythm,
+                                   .runs = runs,
                                    .managed = managed,
                                    .thinks = thinks,
                                    .arrivals = arrivals};
            },
-           "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "rhythm"_a = true,
+           "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "rhythm"_a = true, "runs"_a = true,
            "managed"_a = true, "thinks"_a = true, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
 
   const Costs standard;
