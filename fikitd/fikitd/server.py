@@ -38,6 +38,7 @@ _log = logging.getLogger("fikitd")
 LOCK_NAME: Final = "fikitd.lock"
 SWEEP_S: Final = 10.0
 LAST_WORK_S: Final = 3.0  # at the end, for profiles and reports that are still being stored
+LAST_FILES_S: Final = 1.0  # and for files of jobs that have been given up meanwhile
 BACKLOG: Final = 512
 
 
@@ -217,6 +218,10 @@ class Server:
 
     async def _finish(self) -> None:
         """Let every client run free, then store what they did, as far as storage answers."""
+        await self._store_last()
+        await self._storage.settle(LAST_FILES_S)
+
+    async def _store_last(self) -> None:
         going_on = self._clients.leave()
         if going_on:  # while the clients are there to be asked
             with suppress(TimeoutError):

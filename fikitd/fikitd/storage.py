@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 _libc = ctypes.CDLL(None, use_errno=True)
 _KEEP: Final = ctypes.c_uint32(-1)
+SETTLE_LOOK_S: Final = 0.01
 
 
 class StorageTimeout(OSError):
@@ -73,6 +74,16 @@ class Storage:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             raise StorageTimeout(errno.ETIMEDOUT, f"the file system did not answer within {timeout_s:g} s") from None
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until nothing is under way, also what nobody waits for any more, but not longer than `timeout_s`.
+
+        A process that leaves before leaves half a file behind.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(self._running.values()):
+                    await asyncio.sleep(SETTLE_LOOK_S)
 
 
 def become(uid: int, gid: int) -> None:

@@ -48,7 +48,8 @@ def test_container_with_the_documented_mounts_is_managed(cluster: Cluster, spin:
     script = container(cluster, spin, "mounted", [shim, cluster.sandbox.run_dir])
     done = cluster.run("srun", GPU, HIGH, script)
     assert "done" in done.stdout.splitlines(), done.stdout
-    assert " high: 20 kernels" in done.stdout
+    assert " high: " in done.stdout
+    assert " 20 kernels" in done.stdout
 
 
 @pytest.mark.parametrize("missing", ["shim", "socket"])

@@ -42,6 +42,26 @@ def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
     asyncio.run(ask())
 
 
+def test_who_settles_waits_for_calls_that_nobody_waits_for() -> None:
+    release, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        release.wait()
+        done.set()
+
+    async def ask() -> None:
+        storage = Storage()
+        with pytest.raises(StorageTimeout):
+            await storage.run(1, work, timeout_s=0.01)
+        await storage.settle(0.05)
+        assert not done.is_set()  # it is bounded
+        release.set()
+        await storage.settle(10)
+        assert done.is_set()
+
+    asyncio.run(ask())
+
+
 def test_what_a_call_raises_reaches_its_caller() -> None:
     async def ask() -> None:
         await Storage().run(1, Path("/no/such/file").read_text)
