@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -16,6 +17,9 @@ from remains import nothing_remains
 
 if TYPE_CHECKING:
     from conftest import Cluster
+
+# Not yet part of CI: Slurm cleans up after the failed run while it starts the next, and one time in a few ends that one too.
+pytestmark = pytest.mark.skipif(not os.environ.get("FIKIT_NODE_FAILURE"), reason="only with FIKIT_NODE_FAILURE=1")
 
 GPU = "--gres=gpu:1"
 HIGH, LOW = "--fikit-priority=high", "--fikit-priority=low"
