@@ -12,8 +12,8 @@
 #include "../device_model/clock.hpp"
 #include "../device_model/liveness.hpp"
 #include "../device_model/segment.hpp"
+#include "../replay/json.hpp"
 #include "faults.hpp"
-#include "json.hpp"
 #include "trace.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 #include "../device_model/segment.hpp"
 #include "../faults/rule.hpp"
 #include "../faults/table.hpp"
-#include "json.hpp"
+#include "../replay/json.hpp"
 
 namespace emu {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "../device_model/clock.hpp"
 #include "../device_model/segment.hpp"
-#include "json.hpp"
+#include "../replay/json.hpp"
 
 namespace emu {
 namespace {

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "../device_model/clock.hpp"
-#include "json_text.hpp"
+#include "json.hpp"
 #include "model_target.hpp"
 #include "pass.hpp"
 
@@ -53,7 +53,7 @@ void wait_for_begin() {
 }
 
 void print(const std::string& device, int64_t begun_ns, const std::vector<Request>& ended) {
-  printf("{\"device\": %s, \"begun_ns\": %lld, \"ended_ns\": %lld, \"requests\": [", quoted(device).c_str(),
+  printf("{\"device\": %s, \"begun_ns\": %lld, \"ended_ns\": %lld, \"requests\": [", emu::quoted(device).c_str(),
          static_cast<long long>(begun_ns), static_cast<long long>(emu::RealClock().now_ns()));
   const char* comma = "";
   for (const Request& request : ended) {

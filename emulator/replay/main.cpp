@@ -9,7 +9,7 @@
 
 #include "driver_target.hpp"
 #include "job_command.hpp"
-#include "json_text.hpp"
+#include "json.hpp"
 #include "model_target.hpp"
 #include "play.hpp"
 
@@ -71,7 +71,7 @@ bool read_options(int count, char** arguments, JobOptions& options) {
 double ms(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 void print(const Recording& recording, const Plan& plan, int64_t span_ns, const std::string& device) {
-  printf("{\"device\": %s, \"events\": %zu, ", quoted(device).c_str(), recording.events.size());
+  printf("{\"device\": %s, \"events\": %zu, ", emu::quoted(device).c_str(), recording.events.size());
   printf("\"launch_latency_us\": %.3f, ", static_cast<double>(plan.launch_latency_ns) / 1e3);
   printf("\"kernel_gap_us\": %.3f, ", static_cast<double>(plan.kernel_gap_ns) / 1e3);
   printf("\"recorded_ms\": %.6f, \"replayed_ms\": %.6f}\n", ms(recording.span_ns()), ms(span_ns));

@@ -22,19 +22,14 @@ class Account {
 
   // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns.
   double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
-  // By how much more, if they have it until end_ns instead of free_ns.
-  double marginal_delay_ns(std::int64_t free_ns, std::int64_t end_ns, std::int64_t now_ns) const {
-    return expected_delay_ns(end_ns, now_ns) - expected_delay_ns(free_ns, now_ns);
-  }
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
 
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
-  // Requests that come from outside may meet a delay in twice the number that is expected, or more.
   bool covers(double delay_ns, std::int64_t now_ns) const {
-    return weight(now_ns) * delay_ns * (arrivals_ ? 2 : 1) <= left_ns(now_ns);
+    return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }
 
   double balance_ns() const { return balance_ns_; }

@@ -149,7 +149,8 @@ Client* Budget::overstaying(std::int64_t now_ns) {
     for (const Client& higher : clients().all()) {
       if (!higher.outranks(client)) continue;
       const Account& account = accounts_[higher.slot];
-      const double delay_ns = account.marginal_delay_ns(end_ns - left_ns, end_ns, now_ns);
+      const double delay_ns =
+          account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(end_ns - left_ns, now_ns);
       if (!account.affords(delay_ns, left_ns, now_ns, higher.progress.busy(now_ns), higher.protection.max_slowdown))
         return &client;
     }

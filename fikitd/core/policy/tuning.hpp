@@ -14,6 +14,8 @@ struct Tuning {
   // Not all that lower work costs can be measured: a copy before the first launch of a request is not seen. Delays are
   // counted so many times.
   double reserve = 1.2;
+  // Requests that come from outside may meet a delay in so many times the number that is expected: a queue may be long.
+  double queue_cover = 2;
   // A load above this cannot be told, in the time that is remembered, from a client that is never idle.
   double highest_load = 0.75;
   // Load is what was seen in about this time.

@@ -65,6 +65,7 @@ constexpr Knob kKnobs[] = {
     {"remembered_ns", &policy::Tuning::remembered_ns},
     {"highest_load", &policy::Tuning::highest_load},
     {"reserve", &policy::Tuning::reserve},
+    {"queue_cover", &policy::Tuning::queue_cover},
     {"reaction_ns", &policy::Tuning::reaction_ns},
     {"behind_ns", &policy::Tuning::behind_ns},
     {"longest_run", &policy::Tuning::longest_run},

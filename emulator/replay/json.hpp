@@ -1,11 +1,13 @@
-// A text as JSON has it.
+// How the tools of the emulator write JSON.
 #pragma once
 
 #include <string>
+#include <string_view>
 
-namespace replay {
+namespace emu {
 
-inline std::string quoted(const std::string& text) {
+// In quotes, without what JSON does not allow in there.
+inline std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -14,4 +16,4 @@ inline std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-}  // namespace replay
+}  // namespace emu
