@@ -50,9 +50,9 @@ class Control:
         """The report line of a job, empty when nothing of it was managed."""
         return self._ask("summary", job, step).rstrip("\n")
 
-    def end(self, job: str) -> None:
-        """The job is over: finish and store its report."""
-        self._ask("end", job)
+    def end(self, job: str) -> str:
+        """The job is over: finish and store its report. Its report line, as `summary`."""
+        return self._ask("end", job).rstrip("\n")
 
     def shutdown(self) -> None:
         """Stop the daemon."""

@@ -101,8 +101,11 @@ class Control:
 
     async def _end(self, peer: Peer, arguments: list[str]) -> str:
         _only_master(peer, "end a job's report")
+        job = self._jobs.get(arguments[0])
+        if job is None:
+            return ""
         await self._jobs.end(arguments[0])
-        return ""
+        return summary_line(job.report()) + "\n"
 
     async def _stop(self, peer: Peer, _arguments: list[str]) -> str:
         _only_master(peer, "stop fikitd")

@@ -31,6 +31,8 @@ StatsNow = Callable[[], Stats]
 QUIET_S: Final = 2.0  # so long without a client, then the report so far is stored
 MAX_WARNINGS: Final = 50
 TRACE_TIMEOUT_S: Final = 5.0
+ENDING_S: Final = 3.0  # so long the report of a job that is over waits for its profiles
+LEAVING_S: Final = 1.0  # and that of any job, when fikitd leaves
 
 
 def iso(moment_ns: int) -> str:
@@ -321,7 +323,7 @@ class Jobs:
 
     async def finish(self) -> None:
         """fikitd leaves: store every report. The next one goes on with the jobs whose records are still there."""
-        await asyncio.gather(*(self._close(job) for job in self.all()))
+        await asyncio.gather(*(self._close(job, LEAVING_S) for job in self.all()))
         for job in self.all():
             if self._records.get(job.record.job) is None:
                 self._forget(job)
@@ -355,14 +357,14 @@ class Jobs:
         job = self._jobs.get(job_id)
         if job is None:
             return
-        await self._close(job)
+        await self._close(job, ENDING_S)
         self._forget(job)
         task = asyncio.ensure_future(self._pruner.after(job.record))  # nobody waits for it
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)
 
-    async def _close(self, job: Job) -> None:
-        await self.settle(job, 1.0)
+    async def _close(self, job: Job, timeout_s: float) -> None:
+        await self.settle(job, timeout_s)
         job.ended = True
         await self.store(job)
 

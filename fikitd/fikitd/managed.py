@@ -34,6 +34,7 @@ _log = logging.getLogger("fikitd")
 
 PROFILE_WAIT_S: Final = 0.1  # a hello waits so long for its profile (the shim 1 s for us); a later one still counts
 PROFILE_TIMEOUT_S: Final = 15.0
+SAVING_TIMEOUT_S: Final = 5.0  # a busy file system takes seconds to have a file safe
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
 _BATCH: Final = 64  # packets of one client before the others get their turn
 
@@ -264,7 +265,7 @@ class Managed:
             self._store.save(record.uid, document, run, sampled=not record.measure)
 
         try:
-            await self._storage.run(record.uid, save)
+            await self._storage.run(record.uid, save, SAVING_TIMEOUT_S)
             job.profile_stored = job.profile_stored is not False
         except (OSError, ValueError) as error:
             job.profile_stored = False

@@ -71,6 +71,9 @@ class ReportStore:
         return status.st_uid != os.geteuid() or bool(status.st_mode & 0o022)
 
 
+_STORED: Final = {True: "stored", False: "not stored", None: "not stored yet"}
+
+
 def summary_line(record: Report) -> str:
     """The line at the end of a job's output, such as
     `fikit: job 12 high: 1.04x of its profile's solo time, 1834 kernels, GPU time 3.2 s, waited 12 ms`."""
@@ -80,7 +83,7 @@ def summary_line(record: Report) -> str:
         facts.append(f"measured {_count(kernels, 'kernel')}")
         if record["gpu_time_s"] is not None:
             facts.append(f"GPU time {duration(record['gpu_time_s'])}")
-        facts.append(f"profile {profile['key']} {'stored' if profile['stored'] else 'not stored'}")
+        facts.append(f"profile {profile['key']} {_STORED[profile['stored']]}")
     else:
         if nothing_completed(record):
             facts.append("nothing is known to have completed")

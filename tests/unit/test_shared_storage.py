@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import daemon_fakes as fakes
+import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
@@ -58,3 +61,24 @@ def test_pages_of_a_job_go_with_it_also_when_its_report_could_not_be_stored(tmp_
             eventually(lambda: pages() == before)
     finally:
         gc.enable()
+
+
+def test_report_of_a_job_waits_for_a_profile_on_slow_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = ProfileStore.save
+
+    def slowly(*arguments: Any, **how: Any) -> None:
+        time.sleep(0.6)
+        save(*arguments, **how)
+
+    monkeypatch.setattr(ProfileStore, "save", slowly)
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    core.measured = [fakes.kernel()]
+    with fakes.serving(config, core, proc.root):
+        daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
+        daemon.job(measure=True, profile="slow")
+        daemon.client().close()
+        eventually(lambda: daemon.control.job("12")["state"] == "ended")
+        assert "profile slow not stored yet" in daemon.control.summary("12")
+        assert "profile slow stored" in daemon.control.end("12")
+        assert daemon.stored("12")["profile"]["stored"] is True

@@ -128,8 +128,10 @@ def _finish(place: Place, job: str) -> None:
     """
     control = Control(place.run_dir)
     try:
-        summary = control.summary(job)
-        control.end(job)
+        try:
+            summary = control.end(job)
+        except DaemonUnreachable:  # or storage that hangs
+            summary = control.summary(job)
     except DaemonUnreachable:
         pass
     except ControlError as error:
