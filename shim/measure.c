@@ -4,25 +4,15 @@
 #include "lock.h"
 #include "page.h"
 #include "symbols.h"
+#include "timed.h"
 
 #include <stdlib.h>
 
 enum {
-  TIMED = 4096,         /* launches in flight that can be timed; a driver's queue holds fewer */
-  STOCK = 16,           /* of these, made in advance for samples */
+  STOCK = 16,           /* of those that can be timed, made in advance for samples */
   FIRST_INTERVAL = 8,   /* launches between the first two pairs of samples; doubles from pair to pair */
   MOST_OF_TIME = 400,   /* sampling takes at most one part in so many of the program's time */
   USUAL_NS = 20000,     /* a call of ours takes less, on a driver that is not slow */
-};
-
-struct fikit_timed {
-  CUevent start, end;
-  CUcontext context;  /* of the events; NULL: they are gone */
-  uint64_t before;    /* as in the ring entry */
-  uint64_t seq;
-  uint32_t slot;
-  bool open;                /* it did not wait at the gate */
-  struct fikit_timed *next; /* in `bare`, `free` or `flight` */
 };
 
 struct fikit_measure {
@@ -32,6 +22,8 @@ struct fikit_measure {
   unsigned used;                     /* of `timed`, from the start */
   struct fikit_timed *bare, *free;   /* whose events are gone; that can be used */
   struct fikit_timed *first, **last; /* in flight, in launch order */
+  struct fikit_timed *first_unread;  /* of these; the events of those before it have been read */
+  struct fikit_timed *last_read;     /* the one before it, or `previous`; NULL: none */
   struct fikit_timed *previous;      /* last one harvested: the gap behind it is still open */
 
   /* Sampling. No launch and no synchronisation waits for another thread's sample: it goes without. */
@@ -43,7 +35,9 @@ struct fikit_measure {
   int64_t last_spent_ns; /* by the last call */
   int64_t not_before_ns; /* of the next pair */
   _Atomic(CUcontext) stocked;
-  struct fikit_timed timed[TIMED];
+  struct fikit_timed timed[FIKIT_TIMED];
+  struct fikit_timed *completed_now[FIKIT_TIMED];
+  struct fikit_span spans[FIKIT_TIMED + 1];
 };
 
 static void give(struct fikit_timed **list, struct fikit_timed *timed) {
@@ -124,13 +118,6 @@ static void count_cost(struct fikit_measure *measure, int64_t start_ns) {
   measure->not_before_ns = now_ns + measure->spent_ns * MOST_OF_TIME;
 }
 
-static int64_t elapsed_ns(CUevent from, CUevent to) {
-  float ms = 0;
-  if (REAL(cuEventElapsedTime)(&ms, from, to) != CUDA_SUCCESS)
-    return -1;
-  return ms > 0 ? (int64_t)((double)ms * 1e6) : 0; /* overlapping streams: no gap */
-}
-
 /* The ring holds what fikitd has not read. Measuring, ring at half; at three quarters stop, the samples can wait in their
  * events. A few samples more or less are not worth a system call. */
 static bool ring_has_room(struct fikit_device *device) {
@@ -144,36 +131,43 @@ static bool ring_has_room(struct fikit_device *device) {
   return unread < FIKIT_RING_ENTRIES * 3 / 4;
 }
 
-/* Of two launches that did not follow each other directly, or of which one waited at the gate, no gap is known. */
 static void report(struct fikit_device *device, const struct fikit_timed *before, const struct fikit_timed *timed) {
-  bool neighbours = before && before->context == timed->context && before->seq + 1 == timed->seq && before->open &&
-                    timed->open;
-  int64_t gap_ns = neighbours ? elapsed_ns(before->end, timed->start) : -1;
-  int64_t run_ns = elapsed_ns(timed->start, timed->end);
-  if (gap_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)gap_ns, (int64_t)before->before);
-  if (run_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)run_ns, (int64_t)timed->before);
+  if (before && timed->gap_ns >= 0)
+    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)timed->gap_ns, (int64_t)before->before);
+  if (timed->run_ns >= 0)
+    fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)timed->run_ns, (int64_t)timed->before);
+}
+
+/* Under the mutex. Reads the events of the launches that have completed, up to the first one that has not. */
+static void read_completed(struct fikit_measure *measure) {
+  struct fikit_timed **room = measure->completed_now;
+  unsigned count = 0;
+  for (struct fikit_timed *timed = measure->first_unread; timed; timed = timed->next) {
+    CUresult result = REAL(cuEventQuery)(timed->end);
+    if (result == CUDA_ERROR_NOT_READY)
+      break;
+    timed->failed = result != CUDA_SUCCESS;
+    measure->first_unread = timed->next;
+    room[count++] = timed;
+  }
+  fikit_timed_read(room, count, measure->last_read, measure->spans);
+  if (count)
+    measure->last_read = room[count - 1];
 }
 
 /* Under the mutex. */
 static void harvest(struct fikit_device *device) {
   struct fikit_measure *measure = device->measure;
-  while (measure->first && ring_has_room(device)) {
+  read_completed(measure);
+  while (measure->first != measure->first_unread && ring_has_room(device)) {
     struct fikit_timed *timed = measure->first;
-    CUresult result = REAL(cuEventQuery)(timed->end);
-    if (result == CUDA_ERROR_NOT_READY)
-      return;
     measure->first = timed->next;
     if (!measure->first)
       measure->last = &measure->first;
     atomic_fetch_sub_explicit(&measure->flying, 1, memory_order_relaxed);
-    if (result == CUDA_SUCCESS)
-      report(device, measure->previous, timed);
+    report(device, measure->previous, timed);
     give(&measure->free, measure->previous);
-    measure->previous = result == CUDA_SUCCESS ? timed : NULL;
-    if (result != CUDA_SUCCESS)
-      give(&measure->free, timed);
+    measure->previous = timed;
   }
 }
 
@@ -192,7 +186,7 @@ void fikit_measure_harvest(struct fikit_device *device) {
 /* Under the mutex: one more that can be timed, in the current context. False when that cannot be. */
 static bool equip(struct fikit_measure *measure, CUcontext context) {
   CUevent start, end;
-  if (!measure->bare && measure->used == TIMED)
+  if (!measure->bare && measure->used == FIKIT_TIMED)
     return false;
   if (REAL(cuEventCreate)(&start, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
     return false;
@@ -268,8 +262,11 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
   if (recorded) {
     timed->slot = slot;
     timed->seq = seq;
+    timed->stream = stream;
     timed->next = NULL;
     *measure->last = timed;
+    if (!measure->first_unread)
+      measure->first_unread = timed;
     measure->last = &timed->next;
     atomic_fetch_add_explicit(&measure->flying, 1, memory_order_relaxed);
   } else {
@@ -315,9 +312,10 @@ void fikit_measure_forget_context(struct fikit_device *device, CUcontext context
     return;
   if (measure->previous && measure->previous->context != context)
     give(&measure->free, measure->previous);
-  measure->previous = NULL;
+  measure->previous = measure->last_read = NULL;
   without(&measure->free, context);
   measure->last = without(&measure->first, context);
+  measure->first_unread = measure->first; /* some for the second time */
   unsigned flying = 0;
   for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next)
     flying++;

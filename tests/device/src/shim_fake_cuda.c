@@ -363,9 +363,33 @@ API CUresult cuEventDestroy_v2(void *event) {
   COUNTED;
   return 0;
 }
+
+/* At these moments, in ms, the next events are reached that are recorded, in turn. Without, or beyond: 0.5 ms after each
+ * other event. */
+enum { TIMES = 64 };
+static struct {
+  void *event;
+  float ms;
+} reached[TIMES];
+static unsigned told, recorded;
+
+API void fake_event_times(const float *ms, unsigned count) {
+  for (told = 0, recorded = 0; told < count && told < TIMES; told++)
+    reached[told].ms = ms[told];
+}
+
+static const float *time_of(const void *event) {
+  for (unsigned i = recorded; i-- > 0;)
+    if (reached[i].event == event)
+      return &reached[i].ms;
+  return NULL;
+}
+
 API CUresult cuEventRecord(void *event, void *stream) {
-  (void)event, (void)stream;
+  (void)stream;
   COUNTED;
+  if (recorded < told)
+    reached[recorded++].event = event;
   return 0;
 }
 API CUresult cuEventQuery(void *event) {
@@ -381,9 +405,9 @@ API CUresult cuEventSynchronize(void *event) {
   return 0;
 }
 API CUresult cuEventElapsedTime(float *ms, void *start, void *end) {
-  (void)start, (void)end;
   COUNTED;
-  *ms = 0.5f;
+  const float *from = time_of(start), *to = time_of(end);
+  *ms = from && to ? *to - *from : 0.5f;
   return 0;
 }
 API CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
