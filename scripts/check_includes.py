@@ -34,7 +34,12 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "emulator/device_model",
         "emulator/replay",
     ),
-    "fikitd/core/binding": ("fikitd/core/dispatcher", "fikitd/core/policy", "fikitd/core/predictor"),
+    "fikitd/core/binding": (
+        "fikitd/core/dispatcher",
+        "fikitd/core/foresight",
+        "fikitd/core/policy",
+        "fikitd/core/predictor",
+    ),
     "shim": ("fikitd/core/protocol", "driver_api"),
     "emulator": ("driver_api", "emulator/device_model", "emulator/replay"),
     "emulator/device_model": (),

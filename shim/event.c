@@ -1,5 +1,6 @@
 #include "event.h"
 #include "capture.h"
+#include "clock.h"
 #include "lock.h"
 #include "stream.h"
 #include "symbols.h"
@@ -77,11 +78,11 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
 }
 
 /* The event is complete, as it stood before the question (`before`): so is the work in front of it. */
-static CUresult complete(struct recorded before, CUevent event, CUresult result) {
+static CUresult complete(struct recorded before, CUevent event, int64_t began_ns, CUresult result) {
   if (result != CUDA_SUCCESS || !event || before.event != event)
     return result;
   if (atomic_load_explicit(&before.stream->handle, memory_order_acquire) == (uintptr_t)before.handle)
-    fikit_stream_drained(before.stream, before.issued);
+    fikit_stream_drained(before.stream, before.issued, began_ns);
   return result;
 }
 
@@ -96,12 +97,13 @@ static struct recorded what_is(CUevent event) {
 
 CUresult cuEventSynchronize(CUevent event) {
   struct recorded before = what_is(event);
-  return complete(before, event, REAL(cuEventSynchronize)(event));
+  int64_t began_ns = before.event == event ? fikit_now_ns() : 0;
+  return complete(before, event, began_ns, REAL(cuEventSynchronize)(event));
 }
 
 CUresult cuEventQuery(CUevent event) {
   struct recorded before = what_is(event);
-  return complete(before, event, REAL(cuEventQuery)(event));
+  return complete(before, event, 0, REAL(cuEventQuery)(event));
 }
 
 CUresult cuEventDestroy(CUevent event) {

@@ -160,9 +160,17 @@ uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
   return seq;
 }
 
+/* As DRAINED says it. */
+static uint32_t waited(int64_t began_ns, int64_t now_ns) {
+  int64_t ns = now_ns - began_ns;
+  if (began_ns == 0)
+    return 0;
+  return ns < 1 ? 1 : ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
 /* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
  * counted in its stream's `issued`, so one that we do not know complete keeps its stream undrained. */
-static void claim(struct fikit_device *device) {
+static void claim(struct fikit_device *device, int64_t began_ns) {
   struct fikit_page *page = device->page;
   uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
   uint64_t claimed = atomic_load_explicit(&device->claimed, memory_order_relaxed);
@@ -173,7 +181,7 @@ static void claim(struct fikit_device *device) {
   atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
   int64_t now_ns = fikit_now_ns();
   atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
-  fikit_page_put(page, FIKIT_ENTRY_DRAINED, 0, seq, now_ns);
+  fikit_page_put(page, FIKIT_ENTRY_DRAINED, waited(began_ns, now_ns), seq, now_ns);
   if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
     fikit_doorbell(device); /* somebody may be waiting for us to be done */
 }
@@ -185,14 +193,15 @@ void fikit_after_sync(struct fikit_device *device) {
   fikit_monitor_look(device, FIKIT_LOOK_RUNNING_NS);
 }
 
-void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued) {
+void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
   raise_drained(stream, issued);
-  claim(stream->device);
+  claim(stream->device, began_ns);
   fikit_after_sync(stream->device);
 }
 
 void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device) {
   drain->device = device;
+  drain->began_ns = fikit_now_ns();
   drain->count = atomic_load_explicit(&used, memory_order_acquire);
   for (unsigned i = 0; i < drain->count; i++)
     drain->issued[i] = streams[i].device == device ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
@@ -202,7 +211,7 @@ void fikit_drain_end(const struct fikit_drain *drain) {
   for (unsigned i = 0; i < drain->count; i++)
     if (streams[i].device == drain->device)
       raise_drained(&streams[i], drain->issued[i]);
-  claim(drain->device);
+  claim(drain->device, drain->began_ns);
   if (fikit_lock(&changing)) {
     for (unsigned i = 0; i < drain->count; i++)
       if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))

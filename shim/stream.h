@@ -53,8 +53,9 @@ void fikit_stream_thread_changed(void);
 void fikit_stream_destroyed(CUstream stream);
 void fikit_stream_context_gone(CUcontext context);
 
-/* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. */
-void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued);
+/* Every launch counted in `issued` of this stream is complete. May report ENTRY_DRAINED. began_ns: since when the host has
+ * waited for it; 0: it only asked. */
+void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns);
 
 /* A point put behind the stream's work now: every launch up to the returned launch_seq is complete when it is reached.
  * 0: nothing can be said, because work of other streams may be under way. */
@@ -64,6 +65,7 @@ uint64_t fikit_stream_covers(const struct fikit_stream *stream);
 enum { FIKIT_STREAMS = 256 };
 struct fikit_drain {
   struct fikit_device *device;
+  int64_t began_ns;
   unsigned count; /* of issued */
   uint64_t issued[FIKIT_STREAMS];
 };

@@ -1,10 +1,11 @@
 /* Host synchronisation: never held; what it proves is reported. */
+#include "clock.h"
 #include "stream.h"
 #include "symbols.h"
 
-static CUresult drained(struct fikit_stream *stream, uint64_t issued, CUresult result) {
+static CUresult drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns, CUresult result) {
   if (stream->device && result == CUDA_SUCCESS)
-    fikit_stream_drained(stream, issued);
+    fikit_stream_drained(stream, issued, began_ns);
   return result;
 }
 
@@ -12,37 +13,50 @@ static uint64_t issued_on(struct fikit_stream *stream) {
   return atomic_load_explicit(&stream->issued, memory_order_acquire);
 }
 
-/* `stream`: the entry; `call`: the driver's function and arguments, evaluated after the launches were counted. */
-#define DRAINING(handle, call)                            \
+static int64_t now_ns(const struct fikit_stream *stream) {
+  return stream->device ? fikit_now_ns() : 0;
+}
+
+/* `call`: the driver's function and arguments, evaluated after the launches were counted. */
+#define WAITING(handle, call)                             \
   do {                                                    \
     struct fikit_stream *entry = fikit_stream_of(handle); \
     uint64_t issued = issued_on(entry);                   \
-    return drained(entry, issued, (call));                \
+    int64_t began_ns = now_ns(entry);                     \
+    return drained(entry, issued, began_ns, (call));      \
+  } while (0)
+
+/* Whoever asks may do other things until it asks again: nobody knows for how long it has waited. */
+#define ASKING(handle, call)                              \
+  do {                                                    \
+    struct fikit_stream *entry = fikit_stream_of(handle); \
+    uint64_t issued = issued_on(entry);                   \
+    return drained(entry, issued, 0, (call));             \
   } while (0)
 
 CUresult cuStreamSynchronize(CUstream stream) {
-  DRAINING(fikit_legacy(stream), REAL(cuStreamSynchronize)(stream));
+  WAITING(fikit_legacy(stream), REAL(cuStreamSynchronize)(stream));
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream) {
-  DRAINING(fikit_per_thread(stream), REAL(cuStreamSynchronize_ptsz)(stream));
+  WAITING(fikit_per_thread(stream), REAL(cuStreamSynchronize_ptsz)(stream));
 }
 
 CUresult cuStreamQuery(CUstream stream) {
-  DRAINING(fikit_legacy(stream), REAL(cuStreamQuery)(stream));
+  ASKING(fikit_legacy(stream), REAL(cuStreamQuery)(stream));
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream) {
-  DRAINING(fikit_per_thread(stream), REAL(cuStreamQuery_ptsz)(stream));
+  ASKING(fikit_per_thread(stream), REAL(cuStreamQuery_ptsz)(stream));
 }
 
 /* A synchronous copy to the host returns when the default stream, into which it goes, is through with it. */
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-  DRAINING(CU_STREAM_LEGACY, REAL(cuMemcpyDtoH_v2)(to, from, bytes));
+  WAITING(CU_STREAM_LEGACY, REAL(cuMemcpyDtoH_v2)(to, from, bytes));
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
-  DRAINING(CU_STREAM_PER_THREAD, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes));
+  WAITING(CU_STREAM_PER_THREAD, REAL(cuMemcpyDtoH_v2_ptds)(to, from, bytes));
 }
 
 static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontext ctx) {

@@ -155,7 +155,7 @@ class Dispatcher:
     ) -> None:
         """Predictions from now on; statistics that cannot be (not finite, not adding up) are left out.
 
-        rhythm: where its host waits, as the profile file has it; used until the client shows it itself.
+        rhythm: where its host waits, and what follows what, as the profile file has it; used until the client shows it itself.
         """
 
     def describe(
@@ -178,7 +178,7 @@ class Dispatcher:
         """What a client measured or sampled, as entries of a profile."""
 
     def export_rhythm(self, client_id: int) -> dict[str, Any]:
-        """Where the client's host waits, as it was learnt in this run; empty when nothing was seen twice."""
+        """Where the client's host waits and what follows what, as it was learnt in this run; empty: nothing was seen twice."""
 
     def idle_moments(self, client_id: int) -> list[tuple[int, int]]:
         """(launches before it, when the client's queue was believed to run dry, ns): the newest 4096, noted at each launch."""
@@ -271,6 +271,10 @@ class Runs:
     def waited(self) -> None: ...
     def starting(self, identity: int, duration_ns: int) -> tuple[int, int]:
         """If this is launched next: so many launches follow each other without a wait, and take so much device time."""
+    def expect(self, before: Mapping[str, Any]) -> None:
+        """Begin with what earlier runs of the program learnt, where nothing has been learnt yet."""
+    def learnt(self) -> dict[str, Any]:
+        """By this one alone, what was seen twice; in the form of the profile file's `rhythm`."""
 
 class Policy:
     """A policy in manual time: every event is followed by the policy's decisions at the event's time.

@@ -3,7 +3,8 @@
 `slacks` says, for a position in the program (a hash of what was launched since the last wait, or of the last three kernels),
 for how long the device would be idle between that launch and the end of the next wait; `segments`, for what is launched
 between two waits, how long it and what follows takes (fikitd/core/predictor/rhythm.hpp). Times are sketches: [count, time,
-...], up to eight equally probable times that stand for all, ascending.
+...], up to eight equally probable times that stand for all, ascending. `runs` says, for a kernel after three others, how many
+launches follow each other without a wait, and how much work they are (fikitd/core/predictor/runs.hpp).
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Any, Final
 VERSION: Final = 1  # of the hashes; another one is as good as none
 MAX_SLACKS: Final = 16_384
 MAX_SEGMENTS: Final = 1_024
+MAX_RUNS: Final = 16_384
+MAX_LAUNCHES: Final = 2**32 - 1
 TIMES: Final = 8
 MAX_COUNT: Final = 2**53
 MAX_NS: Final = 2**42 - 1  # what the core keeps of a time
-PARTS: Final = ("span", "tail", "next_slack", "idle")
+PARTS: Final = ("span", "tail", "after", "next_slack", "idle")
 _HEX16 = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 Sketch = list[int]
+Run = list[int]
 Rhythm = Mapping[str, Any]
 
 
@@ -35,6 +39,7 @@ def checked(raw: Any) -> Rhythm | None:
         "version": VERSION,
         "slacks": {at: _sketch(sketch) for at, sketch in _hashes(raw.get("slacks"), "slacks", MAX_SLACKS)},
         "segments": {at: _segment(parts) for at, parts in _hashes(raw.get("segments"), "segments", MAX_SEGMENTS)},
+        "runs": {at: _run(run) for at, run in _hashes(raw.get("runs", {}), "runs", MAX_RUNS)},
     }
 
 
@@ -59,6 +64,17 @@ def _sketch(raw: Any) -> Sketch:
     return [count, *sorted(times)]
 
 
+def _run(raw: Any) -> Run:
+    if not isinstance(raw, list) or len(raw) != 2 or any(type(number) is not int for number in raw):
+        raise ValueError("a run of rhythm is not a number of launches and a time")
+    launches, ns = raw
+    if not 1 <= launches <= MAX_LAUNCHES or not 0 <= ns <= MAX_NS:
+        raise ValueError(
+            f"a run of rhythm is not of 1 to {MAX_LAUNCHES} launches, or its time is not within 0 and {MAX_NS}"
+        )
+    return raw
+
+
 def merge(rhythms: Iterable[Rhythm | None]) -> Rhythm | None:
     """What all of them say, in whatever order they come; None of none. Of more than fit in, the best known positions."""
     every = [rhythm for rhythm in rhythms if rhythm is not None]
@@ -69,11 +85,17 @@ def merge(rhythms: Iterable[Rhythm | None]) -> Rhythm | None:
         at: {part: _merged(found) for part in PARTS if (found := [parts[part] for parts in same if part in parts])}
         for at, same in segments.items()
     }
+    # As the core does within a run: the shorter run, and the longer work.
+    runs = {
+        at: [min(launches for launches, _ in same), max(ns for _, ns in same)]
+        for at, same in _together(rhythm["runs"] for rhythm in every).items()
+    }
     slacks = {at: _merged(same) for at, same in _together(rhythm["slacks"] for rhythm in every).items()}
     return {
         "version": VERSION,
         "slacks": dict(sorted(slacks.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_SLACKS]),
         "segments": dict(sorted(merged.items())[:MAX_SEGMENTS]),
+        "runs": dict(sorted(runs.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_RUNS]),
     }
 
 

@@ -58,6 +58,29 @@ def test_no_proof_while_other_work_may_run(program: Start, daemon: StartDaemon, 
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "wait"),
+    [
+        ("cuStreamSynchronize", "cu.cuStreamSynchronize(one)"),
+        ("cuCtxSynchronize", "cu.cuCtxSynchronize()"),
+        ("cuEventSynchronize", "cu.cuEventRecord(e, one); cu.cuEventSynchronize(e)"),
+    ],
+)
+def test_a_drain_says_how_long_the_host_waited(program: Start, daemon: StartDaemon, name: str, wait: str) -> None:
+    fikitd = daemon()
+    code = TWO_STREAMS + f"e = ctypes.c_void_p(0x7777000)\nfake.fake_delay(b'{name}', 3000)\ncheck(launch(f, one))\n"
+    program(code + wait, fikitd).finish()
+    (drain,) = fikitd.page().of_kind(DRAINED)
+    assert 3_000_000 <= drain.slot < 3_000_000_000
+
+
+def test_a_drain_that_a_question_proves_says_nothing_of_a_wait(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    program(TWO_STREAMS + "check(launch(f, one)); cu.cuStreamQuery(one)", fikitd).finish()
+    (drain,) = fikitd.page().of_kind(DRAINED)
+    assert drain.slot == 0
+
+
 def test_each_stream_in_turn_completes_the_proof(program: Start, daemon: StartDaemon) -> None:
     code = TWO_STREAMS + "check(launch(f, one)); check(launch(f, two))\n"
     code += "check(cu.cuStreamSynchronize(one)); check(cu.cuStreamSynchronize(two)); check(cu.cuStreamSynchronize(one))"

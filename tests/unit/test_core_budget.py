@@ -44,7 +44,7 @@ def notice(running: Dispatcher, high: FakeClient) -> None:
 
 
 def live_through_segments(
-    running: Dispatcher, high: FakeClient, among: FakeClient | None = None, lose: bool = False
+    running: Dispatcher, high: FakeClient, among: FakeClient | None = None, lose: bool = False, waited_ns: int = 0
 ) -> None:
     """Segments of the high client in the last second, one after the other; a kernel of another one in each."""
     time.sleep((LESSONS + 1) * SEGMENT_NS / 1e9)
@@ -57,7 +57,7 @@ def live_through_segments(
         if lose:
             high.page.ring_head += 1  # claimed, and never finished
             high.page.launch_seq += 1
-        high.put(fake.DRAINED, value=high.page.launch_seq, t_ns=began + (number + 1) * SEGMENT_NS)
+        high.put(fake.DRAINED, waited_ns, high.page.launch_seq, began + (number + 1) * SEGMENT_NS)
         notice(running, high)
 
 

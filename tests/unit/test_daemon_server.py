@@ -293,7 +293,7 @@ def test_a_long_answer_comes_in_several_packets(daemon: Daemon) -> None:
 
 def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon) -> None:
     daemon.core.measured = [fakes.kernel("gemm")]
-    daemon.core.rhythm = {"version": 1, "slacks": {"0" * 16: [2, 5, 6]}, "segments": {}}
+    daemon.core.rhythm = {"version": 1, "slacks": {"0" * 16: [2, 5, 6]}, "segments": {}, "runs": {"1" * 16: [3, 9]}}
     daemon.job("12", measure=True, profile="mine", uid=ME)
     client = daemon.client()
     client.send(fakes.description())

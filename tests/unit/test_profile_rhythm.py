@@ -11,7 +11,7 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from daemon_fakes import kernel
-from fikitd._core import Rhythm
+from fikitd._core import Dispatcher, Rhythm, Runs
 from fikitd.profile_rhythm import MAX_COUNT, MAX_NS, MAX_SEGMENTS, MAX_SLACKS, TIMES, checked, merge
 from fikitd.profiles import ProfileStore, document
 from hypothesis import given
@@ -105,9 +105,43 @@ def test_a_program_without_end_stores_a_bounded_part() -> None:
     assert checked(learnt) == learnt
 
 
+def rounds(runs: Runs, times: int) -> Runs:
+    """Three kernels, one after the other, and a wait; so many times."""
+    for _ in range(times):
+        for identity in (A, B, B + 1):
+            runs.launched(identity, 10 * US)
+        runs.waited()
+    return runs
+
+
+def test_the_next_run_knows_what_follows_what() -> None:
+    learnt = json.loads(json.dumps(rounds(Runs(), 4).learnt()))
+    assert checked(learnt) == learnt
+    later = Runs()
+    later.expect(learnt)
+    rounds(later, 1)  # what came before it is part of the place
+    assert later.starting(A, 10 * US) == (3, 30 * US)
+    assert rounds(Runs(), 1).starting(A, 10 * US)[0] == 1
+    assert later.learnt() == {}  # by itself it has seen nothing twice
+
+
+def test_what_an_earlier_run_says_of_what_follows_is_bounded() -> None:
+    runs = Runs()
+    place = next(iter(rounds(Runs(), 4).learnt()["runs"]))
+    runs.expect({"version": 1, "slacks": {}, "segments": {}, "runs": {place: [2**32 - 1, 2**62]}})
+    runs.expect(rounds(Runs(), 4).learnt())
+    rounds(runs, 1)
+    for identity in (A, B, B + 1):
+        launches, work_ns = runs.starting(identity, 10 * US)
+        assert launches <= 32
+        assert work_ns <= 200 * US
+
+
 # ---------------------------------------------------------------- files
 
-GOOD: dict[str, Any] = {"version": 1, "slacks": {"0" * 16: [3, 1, 2, 3]}, "segments": {"f" * 16: {"span": [2, 5, 6]}}}
+GOOD: dict[str, Any] = {
+    "version": 1, "slacks": {"0" * 16: [3, 1, 2, 3]}, "segments": {"f" * 16: {"span": [2, 5, 6]}}, "runs": {"0" * 16: [4, 9]},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("unknown", [None, {"version": 2, "slacks": 7}, {}])
@@ -126,6 +160,8 @@ def test_what_this_version_does_not_know_is_as_good_as_none(unknown: Any) -> Non
         {**GOOD, "slacks": {"0" * 16: [1, MAX_NS + 1]}}, {**GOOD, "slacks": {"0" * 16: [MAX_COUNT + 1, 1]}},
         {**GOOD, "slacks": {"0" * 16: [True, 1]}}, {**GOOD, "slacks": {"G" * 16: [1, 1]}},
         {**GOOD, "segments": {"0" * 16: []}}, {**GOOD, "segments": {"0" * 16: {"span": {}}}},
+        {**GOOD, "runs": []}, {**GOOD, "runs": {"0" * 16: [0, 1]}}, {**GOOD, "runs": {"0" * 16: [1, -1]}},
+        {**GOOD, "runs": {"0" * 16: [1]}}, {**GOOD, "runs": {"0" * 16: [1, 1.5]}}, {**GOOD, "runs": {"0" * 16: [2**32, 1]}},
         {**GOOD, "slacks": {f"{i:016x}": [1, 1] for i in range(MAX_SLACKS + 1)}},
     ],
 )  # fmt: skip
@@ -143,13 +179,14 @@ JSON = st.recursive(
 )
 
 
-@given(st.fixed_dictionaries({"version": st.just(1), "slacks": JSON, "segments": JSON}))
+@given(st.fixed_dictionaries({"version": st.just(1), "slacks": JSON, "segments": JSON, "runs": JSON}))
 def test_whatever_a_file_says_is_refused_or_within_bounds(raw: dict[str, Any]) -> None:
     try:
         rhythm = checked(raw)
     except ValueError:
         return
     Rhythm().expect(rhythm or {})
+    Runs().expect(rhythm or {})
     assert checked(rhythm) == rhythm
     assert merge([rhythm, rhythm]) is not None
 
@@ -163,7 +200,8 @@ RHYTHM = st.fixed_dictionaries(
     {
         "version": st.just(1),
         "slacks": st.dictionaries(PLACE, SKETCH),
-        "segments": st.dictionaries(PLACE, st.dictionaries(st.sampled_from(["span", "idle"]), SKETCH)),
+        "segments": st.dictionaries(PLACE, st.dictionaries(st.sampled_from(["span", "after"]), SKETCH)),
+        "runs": st.dictionaries(PLACE, st.tuples(st.integers(1, 40), TIME).map(list)),
     }
 )
 
@@ -176,10 +214,22 @@ def test_runs_are_merged_in_any_order(rhythms: list[dict[str, Any]], dice: rando
     assert checked(merged) is not None
     for place, (count, *times) in (merged or {})["slacks"].items():
         same = [rhythm["slacks"][place] for rhythm in rhythms if place in rhythm["slacks"]]
+        assert (merge([merge(rhythms[:2]), *rhythms[2:]]) or {})["runs"] == (merged or {})["runs"]
         assert count == sum(sketch[0] for sketch in same)
         assert (
             min(min(sketch[1:]) for sketch in same) <= times[0] <= times[-1] <= max(max(sketch[1:]) for sketch in same)
         )
+
+
+def test_of_runs_the_shorter_and_the_longer_work_count() -> None:
+    merged = merge([{**GOOD, "runs": {"a" * 16: [4, 9]}}, {**GOOD, "runs": {"a" * 16: [7, 3], "b" * 16: [2, 2]}}])
+    assert merged is not None
+    assert merged["runs"] == {"a" * 16: [4, 9], "b" * 16: [2, 2]}
+
+
+def test_files_from_before_it_was_known_what_follows_what_are_read() -> None:
+    before = {name: part for name, part in GOOD.items() if name != "runs"}
+    assert checked(before) == {**GOOD, "runs": {}}
 
 
 def test_a_run_of_many_times_weighs_more_than_one_of_few() -> None:
@@ -232,6 +282,30 @@ def test_a_measuring_run_learns_it_under_every_policy(policy: str) -> None:
     assert checked(learnt) == learnt
     (segment,) = learnt["segments"].values()
     assert segment["span"][1] == pytest.approx(100 * MS, rel=0.01)
+
+
+def what_waits_take(running: Dispatcher, client: FakeClient, waited_ns: int) -> list[int]:
+    """What is learnt of the time from the later of the work's end and the wait's beginning to the wait's end."""
+    client.describe(STEP, "step")
+    running.set_profile(client.number, [profile_entry("step", MS // 10, 0)])
+    live_through_segments(running, client, waited_ns=waited_ns)
+    (segment,) = running.export_rhythm(client.number)["segments"].values()
+    return list(segment.get("after", [0]))[1:]
+
+
+def test_it_is_learnt_from_when_on_the_host_waited() -> None:
+    with fake.dispatcher("budget", LONG_LEASE) as running:
+        assert what_waits_take(running, FakeClient(running, 1, 1), 30 * MS) == [30 * MS] * TIMES
+    with fake.dispatcher("budget", LONG_LEASE) as running:  # a shim of before does not say it
+        assert what_waits_take(running, FakeClient(running, 1, 1), 0) == []
+
+
+@pytest.mark.parametrize("waited_ns", [1, 2**32 - 1])
+def test_whatever_a_client_says_of_its_waits_is_bounded(waited_ns: int) -> None:
+    with fake.dispatcher("budget", LONG_LEASE) as running:
+        took = what_waits_take(running, FakeClient(running, 1, 1), waited_ns)
+        assert all(0 <= ns <= 100 * MS for ns in took)
+        assert len(took) == TIMES
 
 
 def test_other_runs_learn_it_where_the_policy_asks_for_it() -> None:

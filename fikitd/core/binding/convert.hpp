@@ -5,15 +5,15 @@
 
 #include "dispatcher/dispatcher.hpp"
 #include "predictor/model.hpp"
-#include "predictor/rhythm.hpp"
+#include "foresight/foresight.hpp"
 
 namespace fikit::binding {
 
 predictor::Histogram to_histogram(const nanobind::dict& histogram);
 predictor::Model to_model(const nanobind::sequence& kernels); // entries that cannot be are left out
 nanobind::list to_profile(const predictor::Model& model);
-predictor::RhythmLearnt to_rhythm(const nanobind::dict& rhythm); // of another version: nothing
-nanobind::dict to_dict(const predictor::RhythmLearnt& rhythm);   // empty when nothing was learnt
+foresight::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
+nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing was learnt
 nanobind::dict to_dict(const dispatcher::Stats& stats);
 nanobind::dict to_dict(const dispatcher::Dispatcher::Story& story);
 

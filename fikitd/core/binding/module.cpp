@@ -256,7 +256,7 @@ void bind_dispatcher(nb::module_& m) {
       .def("set_profile",
            [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
              predictor::Model model = to_model(kernels);
-             const predictor::RhythmLearnt learnt = to_rhythm(rhythm);
+             const foresight::Learnt learnt = to_learnt(rhythm);
              const nb::gil_scoped_release release;
              self.set_profile(id, std::move(model), learnt);
            },
@@ -290,10 +290,10 @@ void bind_dispatcher(nb::module_& m) {
            "client_id"_a)
       .def("export_rhythm",
            [](Dispatcher& self, policy::ClientId id) {
-             predictor::RhythmLearnt learnt;
+             foresight::Learnt learnt;
              {
                const nb::gil_scoped_release release;
-               learnt = self.rhythm(id);
+               learnt = self.learnt(id);
              }
              return to_dict(learnt);
            },

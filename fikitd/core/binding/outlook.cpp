@@ -52,8 +52,8 @@ void bind_outlook(nb::module_& m) {
           },
           "time_ns"_a, "alone"_a, "began_ns"_a = nb::none());
 
-  rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_rhythm(before)); }, "before"_a)
-      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(self.learnt()); });
+  rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_learnt(before).rhythm); }, "before"_a)
+      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(foresight::Learnt{.rhythm = self.learnt(), .runs = {}}); });
 
   nb::class_<predictor::Runs>(m, "Runs")
       .def(nb::init<>())
@@ -65,7 +65,10 @@ void bind_outlook(nb::module_& m) {
             const predictor::Run run = self.starting(identity, duration_ns);
             return std::pair(run.launches, run.work_ns);
           },
-          "identity"_a, "duration_ns"_a);
+          "identity"_a, "duration_ns"_a)
+      .def("expect", [](predictor::Runs& self, const nb::dict& before) { self.expect(to_learnt(before).runs); }, "before"_a)
+      .def("learnt",
+           [](const predictor::Runs& self) { return to_dict(foresight::Learnt{.rhythm = {}, .runs = self.learnt()}); });
 }
 
 } // namespace fikit::binding

@@ -1,5 +1,5 @@
-// A rhythm as the profile file has it: {"version": 1, "slacks": {position: sketch}, "segments": {path: {name: sketch}}}; a
-// sketch is [count, time, ...]. fikitd.profile_rhythm checks what comes from a file.
+// A rhythm as the profile file has it: {"version": 1, "slacks": {position: sketch}, "segments": {path: {name: sketch}}, "runs":
+// {place: [launches, time]}}; a sketch is [count, time, ...]. fikitd.profile_rhythm checks what comes from a file.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -19,8 +19,9 @@ using predictor::RhythmLearnt;
 using predictor::Sketch;
 using Segment = RhythmLearnt::Segment;
 
-constexpr std::array<std::pair<const char*, Sketch Segment::*>, 4> kParts{{{"span", &Segment::span},
+constexpr std::array<std::pair<const char*, Sketch Segment::*>, 5> kParts{{{"span", &Segment::span},
                                                                            {"tail", &Segment::tail},
+                                                                           {"after", &Segment::after},
                                                                            {"next_slack", &Segment::next_slack},
                                                                            {"idle", &Segment::idle}}};
 
@@ -41,30 +42,53 @@ Sketch to_sketch(nb::handle entry) {
   return sketch;
 }
 
+predictor::RunsLearnt to_runs(const nb::dict& entries) {
+  predictor::RunsLearnt runs;
+  for (const auto& [place, entry] : entries) {
+    const auto pair = nb::cast<nb::list>(entry);
+    if (nb::len(pair) == 2)
+      runs.emplace_back(from_hex(place), predictor::Run{.launches = nb::cast<std::uint32_t>(pair[0]),
+                                                        .work_ns = nb::cast<std::int64_t>(pair[1])});
+  }
+  return runs;
+}
+
+nb::dict to_dict(const predictor::RunsLearnt& runs) {
+  nb::dict entries;
+  for (const auto& [place, run] : runs) {
+    nb::list pair;
+    pair.append(run.launches);
+    pair.append(run.work_ns);
+    entries[hex(place).c_str()] = pair;
+  }
+  return entries;
+}
+
 } // namespace
 
-RhythmLearnt to_rhythm(const nb::dict& rhythm) {
-  RhythmLearnt learnt;
+foresight::Learnt to_learnt(const nb::dict& rhythm) {
+  foresight::Learnt learnt;
   if (!rhythm.contains("version") || nb::cast<int>(rhythm["version"]) != RhythmLearnt::kVersion) return learnt;
   for (const auto& [position, sketch] : nb::cast<nb::dict>(rhythm["slacks"]))
-    learnt.slacks.emplace_back(from_hex(position), to_sketch(sketch));
+    learnt.rhythm.slacks.emplace_back(from_hex(position), to_sketch(sketch));
   for (const auto& [path, parts] : nb::cast<nb::dict>(rhythm["segments"])) {
     Segment segment;
     const auto entry = nb::cast<nb::dict>(parts);
     for (const auto& [name, part] : kParts)
       if (entry.contains(name)) segment.*part = to_sketch(entry[name]);
-    learnt.segments.emplace_back(from_hex(path), std::move(segment));
+    learnt.rhythm.segments.emplace_back(from_hex(path), std::move(segment));
   }
+  if (rhythm.contains("runs")) learnt.runs = to_runs(nb::cast<nb::dict>(rhythm["runs"]));
   return learnt;
 }
 
-nb::dict to_dict(const RhythmLearnt& learnt) {
+nb::dict to_dict(const foresight::Learnt& learnt) {
   nb::dict rhythm;
-  if (learnt.slacks.empty() && learnt.segments.empty()) return rhythm;
+  if (learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty()) return rhythm;
   nb::dict slacks;
-  for (const auto& [position, sketch] : learnt.slacks) slacks[hex(position).c_str()] = to_list(sketch);
+  for (const auto& [position, sketch] : learnt.rhythm.slacks) slacks[hex(position).c_str()] = to_list(sketch);
   nb::dict segments;
-  for (const auto& [path, segment] : learnt.segments) {
+  for (const auto& [path, segment] : learnt.rhythm.segments) {
     nb::dict parts;
     for (const auto& [name, part] : kParts)
       if (!(segment.*part).ns.empty()) parts[name] = to_list(segment.*part);
@@ -73,6 +97,7 @@ nb::dict to_dict(const RhythmLearnt& learnt) {
   rhythm["version"] = RhythmLearnt::kVersion;
   rhythm["slacks"] = slacks;
   rhythm["segments"] = segments;
+  rhythm["runs"] = to_dict(learnt.runs);
   return rhythm;
 }
 

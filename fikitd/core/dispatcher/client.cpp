@@ -97,7 +97,10 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       marks_.drained(report.value);
       exclusives_.drained(report.value);
-      drained(report.value, t_ns, policy::kLongAgo, true, policy);
+      drained({.launches = report.value,
+               .t_ns = t_ns,
+               .began_ns = report.slot == 0 ? policy::kLongAgo : t_ns - std::int64_t{report.slot}},
+              policy);
       break;
     case FIKIT_ENTRY_MARK:
     case FIKIT_ENTRY_MARK_GRANT: {
@@ -210,20 +213,21 @@ void Client::gap(const Report& report, std::int64_t ns) {
   say_known(report.slot);
 }
 
-void Client::drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited,
-                     policy::Policy& policy) {
-  const std::uint64_t seen = std::min(launches, launches_);
-  const bool all = launches >= launches_;
+void Client::drained(const Drain& drain, policy::Policy& policy) {
+  const std::uint64_t seen = std::min(drain.launches, launches_);
+  const bool all = drain.launches >= launches_;
   policy::Event event{.kind = EventKind::drained,
                       .client = id_,
-                      .time_ns = t_ns,
-                      .since_ns = since_ns,
+                      .time_ns = drain.t_ns,
+                      .since_ns = drain.since_ns,
                       .spread_ns = log_.spread_ns(certain_, seen),
-                      .waited = waited,
-                      .duration_ns = all ? 0 : log_.remaining_ns(launches)};
-  if (waited && all && foresees(policy)) event.outlook = foresight_.waited(t_ns, traffic_.kernels - kernels_);
+                      .waited = drain.waited,
+                      .began_ns = drain.began_ns,
+                      .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
+  if (drain.waited && all && foresees(policy))
+    event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
   policy.apply(event);
-  if (waited) note_drain(t_ns);
+  if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);
 }
 
@@ -239,7 +243,8 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
     any = true;
     if (mark.granted) exclusives_.grant_done(static_cast<std::uint32_t>(mark.value));
     else exclusives_.drained(mark.value);
-    if (!mark.granted) return drained(mark.value, now_ns, mark.missing_ns, false, policy);
+    if (!mark.granted)
+      return drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
     policy.apply({.kind = EventKind::grant_done,
                   .client = id_,
                   .time_ns = now_ns,
@@ -284,9 +289,9 @@ void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
   say_known(slot);
 }
 
-void Client::set_profile(predictor::Model profile, const predictor::RhythmLearnt& rhythm) {
+void Client::set_profile(predictor::Model profile, const foresight::Learnt& before) {
   profile_ = std::move(profile);
-  foresight_.expect(rhythm);
+  foresight_.expect(before);
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot) say_known(slot);
 }
 

@@ -100,9 +100,9 @@ class Client {
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
-  void set_profile(predictor::Model profile, const predictor::RhythmLearnt& rhythm);
+  void set_profile(predictor::Model profile, const foresight::Learnt& before);
   const predictor::Model& measured() const { return measured_; }
-  predictor::RhythmLearnt rhythm() const { return foresight_.rhythm().learnt(); } // where its host waits
+  foresight::Learnt learnt() const { return foresight_.learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
   const Journal& journal() const { return journal_; }
@@ -121,7 +121,14 @@ class Client {
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void sample(const Report& report, std::int64_t ns);
   void gap(const Report& report, std::int64_t ns);
-  void drained(std::uint64_t launches, std::int64_t t_ns, std::int64_t since_ns, bool waited, policy::Policy& policy);
+  struct Drain {
+    std::uint64_t launches = 0; // so many are complete
+    std::int64_t t_ns = 0;
+    std::int64_t since_ns = policy::kLongAgo; // when it was not so
+    bool waited = true;                       // the host knows it
+    std::int64_t began_ns = policy::kLongAgo; // since when it has waited
+  };
+  void drained(const Drain& drain, policy::Policy& policy);
   bool look_at_marks(std::int64_t now_ns, policy::Policy& policy);
   predictor::Prediction predict(predictor::Identity kernel) const;
   // Is it learnt where its host waits? For a policy that asks, and for the profile of a run that is measured.

@@ -118,9 +118,9 @@ Stats Dispatcher::remove_client(ClientId id) {
   return stats;
 }
 
-void Dispatcher::set_profile(ClientId id, predictor::Model profile, const predictor::RhythmLearnt& rhythm) {
+void Dispatcher::set_profile(ClientId id, predictor::Model profile, const foresight::Learnt& before) {
   const std::lock_guard lock(mutex_);
-  client(id).set_profile(std::move(profile), rhythm);
+  client(id).set_profile(std::move(profile), before);
 }
 
 void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {
@@ -143,9 +143,9 @@ predictor::Model Dispatcher::measured(ClientId id) {
   return measuring.measured();
 }
 
-predictor::RhythmLearnt Dispatcher::rhythm(ClientId id) {
+foresight::Learnt Dispatcher::learnt(ClientId id) {
   const std::lock_guard lock(mutex_);
-  return client(id).rhythm();
+  return client(id).learnt();
 }
 
 std::vector<Idle> Dispatcher::idle_moments(ClientId id) {

@@ -12,6 +12,12 @@
 
 namespace fikit::foresight {
 
+// What runs of a program have learnt of it, as its profile keeps it.
+struct Learnt {
+  predictor::RhythmLearnt rhythm;
+  predictor::RunsLearnt runs;
+};
+
 // Of one client.
 class Foresight {
  public:
@@ -30,7 +36,11 @@ class Foresight {
   void missed(std::int64_t t_ns);
 
   // What earlier runs of the same program have learnt.
-  void expect(const predictor::RhythmLearnt& before) { rhythm_.expect(before); }
+  void expect(const Learnt& before) {
+    rhythm_.expect(before.rhythm);
+    runs_.expect(before.runs);
+  }
+  Learnt learnt() const { return {.rhythm = rhythm_.learnt(), .runs = runs_.learnt()}; } // by this run
   const predictor::Rhythm& rhythm() const { return rhythm_; }
   const predictor::Runs& runs() const { return runs_; }
 

@@ -107,9 +107,11 @@ void Account::see_arrivals(std::int64_t now_ns) {
 // after the usual tail, and not later than the longest of its kind.
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
-  if (event.began_ns != kLongAgo)
+  const bool began = event.began_ns != kLongAgo;
+  if (began && outlook.after_ns >= 0)
     return static_cast<double>(event.time_ns - outlook.after_ns - std::max(alone_dry_ns_, event.began_ns));
-  const std::int64_t alone_ns = std::max(alone_dry_ns_, last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0));
+  const std::int64_t usual_ns = last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0);
+  const std::int64_t alone_ns = std::max(alone_dry_ns_, began ? event.began_ns : usual_ns);
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
   return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - alone_ns, longer_ns));
 }

@@ -27,7 +27,7 @@ struct Outlook {
   Times idle;                      // drained: until the next launch
   std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
-  std::int64_t after_ns = 0;       // drained: alone, the wait ends so much later than the work and its own beginning
+  std::int64_t after_ns = kUnknown; // drained: alone, the wait ends so much later than the work and its own beginning
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
   // waiting: so many launches are likely to follow each other without a wait, this one the first, and take so much of the
   // device together.

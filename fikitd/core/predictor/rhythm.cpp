@@ -93,8 +93,8 @@ Pause Rhythm::pause() const {
   if (segment.span.known()) {
     pause.span_ns = segment.span.times().back();
     pause.tail_ns = segment.tail.times()[1];
-    pause.after_ns = segment.after.times()[kTimes / 2];
   }
+  if (segment.after.known()) pause.after_ns = segment.after.times()[kTimes / 2];
   pause.slack = segment.next_slack.times();
   if (segment.idle.count() == 0) return pause;
   for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle_of(i)));
@@ -112,6 +112,7 @@ void Rhythm::expect(const RhythmLearnt& before) {
     Segment& segment = segments_[path];
     segment.span.expect(sketch.span);
     segment.tail.expect(sketch.tail);
+    segment.after.expect(sketch.after);
     segment.next_slack.expect(sketch.next_slack);
     if (segment.idle.count() > 0) continue;
     segment.idle_here.expect(sketch.idle);
@@ -132,6 +133,7 @@ RhythmLearnt Rhythm::learnt() const {
     if (segment.span.confirmed() || segment.idle_here.confirmed())
       learnt.segments.emplace_back(path, RhythmLearnt::Segment{.span = segment.span.sketch(),
                                                                .tail = segment.tail.sketch(),
+                                                               .after = segment.after.sketch(),
                                                                .next_slack = segment.next_slack.sketch(),
                                                                .idle = segment.idle_here.sketch()});
   std::sort(learnt.segments.begin(), learnt.segments.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

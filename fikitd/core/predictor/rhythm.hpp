@@ -27,6 +27,7 @@ struct RhythmLearnt {
   struct Segment {
     Sketch span;
     Sketch tail;
+    Sketch after;
     Sketch next_slack;
     Sketch idle;
   };
@@ -38,7 +39,7 @@ struct RhythmLearnt {
 struct Pause {
   std::int64_t span_ns = -1; // the segment alone, from its first launch to the end of the wait; at most
   std::int64_t tail_ns = -1; // the same from its last launch; at least
-  std::int64_t after_ns = 0; // alone, the wait ends so much later than the segment's work and its own beginning
+  std::int64_t after_ns = -1; // alone, the wait ends so much later than the segment's work and its own beginning; negative: unknown
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
   bool open = false;         // the next launch sometimes follows at once and sometimes long after

@@ -22,10 +22,11 @@ void Runs::end_oldest() {
   --count_;
   const auto it = known_.find(oldest.place);
   if (it == known_.end()) {
-    if (known_.size() < kMaxPlaces) known_.emplace(oldest.place, seen);
+    if (known_.size() < kMaxPlaces) known_.emplace(oldest.place, Known{.run = seen, .seen = 1});
     return;
   }
-  Run& known = it->second;
+  it->second.seen = std::min(it->second.seen + 1, 2U);
+  Run& known = it->second.run;
   known.launches = seen.launches <= known.launches ? seen.launches : known.launches + 1;
   known.work_ns = std::max(seen.work_ns, known.work_ns - known.work_ns / 4);
 }
@@ -49,8 +50,29 @@ void Runs::waited() {
 
 Run Runs::starting(Identity identity, std::int64_t duration_ns) const {
   const auto it = duration_ns < 0 || duration_ns > kMaxNs ? known_.end() : known_.find(place(identity));
-  if (it == known_.end() || it->second.launches == 1) return {.launches = 1, .work_ns = duration_ns};
-  return {.launches = it->second.launches, .work_ns = std::clamp(it->second.work_ns, duration_ns, kMaxNs)};
+  if (it == known_.end() || it->second.run.launches == 1) return {.launches = 1, .work_ns = duration_ns};
+  const Run& known = it->second.run;
+  return {.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, kMaxNs)};
+}
+
+void Runs::expect(const RunsLearnt& before) {
+  for (const auto& [place, run] : before) {
+    if (known_.size() == kMaxPlaces) return;
+    const Run bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kMaxLaunches),
+                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, kMaxNs)};
+    known_.emplace(place, Known{.run = bounded, .seen = 0});
+  }
+}
+
+RunsLearnt Runs::learnt() const {
+  RunsLearnt learnt;
+  for (const auto& [place, known] : known_)
+    if (known.seen > 1) learnt.emplace_back(place, known.run);
+  std::sort(learnt.begin(), learnt.end(), [](const auto& a, const auto& b) {
+    return a.second.launches != b.second.launches ? a.second.launches > b.second.launches : a.first < b.first;
+  });
+  if (learnt.size() > kMaxLearnt) learnt.resize(kMaxLearnt);
+  return learnt;
 }
 
 } // namespace fikit::predictor

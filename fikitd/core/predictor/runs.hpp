@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernel.hpp"
 
@@ -17,6 +19,9 @@ struct Run {
   std::int64_t work_ns = -1; // negative: unknown
 };
 
+// What runs of the program before this one have learnt, by place: a hash of the kernel and the three before it.
+using RunsLearnt = std::vector<std::pair<std::uint64_t, Run>>;
+
 class Runs {
  public:
   static constexpr std::size_t kMaxLaunches = 32;
@@ -25,6 +30,12 @@ class Runs {
 
   void launched(Identity identity, std::int64_t duration_ns); // negative: unknown
   void waited();
+  // Begin with what earlier runs have learnt, where this one has learnt nothing yet.
+  void expect(const RunsLearnt& before);
+  // Of this run alone, where a second time has confirmed it; the longest first, at most kMaxLearnt.
+  static constexpr std::size_t kMaxLearnt = 16384;
+  RunsLearnt learnt() const;
+
   // If this is launched next.
   Run starting(Identity identity, std::int64_t duration_ns) const;
 
@@ -33,10 +44,14 @@ class Runs {
     std::uint64_t place = 0;
     std::int64_t before_ns = 0; // work before it
   };
+  struct Known {
+    Run run;
+    unsigned seen = 0; // by this run; counted to 2
+  };
   std::uint64_t place(Identity identity) const; // after the last three
   void end_oldest();
 
-  std::unordered_map<std::uint64_t, Run> known_;
+  std::unordered_map<std::uint64_t, Known> known_;
   Context context_;
   std::array<Begun, kMaxLaunches> begun_{}; // a ring: the newest launches, whose runs still go on
   std::size_t first_ = 0;
