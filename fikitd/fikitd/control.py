@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fikitd import __version__
-from fikitd.jobs import Job, Jobs
+from fikitd.job import Job
+from fikitd.jobs import Jobs
 from fikitd.peer import Peer
 from fikitd.reports import summary_line
 from fikitd.untrusted import printable
@@ -94,7 +95,7 @@ class Control:
         return json.dumps(self._visible(peer, arguments[0]).report())
 
     async def _trace(self, peer: Peer, arguments: list[str]) -> str:
-        trace = await asyncio.to_thread(self._jobs.trace(self._visible(peer, arguments[0])))
+        trace = await asyncio.to_thread(self._visible(peer, arguments[0]).trace_so_far())
         if trace is None:
             raise RequestError(f"no trace of job {printable(arguments[0])} is kept; is trace_events 0 in fikit.toml?")
         return await asyncio.to_thread(json.dumps, trace)

@@ -16,7 +16,8 @@ from typing import Final
 
 from fikitd import profiles, protocol
 from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
-from fikitd.jobs import Job, Jobs, iso
+from fikitd.job import Job, iso
+from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept, Notes
 from fikitd.memory import MemoryPage, NoShare
 from fikitd.packets import Refused, receive, send

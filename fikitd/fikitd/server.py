@@ -21,6 +21,7 @@ from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control
 from fikitd.gpus import Core, Gpus
+from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
@@ -64,12 +65,14 @@ class Server:
         kept = Kept(config.daemon.keep_reports, config.daemon.keep_traces, config.daemon.keep_profiles)
         self._jobs = Jobs(
             records=self._records,
-            store=reports,
-            peaks=Peaks(store),
-            storage=self._storage,
+            files=JobFiles(
+                reports=reports,
+                peaks=Peaks(store),
+                storage=self._storage,
+                pruner=Pruner(kept, reports.directory, store.directory, self._storage),
+            ),
             ledger=Ledger(self._run_dir),
             policy=config.scheduler.policy,
-            pruner=Pruner(kept, reports.directory, store.directory, self._storage),
         )
         self._unmanaged = Unmanaged(
             jobs=self._jobs,
@@ -226,7 +229,7 @@ class Server:
         if going_on:  # while the clients are there to be asked
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORK_S):
-                    await asyncio.gather(*(self._jobs.store(job) for job in self._jobs.all()))
+                    await self._jobs.store()
         for task in self._connections:
             task.cancel()
         if self._connections:

@@ -1,0 +1,90 @@
+"""What stays of a job on storage: its report, its trace, how much memory it needed. And what no longer stays because of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from fikitd.job import Job
+from fikitd.peaks import Peaks
+from fikitd.pruning import Pruner
+from fikitd.reports import ReportStore
+from fikitd.storage import Storage, become, reason
+from fikitd.traces import TraceStore
+from fikitd.untrusted import is_name
+
+TRACE_TIMEOUT_S: Final = 5.0
+
+
+class JobFiles:
+    """Written on Storage's threads with the rights of the job's user; a failure is a warning of the job, never more."""
+
+    def __init__(self, *, reports: ReportStore, peaks: Peaks, storage: Storage, pruner: Pruner) -> None:
+        self._reports = reports
+        self._traces = TraceStore(reports.directory)
+        self._peaks = peaks
+        self._storage = storage
+        self._pruner = pruner
+        self._pruning: set[asyncio.Task[None]] = set()
+
+    def prune_after(self, job: Job) -> None:
+        """The job is over: remove what the site does not keep of its user's; nobody waits for it."""
+        task = asyncio.ensure_future(self._pruner.after(job.record))
+        self._pruning.add(task)
+        task.add_done_callback(self._pruning.discard)
+
+    async def store(self, job: Job) -> None:
+        """Write the job's report as far as it is known; a failure is one warning."""
+        report = job.report()
+        owner = (job.record.uid, job.record.gid)
+
+        def save() -> None:
+            self._reports.prepare()
+            if self._reports.users_may_change():
+                become(*owner)
+                self._reports.save(report)
+            else:
+                self._reports.save(report, owner=owner)
+
+        try:
+            await self._storage.run(job.record.uid, save)
+        except (OSError, ValueError) as error:
+            job.warn(f"its report could not be stored in {self._reports.directory}: {reason(error)}")
+        await self._store_trace(job)
+        await self._remember_peak(job)
+
+    async def _store_trace(self, job: Job) -> None:
+        """Beside its report and with the same rights; a failure is one warning."""
+        owner = (job.record.uid, job.record.gid)
+        make = job.trace_so_far()
+
+        def save() -> None:
+            if (trace := make()) is None:
+                return
+            if self._reports.users_may_change():
+                become(*owner)
+                self._traces.save(trace)
+            else:
+                self._traces.save(trace, owner=owner)
+
+        try:
+            await self._storage.run(job.record.uid, save, TRACE_TIMEOUT_S)
+        except (OSError, ValueError) as error:
+            job.warn(f"its trace could not be stored in {self._traces.directory}: {reason(error)}")
+
+    async def _remember_peak(self, job: Job) -> None:
+        """For the next job of that name; a failure is one warning."""
+        record, peak = job.record, job.peak_memory_bytes
+        name = record.profile or record.name
+        if not peak or not is_name(name):
+            return
+
+        def remember() -> None:
+            self._peaks.prepare(record.uid, record.gid)
+            become(record.uid, record.gid)
+            self._peaks.remember(record.uid, name, record.job, peak)
+
+        try:
+            await self._storage.run(record.uid, remember)
+        except OSError as error:
+            job.warn(f"how much GPU memory it needed could not be stored: {reason(error)}")
