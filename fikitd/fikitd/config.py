@@ -84,6 +84,7 @@ class DaemonConfig:
     idle_exit_s: int = _key(0, _whole(0, 31_536_000))
     trace_events: int = _key(16_384, _whole(0, 1_048_576))
     unmanaged_s: int = _key(10, _whole(0, 3600))
+    forget_s: int = _key(60, _whole(0, 86_400))
     keep_reports: int = _key(0, _whole(0, 1_000_000))
     keep_traces: int = _key(0, _whole(0, 1_000_000))
     keep_profiles: int = _key(0, _whole(0, 1_000_000))

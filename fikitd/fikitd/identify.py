@@ -81,6 +81,18 @@ def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
     return match.group(1) if match else None
 
 
+def job_of_process(proc: Path, pid: int) -> str | None:
+    """The Slurm job that a process is part of, or serves as its slurmstepd; None for every other process, and one that is gone."""
+    try:
+        cgroup = (proc / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return None
+    if (job := job_of_cgroup(cgroup)) is not None:
+        return job
+    process = read_process(proc, pid)
+    return job_of_slurmstepd(proc, process) if process else None
+
+
 def boot_realtime_ns() -> int:
     """CLOCK_REALTIME at the moment from which /proc counts start times."""
     return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)

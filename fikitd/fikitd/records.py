@@ -40,7 +40,7 @@ class JobRecord:
     """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0, "" or None mean not given.
 
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
-    max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most.
+    max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
     """
 
     job: str
@@ -57,10 +57,11 @@ class JobRecord:
     started_ns: int = 0
     max_slowdown: float | None = None
     max_delay_ns: int | None = None
+    batch: bool = False
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values["measure"] = int(self.measure)
+        values |= {"measure": int(self.measure), "batch": int(self.batch)}
         values["name"] = printable(self.name)[:256]
         if self.max_slowdown is not None:
             values["max_slowdown"] = f"{self.max_slowdown:.6f}"
@@ -114,6 +115,7 @@ class JobRecord:
             profile=profile,
             gpus=printable(values.get("gpus", "")),
             name=printable(values.get("name", "")),
+            batch=bool(whole("batch", 1, 0)),
             pid=whole("pid", 2**31 - 1, 0),
             pid_start=whole("pid_start", 2**63 - 1, 0),
             started_ns=whole("started_ns", 2**63 - 1, 0),
@@ -158,6 +160,11 @@ class JobRecords:
                 self._complained.add(job)
                 _log.warning("%s", error)
             return None
+
+    def remove(self, job: str) -> None:
+        """As the epilog does."""
+        with suppress(FileNotFoundError):
+            (self.directory / job).unlink()
 
     def any(self) -> bool:
         """Whether there is a job, as cheaply as that can be said."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control
+from fikitd.forgotten import Forgotten
 from fikitd.gpus import Core, Gpus
 from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
@@ -81,6 +82,13 @@ class Server:
             proc=proc,
             interval_s=config.daemon.unmanaged_s,
         )
+        self._forgotten = Forgotten(
+            jobs=self._jobs,
+            records=self._records,
+            storage=self._storage,
+            proc=proc,
+            after_s=config.daemon.forget_s,
+        )
         self._clients = Clients(
             keeper=Keeper(),
             gpus=self._gpus,
@@ -115,7 +123,9 @@ class Server:
             self._listen(SOCKET_NAME, self._clients.serve),
             self._listen(CONTROL_NAME, self._control.serve),
         ]
-        lookers = [asyncio.ensure_future(look) for look in (self._sweep(), self._unmanaged.watch())]
+        lookers = [
+            asyncio.ensure_future(look) for look in (self._sweep(), self._unmanaged.watch(), self._forgotten.watch())
+        ]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
         ready()
         try:
