@@ -54,7 +54,7 @@ SLURM ?= 22.05
 cluster: ## the tests under Slurm, of the release line SLURM: 22.05, 24.11 or 26.05 (root; the first time makes a Debian)
 	@$(VENV)/bin/fikit sandbox --slurm $(SLURM) -- $(CURDIR)/$(PY) -m pytest tests/cluster
 
-cluster-all: ## the tests under Slurm, of every release line; says which ran
+cluster-all: ## the tests under Slurm, of every release line; says which files ran and passed under which
 	@bash scripts/cluster-all.sh
 
 lint: ## ruff, mypy, layers, clang-tidy

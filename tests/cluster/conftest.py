@@ -101,6 +101,12 @@ class Cluster:
         words = self.run("scontrol", "show", "job", "-o", job).stdout.split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
+    def start_again(self, job: str) -> None:
+        """A job that was requeued: Slurm would let it wait for two minutes."""
+        self.until(lambda: self.fields(job)["JobState"] == "PENDING", f"job {job} was not put back into the queue")
+        # In the second of the first run's end, slurmd refuses to start it again.
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+
     def ended(self, job: str) -> dict[str, str] | None:
         """Its fields when it is over, None before."""
         fields = self.fields(job)

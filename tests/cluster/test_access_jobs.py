@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fikit.sandbox import Sandbox
-from users import as_user
+from users import as_user, can_run_fikit
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -45,6 +45,19 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     ours = [line for line in done.stdout.splitlines() if "fikit: " in line]
     assert len(ours) == 1, done.stdout
     return ours[0].partition("fikit: ")[2]
+
+
+def updated(ruled: Cluster, job: str, change: str, *user: str) -> subprocess.CompletedProcess[str]:
+    """`scontrol update`, again while slurmctld answers with the errno of something else, as 24.11 and newer do where no
+    slurmdbd knows an association (`_update_job`: error_code = errno)."""
+    done: list[subprocess.CompletedProcess[str]] = []
+
+    def answered() -> bool:
+        done[:] = [ruled.run(*user, "scontrol", "update", f"JobId={job}", change)]
+        return "Resource temporarily unavailable" not in done[0].stdout
+
+    ruled.until(answered, f"slurmctld does not answer to {change}")
+    return done[0]
 
 
 @pytest.mark.parametrize("command", ["srun", "sbatch", "salloc"])
@@ -99,11 +112,11 @@ def test_job_cannot_move_to_where_it_may_not_be(ruled: Cluster) -> None:
     )
     job = submitted.stdout.strip()
     for change in ("Partition=debug", "Partition=prod,debug"):
-        assert ruled.run(*user, "scontrol", "update", f"JobId={job}", change).returncode != 0
+        assert updated(ruled, job, change, *user).returncode != 0
         assert ruled.fields(job)["Partition"] == "all"
-    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Partition=prod").returncode == 0
-    assert ruled.run("scontrol", "update", f"JobId={job}", "Partition=debug").returncode == 0, "root is an operator"
-    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Comment=x").returncode == 0
+    assert updated(ruled, job, "Partition=prod", *user).returncode == 0
+    assert updated(ruled, job, "Partition=debug").returncode == 0, "root is an operator"
+    assert updated(ruled, job, "Comment=x", *user).returncode == 0
     ruled.run("scancel", job)
 
 
@@ -112,7 +125,7 @@ def test_a_wish_gets_no_shards_afterwards(ruled: Cluster) -> None:
     submitted = ruled.run(*user, "sbatch", "--parsable", "--hold", "--output=/dev/null", ruled.script("t", "true"),
                           FIKIT_PRIORITY="high")  # fmt: skip
     job = submitted.stdout.strip()
-    assert ruled.run(*user, "scontrol", "update", f"JobId={job}", "Gres=shard:2").returncode != 0
+    assert updated(ruled, job, "Gres=shard:2", *user).returncode != 0
     ruled.run("scancel", job)
 
 
@@ -123,9 +136,8 @@ def test_requeued_job_keeps_the_priority_that_it_was_given(ruled: Cluster, parse
     ruled.until(lambda: ruled.fields(job)["JobState"] == "RUNNING", "it does not run")
     ruled.sandbox.set_access(RULES)
     ruled.run("scontrol", "requeue", job)
-    ruled.until(lambda: ruled.fields(job)["JobState"] == "PENDING", "it was not put back into the queue")
     ruled.until(lambda: job not in ruled.records(), "the first run's record stayed")
-    ruled.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+    ruled.start_again(job)
     assert parsed(ruled.wait(job)).record["priority"] == "1"
 
 
@@ -160,6 +172,8 @@ def test_a_users_own_files_and_variables_change_nothing(ruled: Cluster, tmp_path
 
 
 def test_fikit_limits_says_what_is_enforced(ruled: Cluster) -> None:
+    if not can_run_fikit("www-data"):
+        pytest.skip("other users may not enter the directory of this Python")
     shown = ruled.run(*as_user("www-data"), "fikit", "limits", FIKIT_CONFIG=str(ruled.sandbox.fikit_toml)).stdout
     assert [line.split("  ")[0].strip() for line in shown.splitlines() if "to 9" in line] == [
         "partition debug", "partition prod or all, group www-data", "all others",

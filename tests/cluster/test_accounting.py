@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,26 @@ def page_line(name: str) -> str:
     return str(line)
 
 
+def skip_where_slurmdbd_cannot_read(error: SandboxError) -> None:
+    """Debian sid's slurmdbd 26.05.5 does not start with the client library of its MariaDB 11.8.9."""
+    logs = Path(str(error).rpartition("logs are in ")[2])
+    log = logs / "slurmdbd.log"
+    if log.exists() and "maxmimum allowed number of columns (=0)" in log.read_text():
+        shutil.rmtree(logs.parent)
+        pytest.skip("this slurmdbd cannot read answers through this MariaDB client library")
+
+
 @pytest.fixture(scope="module")
 def accounted(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
     """A cluster with slurmdbd, accounts and QOS; `sandbox` only says whether there can be one."""
-    with Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=[page_line("PartitionName")]) as own:
+    own = Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=[page_line("PartitionName")])
+    try:
+        own.start()
+    except SandboxError as error:
+        skip_where_slurmdbd_cannot_read(error)
+        raise
+    with ExitStack() as stack:
+        stack.callback(own.stop)
         cluster = make_cluster(own)
         for line in SET_UP.strip().splitlines():
             done = cluster.run("sacctmgr", "--immediate", *line.split())
@@ -114,6 +131,7 @@ def test_rules_go_by_the_account_and_qos_that_slurm_knows(accounted: Cluster, pa
         assert accounted.run(*biologist, "srun", GPU, "--fikit-priority=normal", name, "true").returncode != 0, name
 
 
+@pytest.mark.usefixtures("accounted")  # skipped where there is none
 def test_command_in_a_sandbox_with_accounting_has_sacct() -> None:
     words = [sys.executable, "-m", "fikit", "sandbox", "--accounting", "--", "sh", "-c"]
     # slurmctld tells slurmdbd of a job when it finds the time.

@@ -60,10 +60,8 @@ def test_requeued_job_runs_again_as_what_it_was(cluster: Cluster, spin: Path) ->
     )
     job = cluster.submit_running(script, HIGH, "--requeue", "--open-mode=append")
     cluster.run("scontrol", "requeue", job)
-    cluster.until(lambda: cluster.fields(job)["JobState"] == "PENDING", "it was not put back into the queue")
     cluster.until(lambda: job not in cluster.records(), "the first run's record stayed")
-    # Slurm would let it wait for two minutes. In the second of the first run's end, slurmd refuses to start it again.
-    cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    cluster.start_again(job)
     output = cluster.wait(job)
     lines = cluster.summaries(output, job)
     assert len(lines) == 2, output

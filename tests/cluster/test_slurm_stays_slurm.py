@@ -35,7 +35,7 @@ def world(output: str) -> list[str]:
     """What a job printed of its world; numbers are of this job and no other (its id, ports, times)."""
     assert "END" in output.splitlines(), output
     text = output.rpartition("WORLD\n")[2].partition("END\n")[0]
-    return sorted(re.sub(r"\d+", "N", line) for line in text.splitlines())
+    return sorted(re.sub(r"(?<=_SLUID=)\w+|\d+", "N", line) for line in text.splitlines())
 
 
 @pytest.mark.parametrize("request_", [(), ("--gres=gpu:1",)], ids=["no_gpu", "gpu"])

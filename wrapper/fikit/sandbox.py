@@ -38,7 +38,7 @@ PACKAGES = "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scancel", "sinfo")
 START_TIMEOUT_S = 20.0
 JOBS_END_TIMEOUT_S = 8.0
-FIKITD_STOP_TIMEOUT_S = 3.0
+FIKITD_STOP_TIMEOUT_S = 10.0  # what it gives itself for its last files is less
 LONGEST_TMPDIR = 60  # a socket's path ends at 107 bytes
 NULL_DEVICE = os.makedev(1, 3)
 INHERITED_NO_MORE = ("SLURM", "SBATCH", "SALLOC", "SRUN", "FIKIT_", "EMUCUDA_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
@@ -212,11 +212,11 @@ class Sandbox:
         assert self._machine is not None
         return self._machine.nodes
 
-    def restart_slurmd(self) -> None:
-        """Every node's, as an administrator does; returns when the nodes are there again."""
+    def restart_slurmd(self, *, booted: bool = False) -> None:
+        """Every node's, as an administrator does, or as a boot does; returns when the nodes are there again."""
         for node in self.nodes:
             self._group.end(f"slurmd.{node}")
-        self._start_nodes()
+        self._start_nodes(*(["-b"] if booted else []))
         self._wait(
             "a node did not come back", lambda: "*" not in self.run(["sinfo", "--noheader", "--format=%T"]).stdout
         )
@@ -347,10 +347,10 @@ class Sandbox:
     def _accounting_answers(self) -> bool:
         return self.run(["sacctmgr", "-n", "show", "cluster"]).returncode == 0
 
-    def _start_nodes(self) -> None:
+    def _start_nodes(self, *options: str) -> None:
         assert self._machine is not None
         for number, name in enumerate(self._machine.nodes):
-            arguments = ("-D", "-f", str(self._layout.slurm_conf), "-N", name)
+            arguments = ("-D", "-f", str(self._layout.slurm_conf), "-N", name, *options)
             self._start("slurmd", *arguments, of=f".{name}", on=self._network.nodes[number] if self._network else None)
 
     def _start(self, program: str, *arguments: str, of: str = "", on: Node | None = None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGES = "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"
 PROGRAMS = ("mariadbd", "slurmdbd", "sacctmgr", "sacct")
 # slurmdbd's stored procedures are rows of one of these. Without them slurmctld 22.05 crashes at the first user's association.
-SYSTEM_TABLES = Path("/usr/share/mysql/mysql_system_tables.sql")
+SYSTEM_TABLES = [Path(f"/usr/share/{name}/{name}_system_tables.sql") for name in ("mariadb", "mysql")]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Accounting:
     def make(self) -> None:
         self.directory.mkdir(mode=0o700)
         (self.directory / "data").mkdir()
-        text = "CREATE DATABASE mysql;\nUSE mysql;\n" + SYSTEM_TABLES.read_text()
+        tables = next(path for path in SYSTEM_TABLES if path.exists())
+        text = "CREATE DATABASE mysql;\nUSE mysql;\n" + tables.read_text()
         (self.directory / "init.sql").write_text(text)
 
     def database(self) -> list[str]:

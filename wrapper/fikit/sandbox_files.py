@@ -147,7 +147,7 @@ SwitchType=switch/none
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 KillWait=1
 CompleteWait=0
-ReturnToService=2
+ReturnToService=1
 SlurmdParameters=config_overrides
 {lines}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES

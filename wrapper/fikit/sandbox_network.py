@@ -49,7 +49,7 @@ class Network:
 
     def start(self) -> None:
         """Raises NetworkError when the machine does not allow it; nothing is left then."""
-        if shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin:/bin") is None:
+        if not _installed():
             raise NetworkError("nodes with networks of their own need Debian's package iproute2")
         try:
             _ip("link", "add", self._bridge, "type", "bridge")
@@ -72,7 +72,9 @@ class Network:
         _ip("-n", node.namespace, "address", "add", f"{node.address}/24", "dev", "eth0")
 
     def stop(self) -> None:
-        """Take it all away; may be called twice. The cables go with the namespaces."""
+        """Take it all away; may be called twice, and without `ip`. The cables go with the namespaces."""
+        if not _installed():
+            return
         for node in self.nodes:
             subprocess.run([_PROGRAM, "netns", "delete", node.namespace], capture_output=True, check=False)
         subprocess.run([_PROGRAM, "link", "delete", self._bridge], capture_output=True, check=False)
@@ -84,6 +86,10 @@ class Network:
             "nsenter", f"--net=/run/netns/{node.namespace}", "unshare", "--mount", "--uts",
             "sh", "-ec", setting, "sh", str(node.run_dir), str(self._run_dir), node.name, *command,
         ]  # fmt: skip
+
+
+def _installed() -> bool:
+    return shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin:/bin") is not None
 
 
 _PROGRAM = "/usr/sbin/ip" if Path("/usr/sbin/ip").exists() else "ip"

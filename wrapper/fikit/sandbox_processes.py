@@ -90,11 +90,18 @@ def processes_of(directory: Path) -> list[Process]:
             continue
         try:
             command = (entry / "cmdline").read_bytes()
-            if needle in command or needle in (entry / "environ").read_bytes():
+            if needle in command or needle in (entry / "environ").read_bytes() or _is_step_of(entry, command, needle):
                 found.append(Process(int(entry.name), command))
         except OSError:
             continue  # it ended while we looked
     return found
+
+
+def _is_step_of(entry: Path, command: bytes, needle: bytes) -> bool:
+    """slurmstepd of Slurm 24.11 and newer writes its title over its environment; it has slurmd's log open."""
+    if not command.startswith(b"slurmstepd"):
+        return False
+    return any(needle in os.fsencode(descriptor.readlink()) for descriptor in (entry / "fd").iterdir())
 
 
 def _ancestors() -> Iterator[int]:

@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fikit import slurm_versions
+from fikit import sandbox_accounting, slurm_versions
 from fikit.errors import UserError
 from fikitd import paths
 
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
-# With the C compiler and Python's libraries: tests build programs and run fikit there.
-PACKAGES = "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1 gcc libc6-dev python3"
+# With the C compiler and Python's libraries: tests build programs and run fikit there. And all that a sandbox can be told to have.
+PACKAGES = (
+    "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1 gcc libc6-dev python3 iproute2 bindfs "
+    + sandbox_accounting.PACKAGES
+)
 OPERATING_SYSTEM = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "var", "boot", "lost+found"}
 NETWORK_FILES = ("hosts", "hostname", "resolv.conf")
 CHECKOUT = Path(__file__).resolve().parents[2]
