@@ -17,7 +17,7 @@ import pytest
 from emulator_tools import SOURCES, Partner, driver_flags, start, stats
 
 Env = Callable[..., dict[str, str]]
-SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "60"))
+SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "20"))
 CLIENTS = 8
 SEED = 20261121
 
