@@ -38,9 +38,10 @@ class World:
     clients: dict[int, Seen] = field(default_factory=dict)
     wake_at: int | None = None
     passed: int = 0  # grants and opened gates
+    options: dict[str, Any] = field(default_factory=dict)  # of the policy
 
     def __post_init__(self) -> None:
-        self.policy = Policy(self.name, lease_ns=LEASE)
+        self.policy = Policy(self.name, lease_ns=LEASE, **self.options)
         for number, priority in enumerate(self.priorities, start=1):
             self.clients[number] = Seen(priority, measuring=False)
             self.event("client_added", number, priority=priority)

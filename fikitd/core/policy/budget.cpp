@@ -23,7 +23,9 @@ void Budget::noted(const Event& event, const Client& client) {
       else accounts_[client.slot].seen(client);
       break;
     case EventKind::running: accounts_[client.slot].seen(client); break;
-    case EventKind::waiting: share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns); break;
+    case EventKind::waiting:
+      if (client.grant_count == 0) share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns);
+      break;
     case EventKind::grant_done:
       if (share.asked_ns != 0) {
         const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - share.asked_ns, 0, kLongestGuessNs);
@@ -53,7 +55,25 @@ Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
 
 bool Budget::goes_before(const Client& a, const Client& b) const {
   if (a.priority != b.priority) return a.priority < b.priority;
-  return shares_[a.slot].served_ns < shares_[b.slot].served_ns;
+  const double served_a = shares_[a.slot].served_ns;
+  const double served_b = shares_[b.slot].served_ns;
+  return served_a != served_b ? served_a < served_b : a.id < b.id; // whatever order the table is in
+}
+
+Budget::Running Budget::running() const {
+  Running running{};
+  for (const Client& client : clients().all()) {
+    const bool asks = client.waiting && client.grant_count < kMaxGrants;
+    if (!client.closed || asks || client.grant_count == 0) continue;
+    const Client*& least = running[static_cast<std::size_t>(client.priority)];
+    if (least == nullptr || goes_before(client, *least)) least = &client;
+  }
+  return running;
+}
+
+bool Budget::goes_after(const Client& client, const Client* running) const {
+  if (running == nullptr || running == &client) return false;
+  return shares_[client.slot].served_ns > shares_[running->slot].served_ns + options().tuning.behind_ns;
 }
 
 Budget::View Budget::view(std::int64_t now_ns) {
@@ -115,6 +135,7 @@ Client* Budget::choose(std::int64_t now_ns) {
     return nullptr;
   }
   const View seen = view(now_ns);
+  const Running equals = running();
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
@@ -122,7 +143,9 @@ Client* Budget::choose(std::int64_t now_ns) {
     share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
     const bool aged = now_ns - client.waiting_since_ns >= options().ageing_ns;
-    if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
+    const Client* equal = equals[static_cast<std::size_t>(client.priority)];
+    if (!aged && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
+    else if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
     else if (client.waiting_duration_ns < 0 && !alone)
       client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
     else if (client.run_launches > 1 && options().tuning.longest_run > 1 &&

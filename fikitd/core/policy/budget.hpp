@@ -4,8 +4,8 @@
 //  - Levels are relative: a client's kernel must be affordable to every client above it.
 //  - Lower work in flight is bounded by run_ahead_ns, so that the grant that follows a kernel is there before its end. A
 //    kernel of unknown length runs alone. One that waits for others of its job waits until everybody above is idle.
-//  - Higher levels choose first; within a level the client that had least of the device (fair queueing). Who cannot go does
-//    not keep others from going.
+//  - Higher levels choose first; within a level the client that had least of the device (fair queueing), and who has had much
+//    more than one whose kernel runs waits for that one's next. Who cannot go does not keep others from going.
 //  - A request that has waited for ageing_ns goes next, whatever it costs.
 #pragma once
 
@@ -58,6 +58,11 @@ class Budget final : public Policy {
   std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
   double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const;
   bool goes_before(const Client& a, const Client& b) const;
+  // By level: of those whose kernel runs and whose next one cannot be granted yet, who has had least; nullptr: there is none.
+  using Running = std::array<const Client*, 10>;
+  Running running() const;
+  // Has it had so much more than one of those that it has to wait for that one's next kernel?
+  bool goes_after(const Client& client, const Client* running) const;
   // Why its delay to some higher client cannot be afforded now, Reason::none when it can.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view) const;
   void spend(const Client& client, std::int64_t length_ns, const View& view);
