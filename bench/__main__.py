@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from bench import (
+    bound,
     dispatch,
     emulator,
     frontier,
@@ -27,6 +28,7 @@ from bench import (
 )
 
 BENCHES: dict[str, ModuleType] = {
+    "bound": bound,
     "dispatch": dispatch,
     "emulator": emulator,
     "frontier": frontier,

@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from fikitd.bound import Bound
+
 from bench.chart import Series, scatter
 from bench.pairs import CLAIM, Case, every_case
 from bench.pairs import add_arguments as add_pair_arguments
@@ -22,6 +24,7 @@ BOUND = 1 + DEFAULT
 MAX_DELAY_NS = 200_000
 P99_BOUND = 1.15
 BASELINES = tuple(name for name in simulator.POLICIES if name not in ("budget", "oracle"))
+CUTS_KERNELS = "time-slicing"  # what the bound on policies that grant whole kernels does not hold for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +44,22 @@ def _case(case: Case) -> list[dict[str, Any]]:
         ]
     bounded = replace(scenario, max_delay_ns=MAX_DELAY_NS)
     runs.append((f"budget, delay <= {MAX_DELAY_NS // 1000} us", "budget", bounded))
+    rows = [{"label": label, **asdict(case.simulate(setup, policy))} for label, policy, setup in runs]
+    rows += _bounds(scenario, rows)
+    return [{"pair": case.pair, "arrivals": case.arrivals, **row} for row in rows]
+
+
+def _bounds(scenario: simulator.Scenario, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The bound for every budget; adds to each row that of its own slowdown, where there is one. Nothing for several low jobs."""
+    if len(scenario.lows) != 1:
+        return []
+    bound = Bound(scenario)
+    for row in rows:
+        if row["high_jct_ratio"] <= 1 + bound.most and row["policy"] != CUTS_KERNELS:
+            row["bound"] = bound.harvest(row["high_jct_ratio"])
     return [
-        {"pair": case.pair, "arrivals": case.arrivals, "label": label, **asdict(case.simulate(setup, policy))}
-        for label, policy, setup in runs
+        {"label": f"bound {b:.0%}", "policy": "bound", "high_jct_ratio": 1 + b, "harvest": bound.harvest(1 + b)}
+        for b in BUDGETS
     ]
 
 
@@ -83,20 +99,26 @@ def _judge(name: str, case: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "low_jct": mine["low_jct_ratio"], "oracle": oracle["harvest"], "oracle_jct": oracle["high_jct_ratio"],
         "best": best["policy"], "best_jct": best["high_jct_ratio"], "best_harvest": best["harvest"],
         "fifo_jct": case["fifo"]["high_jct_ratio"], "fifo_low_jct": case["fifo"]["low_jct_ratio"],
+        "bound": case[f"bound {DEFAULT:.0%}"]["harvest"] if f"bound {DEFAULT:.0%}" in case else None,
+        "above_the_bound": sorted(label for label, row in case.items() if row["harvest"] > row.get("bound", row["harvest"])),
         "bounded_p99": bounded["high_p99_ratio"], "bounded_harvest": bounded["harvest"],
         "above_the_line": _below(case),
     }  # fmt: skip
 
 
+def _or_dash(value: float | None) -> str:
+    return f"{'-':>6}" if value is None else f"{value:6.3f}"
+
+
 def _table(cases: list[dict[str, Any]]) -> str:
     width = max(len(case["case"]) for case in cases)
-    head = f"{'case':{width}}  {'JCT':>6} {'p99':>6} {'harvest':>7} {'oracle':>7}  best baseline <= {BOUND:.2f}        {'with max_delay':>16}  {'fifo':>8}"
+    head = f"{'case':{width}}  {'JCT':>6} {'p99':>6} {'harvest':>7} {'oracle':>7} {'bound':>6}  best baseline <= {BOUND:.2f}        {'with max_delay':>16}  {'fifo':>8}"
     lines = [head]
     for c in cases:
         best = f"{c['best']:>12} {c['best_jct']:6.3f} {c['best_harvest']:7.3f}"
         bounded = f"p99 {c['bounded_p99']:5.2f} {c['bounded_harvest']:6.3f}"
         lines.append(
-            f"{c['case']:{width}}  {c['jct']:6.3f} {c['p99']:6.2f} {c['harvest']:7.3f} {c['oracle']:7.3f}  {best}  "
+            f"{c['case']:{width}}  {c['jct']:6.3f} {c['p99']:6.2f} {c['harvest']:7.3f} {c['oracle']:7.3f} {_or_dash(c['bound'])}  {best}  "
             f"{bounded}  {c['fifo_jct']:8.2f}"
         )
     return "\n".join(lines)
@@ -105,12 +127,16 @@ def _table(cases: list[dict[str, Any]]) -> str:
 def _values(cases: list[dict[str, Any]]) -> dict[str, float]:
     of_oracle = [c["harvest"] / c["oracle"] for c in cases if c["oracle"] > 0]
     faster = [c["fifo_jct"] / c["jct"] for c in cases]
+    of_bound = [c["harvest"] / c["bound"] for c in cases if c["bound"]]
     return {
         "cases": len(cases),
         "highest_jct_ratio": max(c["jct"] for c in cases),
         "cases_above_every_baseline": sum(c["harvest"] >= c["best_harvest"] for c in cases),
         "of_oracle_median": statistics.median(of_oracle) if of_oracle else 1.0,
         "of_oracle_worst": min(of_oracle, default=1.0),
+        "of_bound_median": statistics.median(of_bound) if of_bound else 1.0,
+        "of_bound_worst": min(of_bound, default=1.0),
+        "cases_with_a_policy_above_the_bound": sum(bool(c["above_the_bound"]) for c in cases),
         "highest_p99_ratio_with_max_delay": max(c["bounded_p99"] for c in cases),
         "cases_with_a_baseline_above_the_line": sum(bool(c["above_the_line"]) for c in cases),
         "cases_3_4_times_faster_than_fifo": sum(ratio > 3.4 for ratio in faster),
@@ -126,7 +152,8 @@ def _draw(path: Path, rows: list[dict[str, Any]]) -> None:
         slowdown = statistics.geometric_mean(row["high_jct_ratio"] for row in mine)
         return 100 * (slowdown - 1), 100 * statistics.fmean(min(1.0, row["harvest"]) for row in mine)
 
-    lines = [Series(policy, [mean(f"{policy} {budget:.0%}") for budget in BUDGETS]) for policy in ("budget", "oracle")]
+    drawn_as_lines = [policy for policy in ("budget", "oracle", "bound") if f"{policy} {DEFAULT:.0%}" in labels]
+    lines = [Series(policy, [mean(f"{policy} {budget:.0%}") for budget in BUDGETS]) for policy in drawn_as_lines]
     drawn = {f"{series.name} {budget:.0%}" for series in lines for budget in BUDGETS}
     points = [Series(label, [mean(label)]) for label in labels if label not in drawn]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -113,3 +113,48 @@ def simulate(
 
     Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
     """
+
+class Interval:
+    """Of a high job alone: from the end of its last kernel before a wait to the end of the last one before the next wait.
+
+    work_ns: of its kernels. tail_ns: until the wait is over. weight: so many responses are late by a delay in it.
+    """
+
+    def __init__(self, end_ns: int, work_ns: int, tail_ns: int = 0, weight: float = 1.0) -> None: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def work_ns(self) -> int: ...
+    @property
+    def tail_ns(self) -> int: ...
+    @property
+    def weight(self) -> float: ...
+
+class LowKernel:
+    """Of a low job, in the order of launches. pause_ns: it starts so long, at least, after the end of all before it."""
+
+    def __init__(self, length_ns: int, pause_ns: int = 0) -> None: ...
+    @property
+    def length_ns(self) -> int: ...
+    @property
+    def pause_ns(self) -> int: ...
+
+class AloneHigh:
+    @property
+    def intervals(self) -> list[Interval]: ...
+    @property
+    def span_ns(self) -> int: ...
+    @property
+    def response_ns(self) -> int: ...
+
+def alone_high(trace: Trace, requests: int, arrivals: Sequence[int]) -> AloneHigh:
+    """A high job alone, with so many requests; arrivals as of Job."""
+
+def alone_low(trace: Trace, high: Trace) -> list[LowKernel]:
+    """One pass of a low job alone, on the device of that high one."""
+
+def most_work_ns(high: Sequence[Interval], low: Sequence[LowKernel], price: float, longest_delay_ns: int) -> float:
+    """The most that [device time of the low job] - price * [delay of the high one] can be; see fikitd/core/simulator/bound.hpp.
+
+    Raises ValueError for a price below 1, and where there is nothing to do.
+    """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import chart, frontier, record, recordings
+from bench import bound, chart, frontier, record, recordings
 
 
 @pytest.fixture
@@ -29,10 +29,30 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
     for case in cases:
         assert case["best_jct"] <= frontier.BOUND
         assert case["jct"] >= 1
+        assert 0 < case["harvest"] <= case["bound"]
+    assert result.values["cases_with_a_policy_above_the_bound"] == 0
     labels = {run["label"] for run in result.details["runs"]}
     assert {"fifo", "prio", "oracle 5%", "budget 1%", "budget 5%", "budget 20%"} <= labels
     assert "emulated" in result.summary
     assert ET.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_the_policy_is_shown_beside_what_none_could_exceed(traces: Path) -> None:
+    result = bound.run(emulated=True, traces=traces, requests=4)
+    assert result.values["cases"] == 6
+    assert result.values["cases_above_the_bound"] == 0
+    for case in result.details["cases"]:
+        assert list(case["bounds"].values()) == sorted(case["bounds"].values())
+    assert "emulated" in result.summary
+
+
+def test_several_low_jobs_have_no_bound(traces: Path) -> None:
+    pairs = traces / "pairs.toml"
+    pairs.write_text('A = ["serve", "train", "train"]\n')
+    with pytest.raises(record.BenchError, match="A closed: the bound is for one low job"):
+        bound.run(emulated=True, traces=traces, pairs=pairs, requests=2)
+    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=2, svg=traces / "some.svg")
+    assert {case["bound"] for case in result.details["cases"]} == {None}
 
 
 @pytest.mark.parametrize(

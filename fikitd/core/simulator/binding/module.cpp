@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bound.hpp"
 #include "learn.hpp"
 #include "simulation.hpp"
 
@@ -155,6 +156,7 @@ void bind(nb::module_& m) {
   nb::dict tuning;
   for (const Knob& knob : kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
   m.attr("TUNING") = tuning;
+  bind_bound(m);
 }
 
 } // namespace

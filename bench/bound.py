@@ -1,0 +1,68 @@
+"""How much of what any policy could harvest `budget` does: the upper bound of every simulated pair, and the policy beside it."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from pathlib import Path
+from typing import Any
+
+from fikitd.bound import Bound
+
+from bench.frontier import BUDGETS, DEFAULT
+from bench.pairs import CLAIM, Case, every_case
+from bench.pairs import add_arguments as add_pair_arguments
+from bench.record import BenchError, Result
+from fikitd import simulator
+
+ABOUT = "the most that any policy could harvest at a slowdown, and what `budget` does, on simulated pairs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this bench."""
+    add_pair_arguments(parser)
+
+
+def _case(case: Case) -> list[dict[str, Any]]:
+    scenario = case.scenario()
+    try:
+        bound = Bound(scenario)
+        bounds = {f"{budget:.0%}": bound.harvest(1 + budget) for budget in BUDGETS}
+        outcome = case.simulate(scenario, "budget")
+        own = bound.harvest(min(outcome.high_jct_ratio, 1 + bound.most))
+    except simulator.SimulatorError as error:
+        raise BenchError(f"{case}: {error}") from error
+    most = bounds[f"{DEFAULT:.0%}"]
+    return [
+        {
+            "case": str(case), "jct": outcome.high_jct_ratio, "harvest": outcome.harvest, "bounds": bounds,
+            "of_bound": outcome.harvest / most if most else 1.0, "above": outcome.harvest > own,
+        }
+    ]  # fmt: skip
+
+
+def _line(row: dict[str, Any], width: int) -> str:
+    bounds = " ".join(f"{row['bounds'][f'{budget:.0%}']:6.3f}" for budget in BUDGETS)
+    return f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}"
+
+
+def run(
+    *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None
+) -> Result:
+    """Simulate every pair; raises BenchError."""
+    rows = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests)
+    width = max(len(row["case"]) for row in rows)
+    head = f"{'bound at':{width}}  " + " ".join(f"{budget:6.0%}" for budget in BUDGETS) + "     JCT harvest  share"
+    values = {
+        "cases": len(rows),
+        "of_bound_median": statistics.median(row["of_bound"] for row in rows),
+        "of_bound_worst": min(row["of_bound"] for row in rows),
+        "cases_from_95_percent": sum(row["of_bound"] >= 0.95 for row in rows),
+        "cases_from_85_percent": sum(row["of_bound"] >= 0.85 for row in rows),
+        "cases_above_the_bound": sum(row["above"] for row in rows),
+    }
+    totals = "\n".join(f"{name:24} {value:.3f}".rstrip("0").rstrip(".") for name, value in values.items())
+    summary = "\n".join([CLAIM, head, *(_line(row, width) for row in rows), "", totals])
+    samples = {"of_bound": [float(row["of_bound"]) for row in rows]}
+    settings = {"budgets": list(BUDGETS), "seed": 1, "device": "emulated device model"}
+    return Result(summary, True, values, samples, settings, details={"cases": rows})
