@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fikit.sandbox import Sandbox, SandboxError
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import SandboxError
 from fikit.sandbox_processes import processes_of
 from fikitd.reports import ReportError, ReportStore
 from rich.console import Console

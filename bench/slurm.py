@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fikit.sandbox import Sandbox, SandboxError
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import SandboxError
 
 from bench.record import BenchError, Result
 

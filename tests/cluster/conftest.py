@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikit.sandbox import PROGRAMS, Sandbox
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import PROGRAMS
 from fikitd.client import Control, DaemonUnreachable
 from fikitd.reports import ReportStore
 from remains import nothing_remains

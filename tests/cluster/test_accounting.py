@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fikit import sandbox_accounting
-from fikit.sandbox import Sandbox, SandboxError
+from fikit.sandbox import Sandbox
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
+from fikit.sandbox_needs import SandboxError
 from users import as_user
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox import Sandbox, SandboxError, can_spread
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import SandboxError, can_spread
 
 if TYPE_CHECKING:
     from conftest import Cluster

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikit import slurm_versions
-from fikit.sandbox import Sandbox, SandboxError
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import SandboxError
 from fikit.sandbox_processes import processes_of
 from fikitd.client import Control
 

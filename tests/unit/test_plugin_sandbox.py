@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from fikit import sandbox_files as files
-from fikit.sandbox import Sandbox, SandboxError
+from fikit.sandbox import Sandbox
+from fikit.sandbox_needs import SandboxError
 
 LAYOUT = files.Layout(Path("/tmp/fikit-x"))
 MACHINE = files.Machine("vm", 1000, 7001, [7002], [Path("/dev/a"), Path("/dev/b")], 16, ["emulated"] * 2)
