@@ -81,8 +81,7 @@ def summary_line(record: Report) -> str:
     facts: list[str] = []
     if record["measured"]:
         facts.append(f"measured {_count(kernels, 'kernel')}")
-        if record["gpu_time_s"] is not None:
-            facts.append(f"GPU time {duration(record['gpu_time_s'])}")
+        facts += _gpu_time(record)
         facts.append(f"profile {profile['key']} {_STORED[profile['stored']]}")
     else:
         if nothing_completed(record):
@@ -90,8 +89,7 @@ def summary_line(record: Report) -> str:
         elif record["slowdown"] is not None:
             facts.append(f"{record['slowdown']:.2f}x of its profile's solo time")
         facts.append(_count(kernels, "kernel"))
-        if record["gpu_time_s"] is not None:
-            facts.append(f"GPU time {duration(record['gpu_time_s'])}")
+        facts += _gpu_time(record)
         facts.append(f"waited {duration(record['wait']['total_s'])}")
         if not profile["found"] and kernels and profile["stored"]:
             facts.append(f"no profile yet; samples of this run are stored as {profile['key']}")
@@ -109,6 +107,19 @@ def summary_line(record: Report) -> str:
 def nothing_completed(record: Report) -> bool:
     """Nothing to compare with its profile: it was killed before it waited for any of its kernels, perhaps."""
     return record["solo_s"] is not None and not record["span_s"]
+
+
+def gpu_time_bound(record: Report) -> float | None:
+    """Seconds that the job's time on the GPU is at most, where gpu_time_s is null: all the time in which work of it was known to
+    be under way. None where not even that is known."""
+    return record["span_s"] if record["gpu_time_s"] is None and record["span_s"] else None
+
+
+def _gpu_time(record: Report) -> list[str]:
+    if record["gpu_time_s"] is not None:
+        return [f"GPU time {duration(record['gpu_time_s'])}"]
+    bound = gpu_time_bound(record)
+    return [] if bound is None else [f"GPU time at most {duration(bound)}"]
 
 
 def _count(number: int, thing: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, eventually, let_others_in, mount, unmount
 from fikitd.profiles import ProfileStore
-from fikitd.reports import summary_line
+from fikitd.reports import duration, summary_line
 
 from fikitd import paths
 
@@ -44,8 +44,9 @@ def test_every_launch_is_in_the_report(daemon: Fikitd, runner: Runner) -> None:
     job, stderr, summary = runner.run(123, 20_000, priority=8)
     assert stderr == ""
     report = daemon.report(job)
+    used = duration(report["gpu_time_s"])
     assert summary == (
-        "fikit: job 1 low: 123 kernels, waited 0 us, no profile yet; "
+        f"fikit: job 1 low: 123 kernels, GPU time {used}, waited 0 us, no profile yet; "
         f"samples of this run are stored as {report['profile']['key']} (emulated GPU)"
     )
     assert (report["kernels"], report["processes"], report["priority"], report["state"]) == (123, 1, 8, "ended")
@@ -79,7 +80,7 @@ def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd,
     job, _, _ = runner.run(200, 200_000)
     first = daemon.report(job)
     key = first["profile"]["key"]
-    assert (first["profile"]["found"], first["profile"]["stored"], first["gpu_time_s"]) == (False, True, None)
+    assert (first["profile"]["found"], first["profile"]["stored"], first["solo_s"]) == (False, True, None)
     assert f"samples of this run are stored as {key}" in summary_line(first)
 
     profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
@@ -87,6 +88,7 @@ def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd,
     (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
     assert 2 <= kernel["duration"]["count"] < 200 / 8
     assert 190_000 < kernel["duration"]["mean_ns"] < 2_000_000
+    assert first["gpu_time_s"] == pytest.approx(200 * kernel["duration"]["mean_ns"] / 1e9, rel=0.01)
     assert 1 <= kernel["gap"]["count"] <= kernel["duration"]["count"] / 2  # two samples have one gap between them
 
     job, _, summary = runner.run(200, 200_000)

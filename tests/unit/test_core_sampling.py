@@ -99,6 +99,21 @@ def test_samples_do_not_change_what_a_run_is_compared_with() -> None:
         assert running.remove_client(1)["gpu_time_ns"] == 1000
 
 
+def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would_take_alone() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        client.describe(1, "new")
+        client.describe(2, "never timed")
+        client.sample(1, 1200)
+        for _ in range(99):
+            client.launch(1)
+        client.launch(2)
+        eventually(lambda: running.stats(1)["gpu_time_ns"] == 99 * 1200)
+        assert running.stats(1)["solo_ns"] is None
+        client.launch(2)
+        assert running.remove_client(1)["gpu_time_ns"] is None
+
+
 def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:
     with fake.dispatcher("fikit") as running:
         client = FakeClient(running, 1, 5)

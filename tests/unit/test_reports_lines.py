@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from daemon_fakes import NOTHING
-from fikitd.reports import ReportError, ReportStore, duration, summary_line
+from fikitd.reports import ReportError, ReportStore, duration, gpu_time_bound, summary_line
 from fikitd.totals import Totals
 
 DEVICE = {"name": "NVIDIA H200", "uuid": "GPU-0", "memory_bytes": 1, "emulated": False}
@@ -46,6 +46,14 @@ def test_a_job_that_was_killed_before_anything_was_complete_is_not_called_fast()
     killed = record({**KNOWN, "span_ns": 0})
     assert killed["slowdown"] is None
     assert "job 12 high: nothing is known to have completed, 1834 kernels, GPU time 3.2 s" in summary_line(killed)
+
+
+def test_where_not_all_kernels_were_timed_the_line_says_what_their_time_is_at_most() -> None:
+    unknown = record({"span_ns": 12_000_000_000})
+    assert gpu_time_bound(unknown) == 12.0
+    assert "1834 kernels, GPU time at most 12.0 s, waited" in summary_line(unknown)
+    assert gpu_time_bound(record({**KNOWN, "span_ns": 12_000_000_000})) is None
+    assert gpu_time_bound(record()) is None, "nothing is known to have completed"
 
 
 def test_a_profile_that_does_not_cover_the_job_is_said() -> None:

@@ -29,18 +29,27 @@ Stats Client::stats(std::int64_t now_ns) const {
   return stats;
 }
 
-// Launches times what each costs, provided that (nearly) all of them are known.
+// Launches times what each costs, provided that (nearly) all of them are known. Times sampled in this run say how long it used
+// the GPU, but not how long it would take alone: they are no solo time.
 void Client::add_work(Stats& stats) const {
   const predictor::Model& model = measure_ ? measured_ : profile_;
   const std::vector<std::uint64_t> launches = page_.slot_launches();
   double all = 0;
   double known = 0;
+  double sampled = 0;
+  double sampled_ns = 0;
   SoloAccount::Work sum;
   for (std::size_t slot = 0; slot < launches.size(); ++slot) {
     const auto count = static_cast<double>(launches[slot]);
     all += count;
     const predictor::Cost* cost = model.cost(identities_[slot]);
-    if (cost == nullptr || cost->duration.count() == 0) continue;
+    if (cost == nullptr || cost->duration.count() == 0) {
+      const predictor::Cost* seen = measured_.cost(identities_[slot]);
+      if (seen == nullptr || seen->duration.count() == 0) continue;
+      sampled += count;
+      sampled_ns += count * seen->duration.mean_ns();
+      continue;
+    }
     known += count;
     const double gaps = static_cast<double>(cost->gap.count());
     const double share = gaps / std::max(gaps + static_cast<double>(cost->boundary.count()), 1.0);
@@ -52,8 +61,9 @@ void Client::add_work(Stats& stats) const {
     sum.gap_ns += work.gap_ns;
   }
   constexpr double kEnough = 0.99;
-  if (all == 0 || known < kEnough * all) return;
-  stats.gpu_time_ns = sum.gpu_ns;
+  if (all == 0 || known + sampled < kEnough * all) return;
+  stats.gpu_time_ns = sum.gpu_ns + sampled_ns;
+  if (known < kEnough * all) return;
   stats.solo_ns = sum.gpu_ns + sum.gap_ns;
 }
 
