@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fikitd.peaks import DIRECTORY as PEAKS
 from fikitd.records import JobRecord
 from fikitd.storage import Storage, become, reason
 from fikitd.traces import SUFFIX
@@ -66,7 +67,9 @@ class Pruner:
         prune_reports(self._report_dir, uid, self._kept)
         if not open_to_users:
             become(uid, gid)
-        prune_profiles(self._profile_dir / str(uid), uid, self._kept.profiles)
+        profiles = self._profile_dir / str(uid)
+        prune_profiles(profiles, uid, self._kept.profiles)
+        prune_peaks(profiles / PEAKS, uid, self._kept.profiles)
 
 
 def prune_reports(directory: Path, uid: int, kept: Kept) -> None:
@@ -93,6 +96,17 @@ def prune_profiles(directory: Path, uid: int, kept: int) -> None:
         ]
     for entry in _oldest(own, kept)[:MOST_REMOVED]:
         shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def prune_peaks(directory: Path, uid: int, kept: int) -> None:
+    """As prune_profiles, of the files that say how much memory jobs of a name needed."""
+    if not kept or not directory.is_dir():
+        return
+    with os.scandir(directory) as entries:
+        own = [entry for entry in itertools.islice(entries, MOST_LOOKED_AT) if _belongs(entry, uid)]
+    for entry in _oldest(own, kept)[:MOST_REMOVED]:
+        with suppress(FileNotFoundError):
+            os.unlink(entry.path)  # noqa: PTH108
 
 
 def _belongs(entry: os.DirEntry[str], uid: int, of: Callable[..., bool] = os.DirEntry.is_file) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
-from fikitd.pruning import Kept, prune_profiles, prune_reports
+from fikitd.pruning import Kept, prune_peaks, prune_profiles, prune_reports
 from test_daemon_server import Daemon
 
 from fikitd import profiles
@@ -64,6 +64,14 @@ def test_the_profiles_that_were_added_to_last_stay_whole(tmp_path: Path) -> None
     prune_profiles(tmp_path / "missing", ME, 2)
 
 
+def test_of_how_much_memory_jobs_needed_the_newest_stay(tmp_path: Path) -> None:
+    put(tmp_path, "old", "train", "infer", ".infer.0a1b2c3d")
+    prune_peaks(tmp_path, ME, 0)
+    prune_peaks(tmp_path, ME, 2)
+    prune_peaks(tmp_path / "missing", ME, 2)
+    assert names(tmp_path) == [".infer.0a1b2c3d", "infer", "train"]
+
+
 def test_a_clock_that_is_years_ahead_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "1.json", "2.json")
     monkeypatch.setattr(time, "time", lambda: 4e9)
@@ -73,11 +81,14 @@ def test_a_clock_that_is_years_ahead_removes_nothing(tmp_path: Path, monkeypatch
 
 def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> None:
     config = fakes.config_in(tmp_path)
-    config = replace(config, daemon=replace(config.daemon, keep_reports=2))
+    config = replace(config, daemon=replace(config.daemon, keep_reports=2, keep_profiles=1))
     core, proc = FakeCore(), FakeProc(tmp_path / "proc")
     proc.root.mkdir()
     reports = Path(config.daemon.report_dir)
     put(reports, "1.json", "2.json", "3.json")
+    peaks = Path(config.daemon.profile_dir) / str(ME) / ".memory"
+    peaks.parent.mkdir(parents=True)
+    put(peaks, "old", "new")
     with fakes.serving(config, core, proc.root):
         daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
         for job in ("12", "13", "14"):
@@ -86,6 +97,7 @@ def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> Non
             daemon.control.end(job)
             if job == "12":
                 eventually(lambda: names(reports) == ["12.json", "3.json"])
+                eventually(lambda: names(peaks) == ["new"])
     assert names(reports) == ["12.json", "13.json", "14.json", "3.json"]
 
 
