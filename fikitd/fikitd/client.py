@@ -46,6 +46,11 @@ class Control:
         answer: dict[str, Any] = json.loads(self._ask("trace", job))
         return answer
 
+    def node(self) -> dict[str, Any]:
+        """Who uses this node's GPUs now, as far as the caller may see it (docs/design/contracts.md, "Control socket")."""
+        answer: dict[str, Any] = json.loads(self._ask("node"))
+        return answer
+
     def summary(self, job: str, step: str = "0") -> str:
         """The report line of a job, empty when nothing of it was managed."""
         return self._ask("summary", job, step).rstrip("\n")

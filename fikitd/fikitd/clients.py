@@ -26,6 +26,7 @@ from fikitd.managed import Client, Managed
 from fikitd.memory import MemoryPage
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer, still_there
+from fikitd.present import Present
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, Hello, ProtocolError
 from fikitd.records import JobRecord, JobRecords
@@ -44,6 +45,7 @@ class Clients:
         *,
         gpus: Gpus,
         jobs: Jobs,
+        present: Present,
         records: JobRecords,
         store: ProfileStore,
         storage: Storage,
@@ -51,7 +53,9 @@ class Clients:
         proc: Path,
     ) -> None:
         self._keeper = keeper
-        self._managed = Managed(gpus=gpus, jobs=jobs, store=store, storage=storage, keeper=keeper, proc=proc)
+        self._managed = Managed(
+            gpus=gpus, jobs=jobs, present=present, store=store, storage=storage, keeper=keeper, proc=proc
+        )
         self._gpus = gpus
         self._jobs = jobs
         self._records = records

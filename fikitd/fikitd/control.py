@@ -13,6 +13,7 @@ from fikitd import __version__
 from fikitd.job import Job
 from fikitd.jobs import Jobs
 from fikitd.peer import Peer
+from fikitd.present import Present
 from fikitd.reports import summary_line
 from fikitd.untrusted import printable
 
@@ -28,8 +29,9 @@ class RequestError(Exception):
 
 
 class Control:
-    def __init__(self, *, jobs: Jobs, policy: str, shutdown: Callable[[], None]) -> None:
+    def __init__(self, *, jobs: Jobs, present: Present, policy: str, shutdown: Callable[[], None]) -> None:
         self._jobs = jobs
+        self._present = present
         self._policy = policy
         self._shutdown = shutdown
         self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[str]]]] = {
@@ -38,6 +40,7 @@ class Control:
             "jobs": (0, self._list),
             "job": (1, self._job),
             "trace": (1, self._trace),
+            "node": (0, self._node),
             "end": (1, self._end),
             "shutdown": (0, self._stop),
         }
@@ -99,6 +102,9 @@ class Control:
         if trace is None:
             raise RequestError(f"no trace of job {printable(arguments[0])} is kept; is trace_events 0 in fikit.toml?")
         return await asyncio.to_thread(json.dumps, trace)
+
+    async def _node(self, peer: Peer, _arguments: list[str]) -> str:
+        return json.dumps(self._present.view(peer.uid))
 
     async def _end(self, peer: Peer, arguments: list[str]) -> str:
         _only_master(peer, "end a job's report")

@@ -22,6 +22,7 @@ from fikitd.keeper import Keeper, Kept, Notes
 from fikitd.memory import MemoryPage, NoShare
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
+from fikitd.present import Present
 from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_key import key_of_process
 from fikitd.profile_rhythm import Rhythm
@@ -68,8 +69,17 @@ class Managed:
     """What all managed clients have in common: where their pages, profiles and counters go."""
 
     def __init__(
-        self, *, gpus: Gpus, jobs: Jobs, store: ProfileStore, storage: Storage, keeper: Keeper, proc: Path
+        self,
+        *,
+        gpus: Gpus,
+        jobs: Jobs,
+        present: Present,
+        store: ProfileStore,
+        storage: Storage,
+        keeper: Keeper,
+        proc: Path,
     ) -> None:
+        self._present = present
         self._gpus = gpus
         self._jobs = jobs
         self._store = store
@@ -121,7 +131,11 @@ class Managed:
             except (ValueError, RuntimeError) as error:
                 raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
             # From here on the counters are the job's, whatever happens to the connection.
-            job.client_came(client.number, peer.pid, partial(dispatcher.stats, client.number))
+            stats_now = partial(dispatcher.stats, client.number)
+            job.client_came(client.number, peer.pid, stats_now)
+            self._present.came(
+                client.number, peer.pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share)
+            )
             job.trace.came(client.number, peer.pid, device.uuid, partial(dispatcher.journal, client.number))
             client.came()
             self._jobs.client_came(job)
@@ -222,6 +236,7 @@ class Managed:
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
         job = client.job
+        self._present.went(client.number)
         if self.leaving:  # it goes on, and so do its counters
             dispatcher.remove_client(client.number)
             return

@@ -68,6 +68,10 @@ class MemoryPage:
         self._taken.add(share)
         return share
 
+    def held_by(self, share: int) -> int:
+        """What the process of a share holds now."""
+        return _bounded(self._page.share[share].held_bytes)
+
     def peak_of(self, share: int) -> int:
         """Most that the process of a share held at a time."""
         return _bounded(self._page.share[share].peak_bytes)

@@ -27,6 +27,7 @@ from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.peaks import Peaks
+from fikitd.present import Present
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
 from fikitd.pruning import Kept, Pruner
@@ -89,17 +90,21 @@ class Server:
             proc=proc,
             after_s=config.daemon.forget_s,
         )
+        present = Present(config.scheduler.policy, self._unmanaged.around)
         self._clients = Clients(
             keeper=Keeper(),
             gpus=self._gpus,
             jobs=self._jobs,
+            present=present,
             records=self._records,
             store=store,
             storage=self._storage,
             proc=proc,
         )
         self._stop = asyncio.Event()
-        self._control = Control(jobs=self._jobs, policy=config.scheduler.policy, shutdown=self._stop.set)
+        self._control = Control(
+            jobs=self._jobs, present=present, policy=config.scheduler.policy, shutdown=self._stop.set
+        )
         self._proc = proc
         self._connections: set[asyncio.Task[None]] = set()
 

@@ -109,6 +109,12 @@ class Unmanaged:
         self._told = {told for told in self._told if self._lives(told)}
         self._suspects = suspects
 
+    def around(self) -> list[tuple[str, int]]:
+        """GPU and pid of the programs that have been named and are still there, as of the last look."""
+        return sorted(
+            (uuid, pid) for uuid, pid, start in self._told & self._suspects if self._lives((uuid, pid, start))
+        )
+
     def _lives(self, suspect: Suspect) -> bool:
         _, pid, start = suspect
         process = read_process(self._proc, pid)

@@ -51,6 +51,11 @@ def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
     assert drawn(table.profile(reordered)) == drawn(table.profile(PROFILE))
 
 
+def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None:
+    shown = drawn(table.report({**REPORT, "gpu_time_s": None}))
+    assert "at most 8.42 s (its span): not all of its kernels have been timed yet" in shown
+
+
 def test_tables_say_emulated_even_when_the_name_does_not() -> None:
     assert table.device({"name": "H200", "emulated": True}) == "H200 (emulated)"
     assert table.device({"name": "H200", "emulated": False}) == "H200"

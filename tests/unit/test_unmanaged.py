@@ -73,6 +73,15 @@ def test_a_process_is_named_at_the_second_look_and_never_again(site: Site) -> No
     assert len(job.warnings) == 1
 
 
+def test_those_who_are_still_there_can_be_shown(site: Site) -> None:
+    site.looks([500])
+    assert site.unmanaged.around() == []
+    site.looks([500])
+    assert site.unmanaged.around() == [(UUID, 500)]
+    site.looks([])
+    assert site.unmanaged.around() == []
+
+
 def test_another_process_with_the_same_pid_is_another(site: Site) -> None:
     site.looks([500], [500])
     site.proc.add(500, uid=os.getuid(), cgroup=JOB, start=900)

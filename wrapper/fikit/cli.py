@@ -13,6 +13,7 @@ from fikit.errors import did_you_mean
 
 COMMANDS = (
     "run",
+    "top",
     "report",
     "trace",
     "profile",

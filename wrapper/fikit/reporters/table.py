@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from fikitd.quantities import percent
-from fikitd.reports import nothing_completed
+from fikitd.reports import gpu_time_bound, nothing_completed
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -52,7 +52,7 @@ def report(record: dict[str, Any]) -> Table:
         ("priority", _priority(record)),
         ("GPU", Text(device(record["device"]))),
         ("kernels", units.count(record["kernels"])),
-        ("GPU time", units.duration(record["gpu_time_s"])),
+        ("GPU time", _gpu_time(record)),
         ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
         ("waited at the gate", _waited(wait)),
         *(("", Text(line)) for line in why(record)),
@@ -218,6 +218,11 @@ def _named(row: dict[str, Any]) -> str:
 def _priority(record: dict[str, Any]) -> Text:
     if record["measured"]:
         return Text("measured")
+    return priority(record)
+
+
+def priority(record: dict[str, Any]) -> Text:
+    """`high (1)`, `3`."""
     name, number = str(record["priority_name"]), str(record["priority"])
     return Text(name if name == number else f"{name} ({number})", style=PRIORITY_STYLES.get(name, ""))
 
@@ -228,6 +233,12 @@ def _against_profile(record: dict[str, Any]) -> str:
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
+
+
+def _gpu_time(record: dict[str, Any]) -> str:
+    if (bound := gpu_time_bound(record)) is not None:
+        return f"at most {units.duration(bound)} (its span): not all of its kernels have been timed yet"
+    return units.duration(record["gpu_time_s"])
 
 
 def _memory(record: dict[str, Any]) -> str:

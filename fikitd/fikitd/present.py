@@ -1,0 +1,108 @@
+"""The clients that are there now, as `fikit top` shows a node: who uses which GPU, and what each has done so far.
+
+Everybody may ask. What squeue and nvidia-smi tell everybody is for everybody (job, user, priority, time on the GPU); the rest
+of a client is for its user and root.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from fikitd import priorities
+from fikitd.held import LOWER_WORK
+from fikitd.job import Job
+from fikitd.protocol import Device
+from fikitd.totals import Stats
+
+FORMAT: Final = "fikit-node"
+VERSION: Final = 1
+FRESH_S: Final = 0.2  # so long one look serves all who ask: asking often costs the dispatchers nothing
+PUBLIC: Final = ("client", "gpu", "job", "uid", "priority", "priority_name", "gpu_time_s")
+
+
+class _Client(NamedTuple):
+    pid: int
+    device: Device
+    job: Job
+    stats_now: Callable[[], Stats]
+    held_bytes: Callable[[], int]
+
+
+class Present:
+    """Only the event loop touches it."""
+
+    def __init__(self, policy: str, around: Callable[[], list[tuple[str, int]]]) -> None:
+        """`around`: GPU and pid of the programs that use a GPU without fikit."""
+        self._policy, self._around = policy, around
+        self._clients: dict[int, _Client] = {}
+        self._looked_s = -FRESH_S
+        self._seen: list[dict[str, Any]] = []
+        self._seen_around: list[dict[str, Any]] = []
+        self._seen_ns = 0
+
+    def came(
+        self,
+        number: int,
+        pid: int,
+        device: Device,
+        job: Job,
+        *,
+        stats_now: Callable[[], Stats],
+        held_bytes: Callable[[], int],
+    ) -> None:
+        self._clients[number] = _Client(pid, device, job, stats_now, held_bytes)
+
+    def went(self, number: int) -> None:
+        self._clients.pop(number, None)
+
+    def view(self, uid: int) -> dict[str, Any]:
+        """What a user may see now (docs/design/contracts.md, "Control socket", `node`)."""
+        if time.monotonic() - self._looked_s >= FRESH_S:
+            self._look()
+        master = uid in (0, os.geteuid())
+        gpus = {client.device.uuid: client.device for client in self._clients.values()}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "node": socket.gethostname().partition(".")[0],
+            "policy": self._policy,
+            "now_ns": self._seen_ns,
+            "gpus": [
+                {"uuid": uuid, "name": gpu.name, "memory_bytes": gpu.memory_bytes, "emulated": gpu.emulated}
+                for uuid, gpu in sorted(gpus.items())
+            ],
+            "unmanaged": self._seen_around,
+            "clients": [
+                seen if master or seen["uid"] == uid else {key: seen[key] for key in PUBLIC} for seen in self._seen
+            ],
+        }
+
+    def _look(self) -> None:
+        self._looked_s, self._seen_ns = time.monotonic(), time.monotonic_ns()
+        self._seen = [_seen(number, client) for number, client in self._clients.items()]
+        self._seen_around = [{"gpu": uuid, "pid": pid} for uuid, pid in self._around()]
+
+
+def _seen(number: int, client: _Client) -> dict[str, Any]:
+    stats, record = client.stats_now(), client.job.record
+    gpu_time_ns = stats["gpu_time_ns"]
+    return {
+        "client": number,
+        "gpu": client.device.uuid,
+        "job": record.job,
+        "uid": record.uid,
+        "priority": record.priority,
+        "priority_name": priorities.name(record.priority),
+        "gpu_time_s": None if gpu_time_ns is None else gpu_time_ns / 1e9,
+        "name": record.name,
+        "pid": client.pid,
+        "kernels": stats["kernels"],
+        "wait_s": sum(held["total_ns"] for held in stats["held"] if held["reason"] != LOWER_WORK) / 1e9,
+        "others_kernels": stats["others_kernels"],
+        "memory_bytes": client.held_bytes(),
+        "memory_limit_bytes": record.mem_bytes or None,
+    }

@@ -1,0 +1,106 @@
+"""`fikit top` of real programs on one emulated GPU: in a pipe, as JSON, on a terminal, and where no fikitd runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner, eventually
+
+from fikitd import paths
+
+TOP = [sys.executable, "-m", "fikit", "top", "--interval", "0.3"]
+LEAVES_SCREEN = b"\x1b[?1049l"
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Fikitd]:
+    daemon = Fikitd(tmp_path).start()
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+
+
+@pytest.fixture
+def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+
+
+def environment(daemon: Fikitd) -> dict[str, str]:
+    return {**os.environ, "FIKIT_CONFIG": str(daemon.config), "TERM": "xterm"}
+
+
+def top(daemon: Fikitd, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TOP, *options], env=environment(daemon), capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+def read_until(screen: int, wanted: bytes) -> bytes:
+    shown, deadline = b"", time.monotonic() + 20
+    while wanted not in shown:
+        assert select.select([screen], [], [], deadline - time.monotonic())[0], shown
+        shown += os.read(screen, 65536)
+    return shown
+
+
+def test_a_running_job_is_a_row(daemon: Fikitd, runner: Runner) -> None:
+    job, process = runner.start(100, 1_000_000, "hold", priority=8)
+    eventually(lambda: daemon.control.node()["clients"])
+    use = json.loads(top(daemon, "--json").stdout)
+    [gpu] = use["gpus"]
+    [row] = gpu["jobs"]
+    assert gpu["emulated"]
+    assert (row["job"], row["priority_name"], row["pids"]) == (job, "low", [process.pid])
+    shown = top(daemon)
+    assert shown.returncode == 0, shown.stderr
+    assert "low (8)" in shown.stdout
+    process.communicate("x", timeout=60)
+    runner.end(job)
+    assert "no job shares a GPU of this node now" in top(daemon, "--once").stdout
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "sigterm"])
+def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
+    screen, terminal = pty.openpty()
+    command = ["setsid", "--ctty", *TOP]  # or Ctrl-C would reach nobody
+    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon))
+    os.close(terminal)
+    read_until(screen, b"policy fikit")
+    os.write(screen, b"\x03") if end == "ctrl-c" else process.terminate()
+    assert LEAVES_SCREEN in read_until(screen, LEAVES_SCREEN)
+    assert process.wait(20) == 0
+    os.close(screen)
+
+
+def test_it_goes_on_with_the_next_fikitd(daemon: Fikitd) -> None:
+    screen, terminal = pty.openpty()
+    process = subprocess.Popen(TOP, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon))
+    os.close(terminal)
+    read_until(screen, b"policy fikit")
+    assert daemon.stop() == 0
+    read_until(screen, b"does not answer")
+    daemon.start()
+    read_until(screen, b"policy fikit")
+    process.terminate()
+    read_until(screen, LEAVES_SCREEN)
+    assert process.wait(20) == 0
+    os.close(screen)
+
+
+def test_without_a_fikitd_it_is_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\n')
+    done = subprocess.run(
+        TOP, env={**os.environ, "FIKIT_CONFIG": str(config)}, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"fikit: fikitd does not answer at {tmp_path}/run/control.sock: ")

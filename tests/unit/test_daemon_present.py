@@ -1,0 +1,89 @@
+"""The `node` verb: who uses a node's GPUs now, and what of it whom is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import daemon_fakes as fakes
+import pytest
+from daemon_fakes import FakeCore, FakeProc, eventually
+from fikitd.client import Control
+from fikitd.present import PUBLIC
+from test_daemon_server import ME, Daemon, _as_nobody
+
+from fikitd import present
+
+HELD = [
+    {"reason": "behind", "by": None, "kernel": "", "p90_ns": None, "count": 1, "total_ns": 250_000_000},
+    {"reason": "lower_work", "by": None, "kernel": "", "p90_ns": None, "count": 1, "total_ns": 900_000_000},
+]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Daemon]:
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    with fakes.serving(config, core, proc.root):
+        yield Daemon(config, core, proc, Control(config.daemon.run_dir))
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(present, "FRESH_S", 0.0)
+
+
+def test_a_client_is_there_from_its_welcome_to_its_end(site: Daemon) -> None:
+    assert site.control.node()["clients"] == []
+    site.core.stats = {"kernels": 7, "gpu_time_ns": 1_500_000_000, "held": HELD}
+    site.job(mem_bytes=2**30, name="train")
+    client = site.client()
+    look = site.control.node()
+    [seen] = look["clients"]
+    [gpu] = look["gpus"]
+    assert (gpu["uuid"], gpu["emulated"], look["unmanaged"]) == (seen["gpu"], True, [])
+    assert {key: seen[key] for key in ("job", "uid", "priority", "name", "kernels", "gpu_time_s", "wait_s")} == {
+        "job": "12", "uid": ME, "priority": 1, "name": "train", "kernels": 7, "gpu_time_s": 1.5, "wait_s": 0.25,
+    }  # fmt: skip
+    assert (seen["pid"], seen["memory_limit_bytes"], seen["memory_bytes"]) == (os.getpid(), 2**30, 0)
+    client.close()
+    eventually(lambda: site.control.node()["clients"] == [])
+    assert site.control.node()["gpus"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_others_see_what_squeue_and_nvidia_smi_tell_them(site: Daemon, tmp_path: Path) -> None:
+    site.job(name="secret")
+    client = site.client()
+    for parent in (tmp_path, *tmp_path.parents[:3]):
+        parent.chmod(parent.stat().st_mode | 0o011)
+    [seen] = _as_nobody(Control(site.run_dir).node)["clients"]
+    assert sorted(seen) == sorted(PUBLIC)
+    client.close()
+
+
+def test_asking_often_does_not_ask_the_dispatchers_each_time(
+    site: Daemon,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(present, "FRESH_S", 3600.0)
+    site.job()
+    client = site.client()
+    first = site.control.node()
+    site.core.stats = {"kernels": 1000}
+    assert site.control.node() == first
+    client.close()
+
+
+def test_programs_around_fikit_are_named_while_they_are_there(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    around = [("GPU-x", 4711)]
+    there = present.Present("budget", lambda: around)
+    assert there.view(0)["unmanaged"] == [{"gpu": "GPU-x", "pid": 4711}]
+    around.clear()
+    assert there.view(0)["unmanaged"] == []
+    config = fakes.config_in(tmp_path)
+    with fakes.serving(config, FakeCore(), proc.root):
+        assert Control(config.daemon.run_dir).node()["unmanaged"] == []

@@ -1,0 +1,120 @@
+"""What `fikit top` shows: the difference of two looks at counters, and what it looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fikit import node_use
+from fikit.reporters import top
+from test_cli_tables import drawn, matches
+
+GPU = {"uuid": "GPU-a", "name": "H200", "memory_bytes": 141 * 2**30, "emulated": False}
+
+
+def client(number: int, job: str = "12", priority: int = 1, **facts: Any) -> dict[str, Any]:
+    names = {1: "high", 8: "low"}
+    return {
+        "client": number, "gpu": "GPU-a", "job": job, "uid": 0, "priority": priority, "priority_name": names[priority],
+        "gpu_time_s": 0.0, "name": "serve", "pid": 100 + number, "kernels": 0, "wait_s": 0.0, "others_kernels": 0,
+        "memory_bytes": 2**30, "memory_limit_bytes": None, **facts,
+    }  # fmt: skip
+
+
+def strangers(number: int, job: str, priority: int, gpu_time_s: float | None) -> dict[str, Any]:
+    public = ("client", "gpu", "job", "uid", "priority", "priority_name", "gpu_time_s")
+    whole = client(number, job, priority, gpu_time_s=gpu_time_s)
+    return {key: whole[key] for key in public}
+
+
+def look(at_s: float, *clients: dict[str, Any], unmanaged: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    return {
+        "node": "n1", "policy": "budget", "now_ns": round(at_s * 1e9), "gpus": [GPU] if clients else [],
+        "clients": list(clients), "unmanaged": list(unmanaged),
+    }  # fmt: skip
+
+
+def only_gpu(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    [gpu] = node_use.between(before, after)["gpus"]
+    return dict(gpu)
+
+
+def test_shares_are_of_the_time_between_the_looks() -> None:
+    before = look(10, client(1, gpu_time_s=5.0, kernels=100, wait_s=1.0), client(2, "13", 8, gpu_time_s=1.0))
+    after = look(
+        12,
+        client(1, gpu_time_s=5.8, kernels=700, wait_s=1.2, others_kernels=50),
+        client(2, "13", 8, gpu_time_s=1.6, wait_s=1.5),
+    )
+    gpu = only_gpu(before, after)
+    high, low = gpu["jobs"]
+    assert (high["job"], low["job"]) == ("12", "13")
+    assert (high["device_share"], low["device_share"]) == pytest.approx((0.4, 0.3))
+    assert (high["waiting_share"], low["waiting_share"]) == pytest.approx((0.1, 0.75))
+    assert (high["launches_per_s"], high["others_kernels_per_s"]) == pytest.approx((300, 25))
+    assert (gpu["device_share"], gpu["harvest"]) == pytest.approx((0.7, 0.5))
+
+
+def test_processes_of_a_job_are_one_row() -> None:
+    before = look(0, client(1), client(2))
+    after = look(1, client(1, gpu_time_s=0.2, wait_s=1.0), client(2, gpu_time_s=0.3, memory_bytes=2**31))
+    [job] = only_gpu(before, after)["jobs"]
+    assert (job["device_share"], job["waiting_share"], job["memory_bytes"]) == pytest.approx((0.5, 0.5, 3 * 2**30))
+    assert job["pids"] == [101, 102]
+
+
+def test_a_client_that_came_meanwhile_counts_from_its_beginning() -> None:
+    [job] = only_gpu(look(0), look(1, client(7, gpu_time_s=0.25, kernels=10)))["jobs"]
+    assert (job["device_share"], job["launches_per_s"]) == (0.25, 10)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "share"), [(None, 1.0, None), (1.0, None, None), (2.0, 1.5, 0.0), (0.0, 9.0, 1.0)]
+)
+def test_what_is_not_known_is_null_and_an_estimate_stays_in_its_bounds(
+    then: float | None, now: float | None, share: float | None
+) -> None:
+    gpu = only_gpu(look(0, client(1, gpu_time_s=then)), look(1, client(1, gpu_time_s=now)))
+    assert (gpu["jobs"][0]["device_share"], gpu["device_share"]) == (share, share)
+
+
+def test_harvest_needs_two_priorities_and_what_both_did() -> None:
+    alone = look(1, client(1, gpu_time_s=0.5), client(2, "13", gpu_time_s=0.1))
+    assert only_gpu(look(0), alone)["harvest"] is None
+    unknown = look(1, client(1, gpu_time_s=0.5), client(2, "13", 8, gpu_time_s=None))
+    assert only_gpu(look(0), unknown)["harvest"] is None
+    full = look(1, client(1, gpu_time_s=1.5), client(2, "13", 8, gpu_time_s=0.1))
+    assert only_gpu(look(0), full)["harvest"] is None
+
+
+def test_two_looks_at_the_same_moment_know_no_shares() -> None:
+    [job] = only_gpu(look(3, client(1)), look(3, client(1)))["jobs"]
+    assert (job["device_share"], job["waiting_share"], job["launches_per_s"]) == (None, None, None)
+
+
+def test_another_users_job_has_a_share_and_nothing_else() -> None:
+    gpu = only_gpu(look(0), look(1, client(1, gpu_time_s=0.5), strangers(2, "13", 8, 0.25)))
+    assert gpu["jobs"][1] == {
+        "job": "13", "uid": 0, "priority": 8, "priority_name": "low", "device_share": 0.25,
+    }  # fmt: skip
+    assert gpu["harvest"] == pytest.approx(0.5)
+
+
+def test_a_gpu_that_only_programs_around_fikit_use_is_there() -> None:
+    gpu = only_gpu(look(0), look(1, unmanaged=({"gpu": "GPU-b", "pid": 4711},)))
+    assert (gpu["uuid"], gpu["unmanaged"], gpu["jobs"]) == ("GPU-b", [4711], [])
+
+
+def test_the_table_looks_as_stored() -> None:
+    after = look(
+        1,
+        client(1, gpu_time_s=0.42, kernels=18_234, others_kernels=900, name="[red]serve"),
+        client(2, "13", 8, gpu_time_s=0.31, wait_s=0.6, kernels=700, memory_limit_bytes=20 * 2**30, name="train"),
+        strangers(3, "14", 8, None),
+        unmanaged=({"gpu": "GPU-a", "pid": 4711},),
+    )
+    matches("top.txt", drawn(top.view(node_use.between(look(0), after))))
+
+
+def test_a_node_without_sharing_jobs_says_so() -> None:
+    assert "no job shares a GPU of this node now" in drawn(top.view(node_use.between(look(0), look(1))))

@@ -1,0 +1,82 @@
+"""`fikit top`: who uses this node's GPUs now."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import Any
+
+import click
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from fikit import node_use
+from fikit.errors import UserError
+from fikit.places import places
+from fikit.reporters import json, table, top
+
+
+@click.command()
+@click.option(
+    "--interval", type=click.FloatRange(0.2, 60.0), default=1.0, show_default=True, metavar="SECONDS",
+    help="Show what happened in so long, and look again.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="One look; so it is where the output is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One look, as JSON.")
+def command(interval: float, once: bool, as_json: bool) -> None:
+    """Who uses this node's GPUs now, through fikit and around it. Ctrl-C ends it.
+
+    For each job that shares a GPU: its part of the GPU's time, how much of its time it waits at the gate, what it launches,
+    how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
+    and squeue show anyway.
+    """
+    control, before = _first_look()
+    if as_json or once or not sys.stdout.isatty():
+        time.sleep(interval)
+        use = node_use.between(before, _look(control))
+        json.emit(use) if as_json else table.show(top.view(use))
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which leaves the terminal as it was
+    try:
+        _watch(control, before, interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _watch(control: Control, before: dict[str, Any] | None, interval: float) -> None:
+    with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            shown: RenderableType
+            try:
+                after = control.node()
+            except (DaemonUnreachable, ControlError) as error:  # it may be about to be restarted
+                before, shown = None, Text(str(error), style="yellow")
+            else:
+                shown = top.view(node_use.between(before or after, after))
+                before = after
+            live.update(shown, refresh=True)
+
+
+def _first_look() -> tuple[Control, dict[str, Any]]:
+    """The fikitd of the machine, or else the user's own."""
+    sentences = []
+    for place in places():
+        control = Control(place.run_dir)
+        try:
+            return control, control.node()
+        except ControlError as error:
+            raise UserError(str(error)) from None
+        except DaemonUnreachable as error:
+            sentences.append(str(error))
+    raise UserError(f"{sentences[0]} (the first job that shares a GPU starts it)")
+
+
+def _look(control: Control) -> dict[str, Any]:
+    try:
+        return control.node()
+    except (DaemonUnreachable, ControlError) as error:
+        raise UserError(str(error)) from None
