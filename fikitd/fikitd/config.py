@@ -88,6 +88,7 @@ class DaemonConfig:
     keep_reports: int = _key(0, _whole(0, 1_000_000))
     keep_traces: int = _key(0, _whole(0, 1_000_000))
     keep_profiles: int = _key(0, _whole(0, 1_000_000))
+    admin_comment_s: int = _key(0, _whole(0, 3600))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
 from fikitd.peaks import Peaks
 from fikitd.pruning import Pruner
@@ -19,16 +20,20 @@ TRACE_TIMEOUT_S: Final = 5.0
 class JobFiles:
     """Written on Storage's threads with the rights of the job's user; a failure is a warning of the job, never more."""
 
-    def __init__(self, *, reports: ReportStore, peaks: Peaks, storage: Storage, pruner: Pruner) -> None:
+    def __init__(
+        self, *, reports: ReportStore, peaks: Peaks, storage: Storage, pruner: Pruner, comments: AdminComments
+    ) -> None:
         self._reports = reports
         self._traces = TraceStore(reports.directory)
         self._peaks = peaks
         self._storage = storage
         self._pruner = pruner
+        self._comments = comments
         self._pruning: set[asyncio.Task[None]] = set()
 
-    def prune_after(self, job: Job) -> None:
-        """The job is over: remove what the site does not keep of its user's; nobody waits for it."""
+    def job_is_over(self, job: Job) -> None:
+        """Note what its AdminComment shall say, and remove what the site does not keep of its user's; nobody waits for it."""
+        self._comments.note(job.report())
         task = asyncio.ensure_future(self._pruner.after(job.record))
         self._pruning.add(task)
         task.add_done_callback(self._pruning.discard)

@@ -42,6 +42,8 @@ class Jobs:
             job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
             job.go_on_from(entry)
             job.ended = over
+            if over:
+                self._files.job_is_over(job)
             self._went_quiet(job)
 
     def clients_are_back(self) -> None:
@@ -113,7 +115,7 @@ class Jobs:
             return
         await self._close(job, ENDING_S)
         self._forget(job)
-        self._files.prune_after(job)
+        self._files.job_is_over(job)
 
     async def _close(self, job: Job, timeout_s: float) -> None:
         await self.settle(job, timeout_s)

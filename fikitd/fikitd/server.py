@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd.admin_comment import AdminComments
 from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control
@@ -65,6 +66,7 @@ class Server:
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
         kept = Kept(config.daemon.keep_reports, config.daemon.keep_traces, config.daemon.keep_profiles)
+        self._comments = AdminComments(self._run_dir, config.daemon.admin_comment_s)
         self._jobs = Jobs(
             records=self._records,
             files=JobFiles(
@@ -72,6 +74,7 @@ class Server:
                 peaks=Peaks(store),
                 storage=self._storage,
                 pruner=Pruner(kept, reports.directory, store.directory, self._storage),
+                comments=self._comments,
             ),
             ledger=Ledger(self._run_dir),
             policy=config.scheduler.policy,
@@ -128,9 +131,8 @@ class Server:
             self._listen(SOCKET_NAME, self._clients.serve),
             self._listen(CONTROL_NAME, self._control.serve),
         ]
-        lookers = [
-            asyncio.ensure_future(look) for look in (self._sweep(), self._unmanaged.watch(), self._forgotten.watch())
-        ]
+        watches = (self._sweep(), self._unmanaged.watch(), self._forgotten.watch(), self._comments.watch())
+        lookers = [asyncio.ensure_future(watch) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
         ready()
         try:

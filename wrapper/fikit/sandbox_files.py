@@ -184,12 +184,12 @@ def lua_script(name: str, layout: Layout, programs: Programs) -> str:
     return f"FIKIT_CONFIG = [[{layout.fikit_toml}]]\ndofile([[{programs.lua / name}]])\n"
 
 
-def fikitd_script(programs: Programs) -> str:
-    """fikitd as the sandbox's prologs start it: with the emulated GPU's NVML, which stands for an installed one."""
+def fikitd_script(layout: Layout, programs: Programs) -> str:
+    """fikitd as the sandbox's prologs start it: with the emulated GPU's NVML and this Slurm, which stand for installed ones."""
     emulator = {**programs.job_environment}
     if "EMUCUDA_NAME" in emulator:
         emulator["EMUCUDA_NAME"] = emulator["EMUCUDA_NAME"].replace("$SLURMD_NODENAME", "$(hostname)")
-    lines = [f'export {name}="{value}"' for name, value in emulator.items()]
+    lines = [f'export {name}="{value}"' for name, value in {**emulator, "SLURM_CONF": str(layout.slurm_conf)}.items()]
     return "\n".join(["#!/bin/sh", *lines, f'exec env -u PWD {programs.daemon} "$@"', ""])
 
 

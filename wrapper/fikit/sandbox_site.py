@@ -95,7 +95,7 @@ class Site:
             "job_submit.lua": files.lua_script("job_submit.lua", layout, programs),
             "cli_filter.lua": files.lua_script("cli_filter.lua", layout, programs),
             "task_prolog": files.task_prolog(programs),
-            "fikitd": files.fikitd_script(programs),
+            "fikitd": files.fikitd_script(layout, programs),
         }
         if accounting:
             accounting.make()
