@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import bound, chart, frontier, record, recordings
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
-    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
-    return tmp_path
+from bench import bound, chart, frontier, record
 
 
 def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:

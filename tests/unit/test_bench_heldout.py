@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import heldout, pairs, record, recordings
+from bench import heldout, pairs, record
 
 
 def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
@@ -20,10 +20,8 @@ def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
     ]  # fmt: skip
 
 
-def test_every_pair_is_judged(tmp_path: Path) -> None:
-    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
-    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
-    result = heldout.run(emulated=True, traces=tmp_path, requests=3)
+def test_every_pair_is_judged(traces: Path) -> None:
+    result = heldout.run(emulated=True, traces=traces, requests=3)
     assert result.values["cases"] == 10
     assert {row["case"] for row in result.details["runs"]} >= {"serve + train closed", "train + serve open70"}
     assert "emulated" in result.summary

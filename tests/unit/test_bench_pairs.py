@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import live_pairs, reaction, record, recordings
+from bench import live_pairs, reaction, record
 from fikitd import simulator
 
 LOW, HIGH = 7, 8
@@ -85,13 +85,6 @@ def test_delayed_is_the_time_that_work_stood_behind_lower_work_once() -> None:
     ]  # fmt: skip
     assert reaction.delayed_ns(events, HIGH, LOW, 10_000) == (150 + 50) * 1000
     assert reaction.delayed_ns(events, HIGH, 99, 10_000) == 0
-
-
-@pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
-    (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
-    return tmp_path
 
 
 def test_simulated_pairs_are_stretched_and_need_no_daemon(traces: Path) -> None:
