@@ -428,7 +428,13 @@ def test_other_users_neither_see_nor_end_a_job(daemon: Daemon, tmp_path: Path) -
     for parent in (tmp_path, *tmp_path.parents[:3]):
         parent.chmod(parent.stat().st_mode | 0o011)
     control = Control(daemon.run_dir)
-    for ask in (lambda: control.job("12"), lambda: control.end("12"), control.shutdown, lambda: control.summary("12")):
+    for ask in (
+        lambda: control.job("12"),
+        lambda: control.trace("12"),
+        lambda: control.end("12"),
+        control.shutdown,
+        lambda: control.summary("12"),
+    ):
         with pytest.raises(ControlError, match=r"not yours|may not"):
             _as_nobody(ask)
     assert _as_nobody(control.jobs) == []
