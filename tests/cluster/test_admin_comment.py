@@ -61,7 +61,8 @@ def test_each_task_of_an_array_has_its_own(commented: Cluster, spin: Path) -> No
     job = commented.submit(script, *GPU, "--array=0-1")
     texts = [written(commented, f"{job}_{task}") for task in (0, 1)]
     assert [text.count("fikit:") for text in texts] == [1, 1]
-    plain = commented.batch(commented.script("nothing", "true"))
+    plain = commented.submit(commented.script("nothing", "true"))
+    commented.wait(plain)
     assert comment(commented, plain) == ""
 
 
