@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -86,6 +87,17 @@ def _python(version: str) -> Path:
     """The interpreter of the installation: the system's, if it is of the version for which .venv was built."""
     system = Path("/usr/bin") / version
     return system if system.exists() else Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def closed_to_others(python: Path) -> str:
+    """What to say of an interpreter that only its owner can run, in root's home for example; empty for all others."""
+    closed = next((directory for directory in python.parents if not directory.stat().st_mode & stat.S_IXOTH), None)
+    if closed is None:
+        return ""
+    return (
+        f"install: other users cannot run the installed commands, because they may not enter {closed}, where their Python "
+        f"({python}) is: remove .venv, then PYTHON=/usr/bin/python3 make setup"
+    )
 
 
 def _tree(directory: Path) -> Iterator[Path]:
@@ -177,6 +189,8 @@ def main() -> None:
     options = parser.parse_args()
     os.umask(0o022)
     place = Installation(options.prefix, options.destdir.absolute() if options.destdir else None)
+    if options.what == "install" and (warning := closed_to_others(place.python)):
+        print(warning, file=sys.stderr)
     install(place) if options.what == "install" else uninstall(place)
 
 

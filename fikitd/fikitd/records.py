@@ -143,6 +143,7 @@ class JobRecords:
     def __init__(self, run_dir: Path) -> None:
         self.directory = run_dir / "jobs"
         self._complained: set[str] = set()
+        self._unfinished: set[Path] = set()
 
     def get(self, job: str) -> JobRecord | None:
         """The record of `job`; None when there is none or, said once in the log, it is unusable."""
@@ -169,8 +170,16 @@ class JobRecords:
     def any(self) -> bool:
         """Whether there is a job, as cheaply as that can be said."""
         with suppress(OSError), os.scandir(self.directory) as entries:
-            return next(entries, None) is not None
+            return any(not entry.name.startswith(".") for entry in entries)
         return False
+
+    def remove_unfinished(self) -> None:
+        """What a prolog left that was killed while it wrote: at the second call, at the first it may be writing."""
+        with suppress(OSError):
+            found = {path for path in self.directory.iterdir() if path.name.startswith(".")}
+            for path in found & self._unfinished:
+                path.unlink(missing_ok=True)
+            self._unfinished = found
 
     def all(self) -> list[JobRecord]:
         try:

@@ -220,6 +220,7 @@ class Server:
         while True:
             await asyncio.sleep(interval_s)
             self._jobs.sweep()
+            self._records.remove_unfinished()
             if not (self._run_dir / CONTROL_NAME).exists():
                 _log.warning("%s was removed, so nobody can reach this fikitd: it leaves", self._run_dir / CONTROL_NAME)
                 self._stop.set()

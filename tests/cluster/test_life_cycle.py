@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fikit.sandbox_processes import Process, processes_of
+from fikitd.client import Control
+from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportStore
 from remains import daemons, descriptors, nothing_remains
 
@@ -70,13 +72,17 @@ def test_killed_slurmstepd_leaves_a_managed_program(cluster: Cluster, spin: Path
 
 def test_killed_program_has_a_report_and_the_next_one_of_the_job_is_managed(cluster: Cluster, spin: Path) -> None:
     script = cluster.script("goes-on", f"{spin} 1000000 250000", f"echo code $?; {spin} 30 20000")
-    job = cluster.submit_running(script, HIGH)
+    job = cluster.submit_running(script, "--fikit-measure", "--fikit-profile=killed")
     [program] = running(cluster, f"{spin} 1000000")
+    cluster.until(lambda: Control(cluster.sandbox.run_dir).job(job)["kernels"], "it does not compute")
     program.kill()
     output = cluster.wait(job)
     assert "code 137" in output
     assert output.count("done") == 1
     cluster.until(lambda: cluster.reported_kernels(job) > 30, "there is no report of both")
+    profile = ProfileStore(cluster.sandbox.profile_dir).load(os.getuid(), "killed")
+    assert profile is not None
+    assert profile["launches"] == cluster.reported_kernels(job)
 
 
 def test_killed_prolog_is_slurms_affair_and_leaves_nothing_of_ours(cluster: Cluster, spin: Path) -> None:

@@ -1,4 +1,4 @@
-"""Jobs for which Slurm runs no epilog: fikitd finds out that they are over, and takes none that lives for one that is."""
+"""Epilogs that do not come, prologs that come twice, epilogs that find nothing: fikitd finds out which jobs are over, and no other."""
 
 from __future__ import annotations
 
@@ -64,3 +64,11 @@ def test_job_that_runs_again_without_an_epilog_between_is_managed_anew(cluster: 
     output = cluster.wait(job)
     assert " 7 kernels" in cluster.summaries(output, job)[-1], output
     cluster.until(lambda: cluster.reported_kernels(job) == 7, "there is no report of the second run")
+
+
+def test_epilog_that_finds_no_record_leaves_the_report_to_fikitd(cluster: Cluster, spin: Path) -> None:
+    job = cluster.submit_running(cluster.script("unrecorded", f"{spin} 6000 250000", f"{spin} 40 20000"), HIGH)
+    (cluster.sandbox.run_dir / "jobs" / job).unlink()
+    output = cluster.wait(job)
+    assert (output.count("done"), output.count("belongs to no fikit job")) == (2, 1), output
+    cluster.until(lambda: cluster.reported_kernels(job) == 6000, "there is no report")

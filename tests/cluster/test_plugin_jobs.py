@@ -62,7 +62,7 @@ def test_job_submitted_from_a_managed_job_inherits_no_preload(cluster: Cluster) 
         "submits", "unset ${!SLURM_SPANK_*} ${!SLURM_GPU*}", f"sbatch --parsable --output={inner} {GPU} {cluster.probe}"
     )
     job = cluster.batch(outer, GPU, HIGH).splitlines()[0]
-    cluster.until(lambda: inner.exists() and "END" in inner.read_text(), f"job {job} wrote nothing")
+    cluster.until(lambda: inner.exists() and "\nEND\n" in inner.read_text(), f"job {job} wrote nothing")
     assert "libfikit_shim" not in inner.read_text()
     assert "FIKIT_SOCKET" not in inner.read_text()
 
@@ -113,9 +113,9 @@ def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed
     probed("srun", GPU, HIGH, cluster.probe, LD_LIBRARY_PATH="/evil")
     [daemon] = cluster.until(lambda: daemons(cluster.sandbox)[:1], "no fikitd runs")
     environ = Path(f"/proc/{daemon.pid}/environ").read_bytes().split(b"\0")
-    # The emulated GPU is the sandbox's own doing, as in the jobs.
-    emulator = {b"LD_LIBRARY_PATH", b"EMUCUDA_NAME", b"EMUCUDA_CONFIG"}
-    assert {entry.split(b"=")[0] for entry in environ if entry} - emulator == {b"PATH", b"LANG"}
+    # The emulated GPU is the sandbox's own doing, as in the jobs, and so is which Slurm fikitd speaks with.
+    sandboxs = {b"LD_LIBRARY_PATH", b"EMUCUDA_NAME", b"EMUCUDA_CONFIG", b"SLURM_CONF"}
+    assert {entry.split(b"=")[0] for entry in environ if entry} - sandboxs == {b"PATH", b"LANG"}
     assert b"/evil" not in b"".join(environ)
     assert Path(f"/proc/{daemon.pid}/oom_score_adj").read_text().strip() == "0"
 

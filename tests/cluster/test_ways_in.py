@@ -103,7 +103,7 @@ def test_job_submitted_from_a_sharing_job_has_its_own_wishes_only(
     probes = {}
     for name in inner:
         path = cluster.directory / f"inner-{name}.out"
-        cluster.until(lambda path=path: path.exists() and "END" in path.read_text(), f"{name} did not run")
+        cluster.until(lambda path=path: path.exists() and "\nEND\n" in path.read_text(), f"{name} did not run")
         probes[name] = parsed(path.read_text())
     assert (probes["cpu"].record, probes["exclusive"].record) == ({}, {})
     assert (probes["cpu"].shards, probes["exclusive"].shards) == (0, 0)

@@ -206,6 +206,16 @@ def test_a_job_that_nobody_ends_is_stored_when_its_clients_are_gone(
     eventually(lambda: ReportStore(daemon.config.daemon.report_dir).load("12"))
 
 
+def test_what_a_killed_prolog_left_goes_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SWEEP_S", 0.05)
+    config, proc = fakes.config_in(tmp_path), FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    with fakes.serving(config, FakeCore(), proc.root):
+        left = Path(config.daemon.run_dir) / "jobs" / ".12.4711"
+        left.touch()
+        eventually(lambda: not left.exists())
+
+
 def test_a_requeued_job_begins_a_new_report(daemon: Daemon) -> None:
     daemon.job(started_ns=1)
     client = daemon.client()

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -120,3 +121,16 @@ def test_upgrade_in_place_leaves_running_programs_what_they_have(
         assert program.communicate("x", timeout=60)[0] == "done 20\n"
     assert program.returncode == 0
     assert list(installed.rglob(".*.new")) == []
+
+
+def test_a_python_that_others_cannot_run_is_named(tmp_path: Path) -> None:
+    closed = tmp_path / "home"
+    closed.mkdir(mode=0o700)
+    ask = "import sys, install, pathlib; print(install.closed_to_others(pathlib.Path(sys.argv[1])))"
+
+    def said_of(python: Path) -> str:
+        words = [sys.executable, "-c", ask, str(python)]
+        return subprocess.run(words, cwd=ROOT / "scripts", text=True, capture_output=True, check=True).stdout.strip()
+
+    assert said_of(Path("/usr/bin/python3")) == ""
+    assert said_of(closed / "python3").startswith("install: other users cannot run the installed commands, because")
