@@ -10,7 +10,7 @@ from typing import Any
 from fikitd._core import Policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_policy_gates import MS, US, grants, wake
+from test_policy_gates import LEASE, MS, US, grants, wake
 from test_policy_invariants import HISTORY, Seen, World, checked, play
 
 S = 1_000_000_000
@@ -36,38 +36,28 @@ def at_rest(world: World, number: int) -> None:
 def test_whoever_waits_goes_once_nobody_above_objects_whatever_happened_before(
     history: tuple[list[int], list[Any]], source: Any
 ) -> None:
-    """In any order all work ends, the highest clients rest, and those between them and the lowest, of whom nobody can say
-    that they will, leave. From then on it is driven by wake_at alone."""
+    """In any order the highest clients come to rest, and those between them and the lowest, of whom nobody can say that they
+    will, leave. The lowest say nothing any more: it is driven by wake_at alone, for as long as the work takes that is
+    known, and a lease for each kernel of unknown length."""
     world = World("budget", history[0], options=PATIENT)
     play(world, history[1])
     order = list(world.clients)
     source.shuffle(order)
     lowest = max((seen.priority for seen in world.clients.values()), default=0)
     for number in order:
-        if world.clients[number].closed and world.clients[number].priority < lowest:
+        if not world.clients[number].closed:
+            at_rest(world, number)
+        elif world.clients[number].priority < lowest:
             del world.clients[number]
             world.event("client_removed", number)
-        else:
-            at_rest(world, number)
-    deadline = world.now + 10 * MS
+    work = sum(seen.known_work + (seen.waiting[1] or 0) for seen in world.clients.values() if seen.waiting)
+    work += sum(seen.known_work for seen in world.clients.values())
+    deadline = world.now + 2 * work + (2 * len(world.clients) + 1) * LEASE
     while any(seen.waiting for seen in world.clients.values()):
-        for number, seen in world.clients.items():
-            if seen.waiting is None and seen.runs_until > world.now:  # granted by the last decision: takes no time here
-                seen.runs_until = world.now
-                world.event("launched", number, granted=True, request=seen.requests, duration_ns=0)
-                world.event("grant_done", number, request=seen.requests)
-                break
-            if seen.waiting is None and seen.unknown_since is not None:
-                seen.unknown_since = None
-                world.event("grant_done", number, request=seen.requests)
-                break
-        else:
-            if not any(seen.waiting for seen in world.clients.values()):
-                break
-            assert world.wake_at is not None, "somebody waits, and nobody will ask again"
-            assert world.wake_at <= deadline, "somebody waits for nothing"
-            world.now = world.wake_at
-            world.event("tick")
+        assert world.wake_at is not None, "somebody waits, and nobody will ask again"
+        assert world.wake_at <= deadline, "somebody waits for nothing"
+        world.now = world.wake_at
+        world.event("tick")
 
 
 LENGTHS = st.lists(st.lists(st.integers(1 * US, 3 * MS), min_size=3, max_size=3), min_size=5, max_size=40)
@@ -85,7 +75,7 @@ def test_grants_of_one_decision_are_together_within_the_budget(
         made.event("client_added", low, 0, priority=8)
     now, progress, delayed = 10 * MS, 0, 0
     for request, lengths in enumerate(rounds, start=1):
-        for _ in range(4):
+        for _ in range(80 if request == 1 else 4):  # more than can be saved up
             made.event("launched", HIGH, now, duration_ns=10 * MS, slack_ns=[1])
             now, progress = now + 10 * MS, progress + 10 * MS
             made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=[1])
@@ -222,3 +212,44 @@ def test_who_holds_what_a_kernel_on_a_device_waits_for_goes_at_once(
     assert ("grant", number, seen.waiting[0], 1) in world.policy.event(
         "exclusive_runs", number, world.now, exclusive=True
     )
+
+
+EIGHT_TIMES = st.lists(st.integers(0, 30 * MS), min_size=8, max_size=8).map(sorted)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    EIGHT_TIMES,
+    EIGHT_TIMES,
+    st.lists(st.tuples(st.integers(1, 20 * MS), st.sampled_from([5, 8])), min_size=9, max_size=14),
+    st.integers(0, 80),
+    st.sampled_from([0, 100 * US, 5 * MS]),
+)
+def test_of_a_crowd_goes_the_first_of_those_who_could_go_alone(
+    slack: list[int], idle: list[int], lows: list[tuple[int, int]], segments: int, late: int
+) -> None:
+    """Where many wait, kernels of about the same length are refused together: for none that could go, and never wrongly."""
+
+    def decide(waiting: set[int]) -> list[int]:
+        made = Policy("budget", run_ahead_ns=0, **PATIENT)
+        made.event("client_added", HIGH, 0, priority=1)
+        for number, (_, priority) in enumerate(lows, start=2):
+            made.event("client_added", number, 0, priority=priority)
+        now = 10 * MS
+        for _ in range(segments):
+            made.event("launched", HIGH, now, duration_ns=10 * MS, slack_ns=[1])
+            now += 10 * MS
+            made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=[1])
+        made.event("launched", HIGH, now, slack_ns=slack)  # for how long is not known, so everybody waits
+        for number, (length, _) in enumerate(lows, start=2):
+            if number in waiting:
+                assert grants(made.event("waiting", number, now, request=1, duration_ns=length)) == []
+        now += 50 * MS + late
+        return grants(made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=slack, idle_ns=idle))
+
+    numbers = range(2, 2 + len(lows))
+    alone = {number for number in numbers if decide({number})}
+    # Those of level 8 also answer to those of level 5, of whom nobody knows when they will want the device.
+    first = min(alone, key=lambda number: (lows[number - 2][1], number), default=None)
+    together = decide(set(numbers))
+    assert together[:1] == ([] if first is None else [first])

@@ -69,6 +69,7 @@ class Client {
   std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
   std::int64_t first_ns() const { return first_ns_; } // when the first of what the last round found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
+  bool has_news() const;    // a round would find something for which no doorbell is rung
 
   // A round: what is new on the page is applied to the policy. Each says whether there was anything.
   bool begin_round(std::int64_t now_ns, policy::Policy& policy);

@@ -11,6 +11,10 @@ bool Client::cannot_wait() const {
   return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
 }
 
+bool Client::has_news() const {
+  return !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited() != awaited_;
+}
+
 bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   const Page::Request request = page_.request();
   bool changed = false;

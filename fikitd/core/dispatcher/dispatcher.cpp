@@ -17,9 +17,11 @@ constexpr std::int64_t kQuietSliceNs = 200'000;   // the same when nothing has m
 constexpr std::int64_t kQuietNs = 5'000'000;
 constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually follows the last one closely
 constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
-constexpr std::int64_t kMaxKeepingNs = 250'000'000;
+constexpr std::int64_t kMaxKeepingNs = 400'000'000;
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::int64_t kRenewals = 5; // in two leases
+constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
+constexpr std::int64_t kIdleLeases = 10;
 constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
 
 std::int64_t now() {
@@ -61,6 +63,7 @@ Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, 
     throw std::invalid_argument(policy::unknown_policy(policy));
   check(options, spin_ns);
   if (trace_events > kMaxTraceEvents) throw std::invalid_argument("trace_events must be at most 1048576");
+  moved_ns_ = now();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -276,7 +279,7 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
   gate_moved_ns_ = now_ns;
   switch (decision.kind) {
     case policy::DecisionKind::open: target.open_gate(now_ns); break;
-    case policy::DecisionKind::close: target.close_gate(now_ns + options_.lease_ns); break;
+    case policy::DecisionKind::close: target.close_gate(now_ns + lease_ns(now_ns)); break;
     case policy::DecisionKind::grant:
       target.grant(decision.request, decision.launches, now_ns);
       tell_higher(target, 1);
@@ -300,11 +303,27 @@ void Dispatcher::tell_clients() {
   }
 }
 
-void Dispatcher::renew_leases(std::int64_t now_ns) {
-  if (now_ns - renewed_ns_ < 2 * options_.lease_ns / kRenewals) return;
+// A lease bounds how long a fikitd that hangs holds a launch. Where there has been no launch it may be longer.
+std::int64_t Dispatcher::lease_ns(std::int64_t now_ns) const {
+  return now_ns - moved_ns_ < kIdleNs ? options_.lease_ns : kIdleLeases * options_.lease_ns;
+}
+
+std::int64_t Dispatcher::renewal_ns(std::int64_t now_ns) const {
+  return renewed_ns_ + 2 * std::min(given_ns_, lease_ns(now_ns)) / kRenewals;
+}
+
+bool Dispatcher::renew_leases(std::int64_t now_ns) {
+  if (now_ns < renewal_ns(now_ns)) return false;
   renewed_ns_ = now_ns;
+  given_ns_ = lease_ns(now_ns);
   for (const auto& client : clients_)
-    if (client->closed()) client->renew_lease(now_ns + options_.lease_ns);
+    if (client->closed()) client->renew_lease(now_ns + given_ns_);
+  return true;
+}
+
+// The longer nothing has happened, the less often is there anything to keep.
+std::int64_t Dispatcher::keeping_ns(std::int64_t now_ns) const {
+  return clients_.empty() ? policy::kHorizonNs : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
 }
 
 Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
@@ -316,10 +335,7 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
     const std::int64_t slice_ns = quiet ? kQuietSliceNs : kSliceNs;
     return {.until_ns = std::min(now_ns + slice_ns, std::max(wake_at_ns_, now_ns))};
   }
-  // The longer nothing has happened, the less often is there anything to keep.
-  const std::int64_t wait_ns = clients_.empty() ? policy::kHorizonNs
-                                                : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
-  return {.until_ns = now_ns + wait_ns, .for_doorbells = true};
+  return {.until_ns = now_ns + keeping_ns(now_ns), .for_doorbells = true};
 }
 
 // Asks for doorbells, then looks once more: a client that posted before it could see `awake` = 0 is seen here.
@@ -329,17 +345,23 @@ bool Dispatcher::fall_asleep() {
   return std::none_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->cannot_wait(); });
 }
 
-// Until a doorbell or the given moment. Whoever changes the clients meanwhile rings.
+// Until a doorbell, or until there is something to read at the given moment or a later one. Whoever changes the clients
+// meanwhile rings.
 void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, std::int64_t until_ns) {
-  while (!stopping_ && now() < until_ns) {
+  while (!stopping_) {
+    std::int64_t now_ns = now();
+    if (now_ns >= until_ns) {
+      if (std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->has_news(); })) return;
+      until_ns = now_ns + keeping_ns(now_ns);
+    }
     const bool closed = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
-    const std::int64_t renewal_ns = renewed_ns_ + 2 * options_.lease_ns / kRenewals;
-    const std::int64_t wake_ns = closed ? std::min(until_ns, renewal_ns) : until_ns;
+    const std::int64_t wake_ns = closed ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
     lock.unlock();
-    const bool rung = doorbells_.wait(wake_ns - now());
+    const bool rung = doorbells_.wait(wake_ns - now_ns);
     lock.lock();
     if (rung) return;
-    renew_leases(now());
+    now_ns = now();
+    if (renew_leases(now_ns) && given_ns_ > options_.lease_ns) until_ns = now_ns; // awake anyway
   }
 }
 

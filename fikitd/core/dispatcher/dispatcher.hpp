@@ -3,7 +3,8 @@
 // All state is behind one mutex, which the thread gives up while it waits, so clients come and go from any thread.
 // How it waits: while a launch stands at a closed gate it spins a little if events have lately been close (spin.hpp), then
 // sleeps in short slices; otherwise it tells the clients to ring (`awake` = 0), looks once more, and blocks until a
-// doorbell or house-keeping. Leases are renewed meanwhile, without a look at the pages: an idle node costs nothing.
+// doorbell or house-keeping: leases are renewed, and a glance at each page says whether there is anything to read. Both become
+// rare when nothing happens: an idle node costs next to nothing.
 #pragma once
 
 #include <array>
@@ -70,7 +71,10 @@ class Dispatcher {
   void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
   void tell_higher(const Client& lower, std::uint32_t kernels); // that it was given them
-  void renew_leases(std::int64_t now_ns);
+  bool renew_leases(std::int64_t now_ns); // true: they were due
+  std::int64_t lease_ns(std::int64_t now_ns) const;
+  std::int64_t renewal_ns(std::int64_t now_ns) const; // when leases are due
+  std::int64_t keeping_ns(std::int64_t now_ns) const; // between two glances at the pages
   Wait plan(std::int64_t now_ns) const;
   void tell_clients(); // who is alone, and whose progress matters
   bool fall_asleep();
@@ -95,6 +99,7 @@ class Dispatcher {
 
   std::int64_t wake_at_ns_ = policy::kNever;
   std::int64_t renewed_ns_ = 0;
+  std::int64_t given_ns_ = 0; // the leases, then
   std::int64_t moved_ns_ = 0;       // something last happened
   std::int64_t acted_ns_ = 0;       // and had been acted upon
   std::int64_t gate_moved_ns_ = 0;  // something last happened at a closed gate

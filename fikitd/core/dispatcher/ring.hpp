@@ -29,6 +29,7 @@ class Ring {
   bool half_full(const fikit_page& page) const {
     return page.ring_head.load(std::memory_order_acquire) - tail_ > FIKIT_RING_ENTRIES / 2;
   }
+  bool empty(const fikit_page& page) const { return page.ring_head.load(std::memory_order_acquire) == tail_; }
   std::uint64_t tail() const { return tail_; }
   bool take_lost() { return std::exchange(lost_, false); } // reports were lost since the last call
 

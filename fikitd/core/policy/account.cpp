@@ -146,14 +146,20 @@ void Account::see_load() {
   affected_ = {.inside = affected(load), .start = affected_from_start(load)};
 }
 
-double Account::expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
-  if (in_segment_) {
-    if (depth_.high(finish_ns_ - now_ns)) return static_cast<double>(busy_until_ns - now_ns); // soon its host waits
+Account::Delays Account::expected_delays(std::int64_t now_ns) const {
+  Delays delays;
+  if (!in_segment_) {
+    delays.origin_ns_ = since_ns_ + slack_.low_ns();
+    delays.remaining_ = Remaining(idle_, now_ns - since_ns_);
+  } else if (depth_.high(finish_ns_ - now_ns)) { // soon its host waits
+    delays.certain_ = true;
+    delays.origin_ns_ = now_ns;
+  } else {
     // That the wait has not ended says something only once the client's work is done.
-    const std::int64_t from_ns = now_ns < finish_ns_ ? 0 : now_ns - alone_dry_ns_;
-    return slack_.mean_before(from_ns, busy_until_ns - alone_dry_ns_);
+    delays.origin_ns_ = alone_dry_ns_;
+    delays.remaining_ = Remaining(slack_, now_ns < finish_ns_ ? 0 : now_ns - alone_dry_ns_);
   }
-  return idle_.mean_before(now_ns - since_ns_, busy_until_ns - slack_.low_ns() - since_ns_);
+  return delays;
 }
 
 std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {

@@ -20,8 +20,25 @@ class Account {
   void seen(const Client& client) { finish_ns_ = client.progress.finish_ns(); } // how far its work is
   void waited(const Event& event, double max_slowdown); // its host has waited for all its work
 
-  // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns.
-  double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
+  // How much later than alone its next wait is expected to end, if others have the device until busy_until_ns. At one
+  // moment, for any number of such ends.
+  class Delays {
+   public:
+    double until_ns(std::int64_t busy_until_ns) const {
+      const auto since_ns = busy_until_ns - origin_ns_;
+      return certain_ ? static_cast<double>(since_ns) : remaining_.mean_before(since_ns);
+    }
+
+   private:
+    friend class Account;
+    bool certain_ = false; // all of it is a delay
+    std::int64_t origin_ns_ = 0;
+    Remaining remaining_;
+  };
+  Delays expected_delays(std::int64_t now_ns) const;
+  double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
+    return expected_delays(now_ns).until_ns(busy_until_ns);
+  }
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
 

@@ -45,10 +45,12 @@ Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   Lower lower{.end_ns = now_ns, .hold = {}};
   for (const Client& client : clients().all()) {
     if (!client.closed) continue;
+    lower.granted |= client.grant_count > 0;
     if (client.progress.uncertain_at(now_ns))
       return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
     if (client.progress.finish_ns() <= lower.end_ns) continue;
-    lower = {.end_ns = client.progress.finish_ns(), .hold = {.reason = Reason::run_ahead, .by = client.id}};
+    lower.end_ns = client.progress.finish_ns();
+    lower.hold = {.reason = Reason::run_ahead, .by = client.id};
   }
   return lower;
 }
@@ -77,15 +79,23 @@ bool Budget::goes_after(const Client& client, const Client* running) const {
 }
 
 Budget::View Budget::view(std::int64_t now_ns) {
-  const std::int64_t free_ns = std::max(clients().device_free_ns(nullptr), now_ns);
+  constexpr std::size_t kCrowd = 8;
+  std::int64_t free_ns = now_ns;
   int lowest = 0;
-  for (const Client& client : clients().all())
-    if (client.waiting) lowest = std::max(lowest, client.priority);
+  std::size_t waiting = 0;
+  for (const Client& client : clients().all()) {
+    if (client.waiting) ++waiting, lowest = std::max(lowest, client.priority);
+    if (!client.measuring) free_ns = std::max(free_ns, client.progress.finish_ns());
+  }
   std::size_t count = 0;
-  for (const Client& client : clients().all())
-    if (!client.measuring && client.priority < lowest)
-      above_[count++] = {&client, accounts_[client.slot].expected_delay_ns(free_ns, now_ns)};
-  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count)};
+  for (const Client& client : clients().all()) {
+    if (client.measuring || client.priority >= lowest) continue;
+    Above& above = above_[count++];
+    above.client = &client;
+    above.delays = accounts_[client.slot].expected_delays(now_ns);
+    above.delay_ns = above.delays.until_ns(free_ns);
+  }
+  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = waiting >= kCrowd};
 }
 
 std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
@@ -93,26 +103,44 @@ std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
   return std::max(view.free_ns, view.now_ns + reaction_ns) + length_ns;
 }
 
-double Budget::marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
-  return accounts_[higher.client->slot].expected_delay_ns(end_ns(length_ns, view), view.now_ns) - higher.delay_ns;
+Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
+  constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
+  const Client& higher = *above.client;
+  const std::int64_t now_ns = view.now_ns;
+  if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
+  const Account& account = accounts_[higher.slot];
+  if (account.longest_delay_ns(end_ns(shortest_ns, view), now_ns) > higher.protection.max_delay_ns)
+    return {.reason = Reason::does_not_fit, .by = higher.id};
+  const double delay_ns = marginal_delay_ns(above, shortest_ns, view) - (shortest_ns < longest_ns ? kRoundingNs : 0);
+  const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(longest_ns);
+  const bool at_work = higher.progress.busy(now_ns);
+  if (nothing || account.affords(delay_ns, longest_ns, now_ns, at_work, higher.protection.max_slowdown)) return {};
+  if (at_work) return {.reason = Reason::behind, .by = higher.id};
+  return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
 }
 
-Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) const {
-  const std::int64_t now_ns = view.now_ns;
-  if (const Client* higher = keeps_from_gap(client, now_ns)) return {.reason = Reason::does_not_fit, .by = higher->id};
+Refusals::Answer Budget::refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
+  Refusals::Answer answer;
   for (const Above& above : view.above) {
-    const Client* higher = above.client;
-    if (!higher->outranks(client)) continue;
-    if (higher->progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher->id};
-    const Account& account = accounts_[higher->slot];
-    if (account.longest_delay_ns(end_ns(length, view), now_ns) > higher->protection.max_delay_ns)
-      return {.reason = Reason::does_not_fit, .by = higher->id};
-    const double delay_ns = marginal_delay_ns(above, length, view);
-    const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(length);
-    const bool at_work = higher->progress.busy(now_ns);
-    if (nothing || account.affords(delay_ns, length, now_ns, at_work, higher->protection.max_slowdown)) continue;
-    if (at_work) return {.reason = Reason::behind, .by = higher->id};
-    return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher->id};
+    if (above.client->priority >= answer.above) continue;
+    const Hold hold = objection(above, shortest_ns, longest_ns, view);
+    if (hold.reason != Reason::none) answer = {.above = above.client->priority, .hold = hold};
+  }
+  return answer;
+}
+
+Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) {
+  if (const Client* higher = keeps_from_gap(client, view.now_ns))
+    return {.reason = Reason::does_not_fit, .by = higher->id};
+  if (view.crowd) {
+    const Refusals::Answer& refused = refusals_.of(
+        length, [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); });
+    if (client.priority > refused.above) return refused.hold;
+  }
+  for (const Above& above : view.above) {
+    if (!above.client->outranks(client)) continue;
+    const Hold hold = objection(above, length, length, view);
+    if (hold.reason != Reason::none) return hold;
   }
   return {};
 }
@@ -128,14 +156,16 @@ void Budget::spend(const Client& client, std::int64_t length, const View& view) 
 }
 
 Client* Budget::choose(std::int64_t now_ns) {
-  const Lower lower = lower_work(now_ns);
+  lower_ = lower_work(now_ns);
+  const Lower& lower = lower_;
   const std::int64_t ahead_ns = lower.end_ns - now_ns;
   if (ahead_ns > options().run_ahead_ns) {
     hold_waiting([&](const Client&) { return lower.hold; });
     return nullptr;
   }
   const View seen = view(now_ns);
-  const Running equals = running();
+  const Running equals = lower.granted ? running() : Running{};
+  refusals_.forget();
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
@@ -189,7 +219,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t next_ns = next_end_ns(now_ns);
   for (const Client& client : clients().all())
     if (client.waiting) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
-  const std::int64_t ahead_ns = lower_work(now_ns).end_ns - options().run_ahead_ns;
+  const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
   return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
 }

@@ -14,6 +14,7 @@
 
 #include "account.hpp"
 #include "policy.hpp"
+#include "refusals.hpp"
 
 namespace fikit::policy {
 
@@ -42,35 +43,45 @@ class Budget final : public Policy {
   struct Lower {
     std::int64_t end_ns = 0;
     Hold hold;
+    bool granted = false; // some of it was granted, and is not known to be complete
   };
   Lower lower_work(std::int64_t now_ns) const;
   struct Above {
     const Client* client = nullptr;
-    double delay_ns = 0; // expected without any more lower work
+    Account::Delays delays; // expected
+    double delay_ns = 0;    // without any more lower work
   };
   // What one choice is made from, the same for all that wait.
   struct View {
     std::int64_t now_ns = 0;
     std::int64_t free_ns = 0;     // of all that is known to be on the device
     std::span<const Above> above; // who outranks somebody that waits
+    bool crowd = false;           // so many wait that classes of lengths are asked about first
   };
   View view(std::int64_t now_ns);
   std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
-  double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const;
+  double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
+    return higher.delays.until_ns(end_ns(length_ns, view)) - higher.delay_ns;
+  }
   bool goes_before(const Client& a, const Client& b) const;
   // By level: of those whose kernel runs and whose next one cannot be granted yet, who has had least; nullptr: there is none.
   using Running = std::array<const Client*, 10>;
   Running running() const;
   // Has it had so much more than one of those that it has to wait for that one's next kernel?
   bool goes_after(const Client& client, const Client* running) const;
-  // Why its delay to some higher client cannot be afforded now, Reason::none when it can.
-  Hold obstacle(const Client& client, std::int64_t length_ns, const View& view) const;
+  // Why the delay of any kernel of these lengths to a higher client cannot be afforded now, Reason::none when some can be.
+  Hold objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
+  Refusals::Answer refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
+  // The same of this client's kernel, and of all above it.
+  Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
   void spend(const Client& client, std::int64_t length_ns, const View& view);
 
   // By slot.
   std::array<Account, kMaxClients> accounts_{};
   std::array<Share, kMaxClients> shares_{};
   std::array<Above, kMaxClients> above_{}; // room for View::above
+  Refusals refusals_; // of one choice
+  Lower lower_;       // as the last choice saw it
   std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served
 };
 

@@ -23,15 +23,16 @@ std::int64_t Client::forget_ns() const {
 }
 
 Client* ClientTable::find(ClientId id) {
-  const auto live = all();
-  const auto it = std::find_if(live.begin(), live.end(), [id](const Client& c) { return c.id == id; });
-  return it == live.end() ? nullptr : &*it;
+  const auto live = std::span(ids_).first(count_);
+  const auto it = std::find(live.begin(), live.end(), id);
+  return it == live.end() ? nullptr : &clients_[static_cast<std::size_t>(it - live.begin())];
 }
 
 const Client* ClientTable::find(ClientId id) const { return const_cast<ClientTable*>(this)->find(id); }
 
 Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t now_ns) {
   if (count_ == kMaxClients || find(id) != nullptr) return nullptr;
+  ids_[count_] = id;
   Client& client = clients_[count_++];
   client = Client{};
   client.id = id;
@@ -48,6 +49,7 @@ bool ClientTable::remove(ClientId id) {
   if (client == nullptr) return false;
   slots_[client->slot] = false;
   *client = clients_[--count_];
+  ids_[static_cast<std::size_t>(client - clients_.data())] = client->id;
   return true;
 }
 

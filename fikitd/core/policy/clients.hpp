@@ -61,7 +61,6 @@ struct Client {
   std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
 
   bool reports_done = false; // has ever reported the completion of a grant
-  std::array<Grant, kMaxGrants> grants{}; // oldest first
   std::size_t grant_count = 0;
 
   // A measuring client neither holds others nor is held.
@@ -79,6 +78,8 @@ struct Client {
   // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
   // completions is given half a kernel more; dead reckoning is all there is for one that does not.
   std::int64_t forget_ns() const;
+
+  std::array<Grant, kMaxGrants> grants{}; // oldest first; last here, so that what every decision reads lies together
 };
 
 class ClientTable {
@@ -110,6 +111,7 @@ class ClientTable {
  private:
   std::int64_t lease_ns_;
   std::array<Client, kMaxClients> clients_{};
+  std::array<ClientId, kMaxClients> ids_{}; // of these
   std::size_t count_ = 0;
   std::array<bool, kMaxClients> slots_{}; // taken
 };

@@ -48,7 +48,10 @@ bool Policy::apply(const Event& event) {
       if (event.waited && event.duration_ns == 0) client->at_rest = true;
       break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
-    case EventKind::exclusive_runs: client->exclusive_runs = event.exclusive; break;
+    case EventKind::exclusive_runs:
+      client->exclusive_runs = event.exclusive;
+      exclusives_ |= event.exclusive;
+      break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
@@ -60,18 +63,20 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   out.clear();
   set_gates(out);
   clients_.forget_old_grants(now_ns);
-  while (Client* client = overstaying(now_ns)) {
+  while (Client* client = runs_ ? overstaying(now_ns) : nullptr) {
     client->run.launches = 0;
     if (client->run.taken) client->run.left_ns = 0;
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
+  const auto all = clients_.all();
+  if (runs_) runs_ = std::any_of(all.begin(), all.end(), [](const Client& c) { return c.run.launches > 0; });
   const auto grant = [&](Client& client, std::uint32_t launches) {
+    runs_ |= launches > 1;
     clients_.grant(client, now_ns, launches);
     out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
   };
-  while (Client* client = not_to_starve()) grant(*client, 1);
+  while (Client* client = exclusives_ ? not_to_starve() : nullptr) grant(*client, 1);
   while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
-  const auto all = clients_.all();
   if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.waiting; })) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
   if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});

@@ -187,6 +187,8 @@ class Policy {
   Options options_;
   ClientTable clients_;
   bool gates_known_ = true; // false: clients came or went
+  bool runs_ = false;       // some client may have launches left of a run
+  bool exclusives_ = false; // for some client's job an exclusive kernel has run
 };
 
 // Its name is one of policy_names(); nullptr for any other.
