@@ -91,8 +91,12 @@ void device_uuid(const std::string& name, uint8_t (&uuid)[16]) {
   uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3f) | 0x80);
 }
 
-std::string uuid_text(const uint8_t (&uuid)[16]) {
-  std::string text = "GPU-";
+std::string uuid_text(const DeviceIdentity& identity) {
+  return uuid_text(identity.uuid, strstr(identity.name, kMigMark) != nullptr);
+}
+
+std::string uuid_text(const uint8_t (&uuid)[16], bool instance) {
+  std::string text = instance ? "MIG-" : "GPU-";
   for (int i = 0; i < 16; ++i) {
     char hex[4];
     snprintf(hex, sizeof hex, "%02x", uuid[i]);

@@ -28,8 +28,11 @@ std::string segment_name(bool for_all_users, const std::string& set_name, int in
 std::vector<std::string> existing_segments(const std::string& set_name);
 // Process-independent and different for every set, user and node: fikitd tells GPUs apart by it.
 void device_uuid(const std::string& segment_name, uint8_t (&uuid)[16]);
-// As people and programs write it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
-std::string uuid_text(const uint8_t (&uuid)[16]);
+// As people and programs write it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, MIG-... of an instance
+std::string uuid_text(const uint8_t (&uuid)[16], bool instance);
+std::string uuid_text(const DeviceIdentity& identity);
+// What stands between a GPU's name and an instance's profile in the instance's name, as the driver writes it.
+constexpr const char* kMigMark = " MIG ";
 
 class Segment {
  public:

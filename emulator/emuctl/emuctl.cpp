@@ -60,7 +60,7 @@ void print_json(const std::vector<Snapshot>& devices) {
   const char* device_comma = "";
   for (const Snapshot& d : devices) {
     printf("%s\n  {\"index\": %d, \"name\": %s, ", device_comma, d.identity.index, quoted(d.identity.name).c_str());
-    printf("\"uuid\": \"%s\", ", uuid_text(d.identity.uuid).c_str());
+    printf("\"uuid\": \"%s\", ", uuid_text(d.identity).c_str());
     printf("\"memory_bytes\": %llu, \"memory_used_bytes\": %llu, ", ull(d.memory_bytes), ull(d.memory_used));
     printf("\"busy_ns\": %lld, \"now_ns\": %lld, \"processes\": [", ll(d.busy_ns), ll(d.now_ns));
     const char* comma = "";
@@ -80,7 +80,7 @@ void print_json(const std::vector<Snapshot>& devices) {
 void print_table(const std::vector<Snapshot>& devices) {
   if (devices.empty()) printf("no emulated GPU in use\n");
   for (const Snapshot& d : devices) {
-    printf("GPU %d  %s  %s  ", d.identity.index, d.identity.name, uuid_text(d.identity.uuid).c_str());
+    printf("GPU %d  %s  %s  ", d.identity.index, d.identity.name, uuid_text(d.identity).c_str());
     printf("%.0f of %.0f MiB  busy %.3f s\n", mib(d.memory_used), mib(d.memory_bytes), seconds(d.busy_ns));
     for (const auto& [p, alive] : d.processes) {
       printf("  %8d %-5s  kernels %8llu  ", p.pid, alive ? "" : "ended", ull(p.kernels));

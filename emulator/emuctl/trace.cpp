@@ -113,7 +113,7 @@ void print_plain(FILE* out, const std::vector<Recording>& all) {
   const char* comma = "";
   for (const Recording& d : all) {
     fprintf(out, "%s\n {\"index\": %d, \"name\": %s, \"uuid\": \"%s\", \"dilation\": %g, ", comma, d.identity.index,
-            quoted(d.identity.name).c_str(), uuid_text(d.identity.uuid).c_str(), d.identity.dilation);
+            quoted(d.identity.name).c_str(), uuid_text(d.identity).c_str(), d.identity.dilation);
     fprintf(out, "\"recording\": %s, \"now_ns\": %lld, \"made\": %llu, \"lost\": %llu, \"nameless\": %llu}",
             d.on ? "true" : "false", ll(d.now_ns), ull(d.made), ull(d.lost), ull(d.nameless));
     comma = ",";

@@ -89,9 +89,38 @@ class Reader {
   std::string path_;
 };
 
+// "3g.71gb": three of the GPU's seven slices and 71 GiB.
+MigProfile read_profile(const Reader& reader, const toml::node& node) {
+  MigProfile profile;
+  profile.name = node.value_or(std::string());
+  int gib = 0;
+  char end = 0;
+  // NOLINTNEXTLINE(cert-err34-c): text that is no number is caught by the count
+  if (sscanf(profile.name.c_str(), "%1dg.%3dg%c", &profile.slices, &gib, &end) != 3 || end != 'b' ||
+      profile.name != std::to_string(profile.slices) + "g." + std::to_string(gib) + "gb" || profile.slices < 1 || gib < 1)
+    reader.fail(node, "an instance in mig must look like \"3g.71gb\"");
+  profile.memory_bytes = static_cast<uint64_t>(gib) << 30;
+  return profile;
+}
+
+void read_mig(const Reader& reader, const toml::table& table, Config& config) {
+  const toml::node* node = table.get("mig");
+  if (node == nullptr) return;
+  if (!node->is_array()) reader.fail(*node, "mig must be a list of instances, as [\"3g.71gb\", \"3g.71gb\"]");
+  int slices = 0;
+  uint64_t memory_bytes = 0;
+  for (const toml::node& instance : *node->as_array()) {
+    config.mig.push_back(read_profile(reader, instance));
+    slices += config.mig.back().slices;
+    memory_bytes += config.mig.back().memory_bytes;
+  }
+  if (slices > kMigSlices || memory_bytes > config.memory_bytes)
+    reader.fail(*node, "the instances in mig must fit into seven slices and the device's memory");
+}
+
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
   reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "switch_us", "launch_latency_us",
-                      "kernel_gap_us", "concurrent_kernels", "sharing", "dilation", "access", "compute_capability"});
+                      "kernel_gap_us", "concurrent_kernels", "sharing", "dilation", "access", "compute_capability", "mig"});
   double count = config.count;
   double concurrent = config.concurrent_kernels;
   std::string sharing = "slices";
@@ -101,6 +130,7 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   reader.number(table, "count", 1, count);
   reader.size(table, "memory", config.memory_bytes);
   reader.size(table, "context_memory", config.context_memory_bytes);
+  read_mig(reader, table, config);
   reader.microseconds(table, "slice_us", config.slice_ns);
   reader.microseconds(table, "switch_us", config.switch_ns);
   reader.microseconds(table, "launch_latency_us", config.launch_latency_ns);
@@ -160,9 +190,9 @@ const KernelRule& Config::rule_for(const std::string& kernel) const {
   return fallback;
 }
 
-DeviceParameters Config::device() const {
+DeviceParameters Config::device(uint64_t memory_of_it) const {
   const auto stretched = [this](int64_t ns) { return std::llround(static_cast<double>(ns) * dilation); };
-  return {.memory_bytes = memory_bytes,
+  return {.memory_bytes = memory_of_it,
           .context_memory_bytes = context_memory_bytes,
           .slice_ns = stretched(slice_ns),
           .switch_ns = stretched(switch_ns),

@@ -17,10 +17,20 @@ struct KernelRule {
   int registers = 32;  // of a thread
 };
 
+constexpr int kMigSlices = 7;
+
+// What a MIG instance is: "3g.71gb".
+struct MigProfile {
+  std::string name;
+  int slices = 0;  // of the GPU's seven
+  uint64_t memory_bytes = 0;
+};
+
 struct Config {
   std::string name = "Emulated GPU";
   int count = 1;
   uint64_t memory_bytes = uint64_t{16} << 30;
+  std::vector<MigProfile> mig;  // the instances that every GPU is split into; none: it is not split
   uint64_t context_memory_bytes = uint64_t{64} << 20;
   int64_t slice_ns = 2'000'000;
   int64_t switch_ns = 0;
@@ -41,7 +51,7 @@ struct Config {
 
   const KernelRule& rule_for(const std::string& kernel) const;
   // What the device model is to be like, in stretched time.
-  DeviceParameters device() const;
+  DeviceParameters device(uint64_t memory_of_it) const;
 };
 
 // Reads `path`; unknown keys and bad values throw std::runtime_error with one sentence (file, line, what, what is

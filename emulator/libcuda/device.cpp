@@ -99,9 +99,9 @@ CU_EXPORT CUresult cuDeviceGetCount(int* out) {
 
 CU_EXPORT CUresult cuDeviceGetName(char* out, int bytes, CUdevice ordinal) {
   return api([&] {
-    device_of(ordinal);
+    const Device& device = device_of(ordinal);
     require(out != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
-    snprintf(out, static_cast<size_t>(bytes), "%s", driver().config().name.c_str());
+    snprintf(out, static_cast<size_t>(bytes), "%s", device.entry.name.c_str());
   });
 }
 
@@ -116,9 +116,9 @@ CU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* out, CUdevice ordinal) { return cu
 
 CU_EXPORT CUresult cuDeviceTotalMem_v2(size_t* out, CUdevice ordinal) {
   return api([&] {
-    device_of(ordinal);
+    const Device& device = device_of(ordinal);
     require(out != nullptr, CUDA_ERROR_INVALID_VALUE);
-    *out = driver().config().memory_bytes;
+    *out = device.entry.memory_bytes;
   });
 }
 
@@ -130,7 +130,7 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int* out, int attribute, CUdevice ordina
     constexpr int kPciBus = 33;
     constexpr int kMajor = 75;
     constexpr int kMinor = 76;
-    *out = attribute == kPciBus  ? device.index + 1
+    *out = attribute == kPciBus  ? device.entry.gpu + 1
            : attribute == kMajor ? config.compute_major
            : attribute == kMinor ? config.compute_minor
                                  : 0;
@@ -151,7 +151,7 @@ CU_EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice or
 CU_EXPORT CUresult cuDeviceGetPCIBusId(char* out, int bytes, CUdevice ordinal) {
   return api([&] {
     require(out != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
-    snprintf(out, static_cast<size_t>(bytes), "0000:%02X:00.0", device_of(ordinal).index + 1);
+    snprintf(out, static_cast<size_t>(bytes), "0000:%02X:00.0", device_of(ordinal).entry.gpu + 1);
   });
 }
 
@@ -163,7 +163,7 @@ CU_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
     require(address, CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < driver().count(); ++i) {
       char bus[8];
-      snprintf(bus, sizeof bus, "%02X:00", device_of(i).index + 1);
+      snprintf(bus, sizeof bus, "%02X:00", device_of(i).entry.gpu + 1);
       for (const char* domain : {"", "0000:"}) {
         for (const char* function : {"", ".0"}) {
           if (strcasecmp(text, (std::string(domain) + bus + function).c_str()) != 0) continue;

@@ -17,11 +17,11 @@ CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
 
 // Which emulated devices the program may see, in its order. As the CUDA manual has it: indices or UUID prefixes, and
 // the first entry that names nothing ends the list.
-std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
+std::vector<int> listed_devices(const std::vector<InventoryEntry>& all) {
   std::vector<int> visible;
   const char* list = getenv("CUDA_VISIBLE_DEVICES");
   if (list == nullptr) {
-    for (size_t i = 0; i < uuids.size(); ++i) visible.push_back(static_cast<int>(i));
+    for (size_t i = 0; i < all.size(); ++i) visible.push_back(static_cast<int>(i));
     return visible;
   }
   std::stringstream entries(list);
@@ -30,10 +30,10 @@ std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
     char* end = nullptr;
     const long index = strtol(entry.c_str(), &end, 10);
     if (end != entry.c_str() && *end == '\0') {
-      found = index >= 0 && index < static_cast<long>(uuids.size()) ? static_cast<int>(index) : -1;
+      found = index >= 0 && index < static_cast<long>(all.size()) ? static_cast<int>(index) : -1;
     } else {
-      for (size_t i = 0; i < uuids.size() && entry.size() > 4; ++i) {
-        if (uuids[i].compare(0, entry.size(), entry) == 0) found = static_cast<int>(i);
+      for (size_t i = 0; i < all.size() && entry.size() > 4; ++i) {
+        if (all[i].uuid_text.compare(0, entry.size(), entry) == 0) found = static_cast<int>(i);
       }
     }
     if (found < 0) break;
@@ -42,22 +42,24 @@ std::vector<int> visible_devices(const std::vector<std::string>& uuids) {
   return visible;
 }
 
+// Of MIG instances a program sees one at most, the first (MIG user guide, "CUDA visible devices").
+std::vector<int> visible_devices(const Config& config, const std::vector<InventoryEntry>& all) {
+  std::vector<int> visible = listed_devices(all);
+  if (!config.mig.empty() && visible.size() > 1) visible.resize(1);
+  return visible;
+}
+
 }  // namespace
 
 void say(const std::string& line) { fprintf(stderr, "%s\n", line.c_str()); }
 
 Driver::Driver() : config_(load_config(config_path())), set_(set_name()) {
-  std::vector<CUuuid> uuids(static_cast<size_t>(config_.count));
-  std::vector<std::string> texts;
-  for (int i = 0; i < config_.count; ++i) {
-    device_uuid(segment_name(config_.for_all_users, set_, i), uuids[static_cast<size_t>(i)].bytes);
-    texts.push_back(uuid_text(uuids[static_cast<size_t>(i)].bytes));
-  }
-  for (const int index : visible_devices(texts)) {
+  const std::vector<InventoryEntry> all = inventory(config_, set_);
+  for (const int index : visible_devices(config_, all)) {
     auto device = std::make_unique<Device>();
     device->ordinal = static_cast<int>(devices_.size());
-    device->index = index;
-    device->uuid = uuids[static_cast<size_t>(index)];
+    device->entry = all[static_cast<size_t>(index)];
+    memcpy(device->uuid.bytes, device->entry.uuid, sizeof device->uuid.bytes);
     devices_.push_back(std::move(device));
   }
 }
@@ -67,14 +69,13 @@ Session& Device::session() {
   if (session_owner != nullptr) return *session_owner;
   const Config& config = driver().config();
   DeviceIdentity identity{};
-  snprintf(identity.name, sizeof identity.name, "%s", config.name.c_str());
-  memcpy(identity.uuid, uuid.bytes, sizeof identity.uuid);
-  identity.index = index;
+  snprintf(identity.name, sizeof identity.name, "%s", entry.name.c_str());
+  memcpy(identity.uuid, entry.uuid, sizeof identity.uuid);
+  identity.index = entry.index;
   identity.dilation = config.dilation;
-  Segment segment(segment_name(config.for_all_users, driver().set(), index), config.for_all_users, identity,
-                  config.device());
+  Segment segment(entry.segment, config.for_all_users, identity, config.device(entry.memory_bytes));
   if (const uint64_t records = asked_trace_records(); records > 0 && !segment.tracing()) segment.trace_on(records);
-  session_owner = std::make_unique<Session>(std::move(segment), index, config.dilation);
+  session_owner = std::make_unique<Session>(std::move(segment), entry.index, config.dilation);
   return *session_owner;
 }
 

@@ -12,6 +12,7 @@
 #include "config.hpp"
 #include "faults.hpp"
 #include "host_thread.hpp"
+#include "inventory.hpp"
 #include "memory_table.hpp"
 #include "objects.hpp"
 #include "session.hpp"
@@ -23,7 +24,7 @@ struct Pool;
 
 struct Device {
   int ordinal = 0;  // what the program sees, after CUDA_VISIBLE_DEVICES
-  int index = 0;    // which emulated device it is
+  InventoryEntry entry{};  // which emulated device it is
   CUuuid uuid{};
   std::mutex session_mutex;
   std::unique_ptr<Session> session_owner;  // guarded by session_mutex

@@ -18,7 +18,6 @@ constexpr unsigned kMemoryClock = 2;
 constexpr unsigned kClocks = 4;  // graphics, SM, memory, video
 constexpr unsigned kComputeModeDefault = 0;
 constexpr unsigned kPerformanceStateHighest = 0;
-constexpr unsigned kOff = 0;
 constexpr unsigned kOn = 1;
 
 nvmlReturn constant(nvmlDevice handle, unsigned* out, unsigned value) {
@@ -94,22 +93,6 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetComputeMode(nvmlDevice handle, unsigned* out
 // On, because nothing is loaded or unloaded when clients come and go.
 NVML_EXPORT nvmlReturn nvmlDeviceGetPersistenceMode(nvmlDevice handle, unsigned* out) {
   return constant(handle, out, kOn);
-}
-
-NVML_EXPORT nvmlReturn nvmlDeviceGetMigMode(nvmlDevice handle, unsigned* current, unsigned* pending) {
-  return api(handle, [&](const Library&, const MonitoredDevice& device) {
-    require_present(device);
-    give(current, kOff);
-    give(pending, kOff);
-  });
-}
-
-NVML_EXPORT nvmlReturn nvmlDeviceIsMigDeviceHandle(nvmlDevice handle, unsigned* out) {
-  return constant(handle, out, kOff);
-}
-
-NVML_EXPORT nvmlReturn nvmlDeviceGetMaxMigDeviceCount(nvmlDevice handle, unsigned* out) {
-  return constant(handle, out, 0);
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetEncoderUtilization(nvmlDevice handle, unsigned* utilisation, unsigned* period_us) {

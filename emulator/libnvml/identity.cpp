@@ -21,10 +21,12 @@ template <typename Matches>
 nvmlReturn find(nvmlDevice* out, const char* wanted, Matches&& matches) {
   return api([&](const Library& lib) {
     require(wanted != nullptr && out != nullptr, NVML_ERROR_INVALID_ARGUMENT);
-    for (const MonitoredDevice& device : lib.devices()) {
-      if (!matches(device)) continue;
-      *out = Library::handle(device);
-      return;
+    for (const auto* all : {&lib.devices(), &lib.instances()}) {
+      for (const MonitoredDevice& device : *all) {
+        if (!matches(device)) continue;
+        *out = Library::handle(device);
+        return;
+      }
     }
     throw NvmlFailure{NVML_ERROR_NOT_FOUND};
   });
@@ -64,7 +66,7 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetHandleByPciBusId(const char* bus_id, nvmlDev
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetName(nvmlDevice handle, char* out, unsigned size) {
-  return api(handle, [&](const Library& lib, const MonitoredDevice&) { give_text(out, size, lib.config().name); });
+  return api(handle, [&](const Library&, const MonitoredDevice& device) { give_text(out, size, device.name); });
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetUUID(nvmlDevice handle, char* out, unsigned size) {
@@ -85,7 +87,7 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetPciInfo_v3(nvmlDevice handle, nvmlPciInfo* o
   return api(handle, [&](const Library&, const MonitoredDevice& device) {
     // The vendor and device numbers stay 0: there is no such device on any bus.
     nvmlPciInfo info{};
-    info.bus = static_cast<unsigned>(device.index + 1);
+    info.bus = static_cast<unsigned>(device.gpu + 1);
     snprintf(info.bus_id, sizeof info.bus_id, "%s", device.bus_id.c_str());
     snprintf(info.bus_id_legacy, sizeof info.bus_id_legacy, "%s", device.bus_id.c_str() + kLegacyDomain);
     give(out, info);

@@ -41,20 +41,28 @@ nvmlReturn stop() noexcept {
 Library::Library() : config_(load_config(config_path())) {
   const std::string set = set_name();
   for (int i = 0; i < config_.count; ++i) {
-    MonitoredDevice device{i, segment_name(config_.for_all_users, set, i), {}, {}};
-    uint8_t uuid[16];
-    device_uuid(device.segment, uuid);
-    device.uuid = uuid_text(uuid);
     char bus_id[32];
     snprintf(bus_id, sizeof bus_id, "00000000:%02X:00.0", static_cast<unsigned>(i + 1));
-    device.bus_id = bus_id;
-    devices_.push_back(std::move(device));
+    devices_.push_back({i, i, false, config_.name, split() ? split_gpu_uuid(config_, set, i) : "", bus_id,
+                        config_.memory_bytes, {}});
+  }
+  for (const InventoryEntry& entry : inventory(config_, set)) {
+    MonitoredDevice& gpu = devices_[static_cast<size_t>(entry.gpu)];
+    gpu.segments.push_back(entry.segment);
+    if (entry.instance == kWhole) {
+      gpu.uuid = entry.uuid_text;
+    } else {
+      instances_.push_back({entry.instance, entry.gpu, true, entry.name, entry.uuid_text, gpu.bus_id, entry.memory_bytes,
+                            {entry.segment}});
+    }
   }
 }
 
 const MonitoredDevice& Library::device(nvmlDevice handle) const {
-  for (const MonitoredDevice& device : devices_) {
-    if (Library::handle(device) == handle) return device;
+  for (const auto* all : {&devices_, &instances_}) {
+    for (const MonitoredDevice& device : *all) {
+      if (Library::handle(device) == handle) return device;
+    }
   }
   throw NvmlFailure{NVML_ERROR_INVALID_ARGUMENT};
 }

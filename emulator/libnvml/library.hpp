@@ -10,6 +10,7 @@
 
 #include "../device_model/segment.hpp"
 #include "../libcuda/config.hpp"
+#include "../libcuda/inventory.hpp"
 #include "nvml_api.hpp"
 
 namespace emu {
@@ -23,11 +24,16 @@ inline void require(bool condition, nvmlReturn code) {
   if (!condition) throw NvmlFailure{code};
 }
 
+// A GPU, or a MIG instance of one.
 struct MonitoredDevice {
-  int index;
-  std::string segment;
+  int index;      // of the GPU; of the instance on its GPU
+  int gpu;        // which GPU it is, or is on
+  bool instance;
+  std::string name;
   std::string uuid;
   std::string bus_id;  // as NVML writes it, with a domain of eight digits
+  uint64_t memory_bytes;
+  std::vector<std::string> segments;  // where what it does is seen: a GPU's that is split are its instances'
 };
 
 class Library {
@@ -36,7 +42,9 @@ class Library {
   // Throws std::runtime_error with a sentence.
   Library();
   const Config& config() const { return config_; }
-  const std::vector<MonitoredDevice>& devices() const { return devices_; }
+  const std::vector<MonitoredDevice>& devices() const { return devices_; }  // the GPUs
+  const std::vector<MonitoredDevice>& instances() const { return instances_; }
+  bool split() const { return !config_.mig.empty(); }
   // The devices are never forgotten: handles stay valid over shutdown and a new start, as with the real library.
   const MonitoredDevice& device(nvmlDevice handle) const;
   static nvmlDevice handle(const MonitoredDevice& device) { return reinterpret_cast<nvmlDevice>(&device); }
@@ -44,7 +52,13 @@ class Library {
  private:
   Config config_;
   std::vector<MonitoredDevice> devices_;
+  std::vector<MonitoredDevice> instances_;
 };
+
+// Numbers of MIG: NVML's own for "none", GPU instances from 1, one compute instance in each.
+constexpr unsigned kNoInstance = 0xffffffff;
+constexpr unsigned kComputeInstance = 0;
+constexpr unsigned gpu_instance_id(unsigned instance) { return instance + 1; }
 
 // The library between nvmlInit and the last nvmlShutdown; throws UNINITIALIZED outside.
 const Library& library();

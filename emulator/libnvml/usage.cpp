@@ -10,8 +10,6 @@ using namespace emu;
 
 namespace {
 
-constexpr unsigned kNoInstance = 0xffffffff;  // of MIG
-
 unsigned percent(double share) { return static_cast<unsigned>(std::lround(100 * share)); }
 
 uint64_t epoch_us() {
@@ -23,30 +21,44 @@ struct ProcessUse {
   unsigned pid;
   uint64_t memory_bytes;
   unsigned percent;
+  unsigned gpu_instance;
+  unsigned compute_instance;
 };
 
 struct Use {
-  uint64_t memory_bytes;
-  uint64_t memory_used;
-  unsigned percent;
+  uint64_t memory_bytes = 0;
+  uint64_t memory_used = 0;
+  unsigned percent = 0;
   std::vector<ProcessUse> processes;
 };
 
-// The device as of now. One that no process has used yet is idle and empty, and stays without a segment.
-Use look(const Library& lib, const MonitoredDevice& device) {
-  std::optional<Segment> segment = Segment::find(device.segment);
-  if (!segment) return {lib.config().memory_bytes, 0, 0, {}};
+// What one segment shows, added to the rest.
+void look_into(const std::string& name, unsigned gpu_instance, unsigned compute_instance, Use& use) {
+  std::optional<Segment> segment = Segment::find(name);
+  if (!segment) return;
   Segment::Lock model(*segment);
   retire_dead(*model, true);
   model->advance(RealClock().now_ns());
   const DeviceState& state = model->state();
   require(state.lost == 0, NVML_ERROR_GPU_IS_LOST);
-  Use use{state.memory_bytes, model->memory_used(), percent(model->utilisation(kNone)), {}};
+  use.memory_used += model->memory_used();
+  use.percent = percent(model->utilisation(kNone));
   for (int i = 0; i < kMaxProcesses; ++i) {
     const ProcessState& process = state.processes[i];
     if (process.pid == 0) continue;
-    use.processes.push_back(
-        {static_cast<unsigned>(process.pid), process.memory_bytes, percent(model->utilisation(i))});
+    use.processes.push_back({static_cast<unsigned>(process.pid), process.memory_bytes, percent(model->utilisation(i)),
+                             gpu_instance, compute_instance});
+  }
+}
+
+// The device as of now. One that no process has used yet is idle and empty, and stays without a segment.
+Use look(const Library& lib, const MonitoredDevice& device) {
+  Use use;
+  use.memory_bytes = device.memory_bytes;
+  for (size_t i = 0; i < device.segments.size(); ++i) {
+    const auto instance = static_cast<unsigned>(device.instance ? device.index : static_cast<int>(i));
+    look_into(device.segments[i], lib.split() ? gpu_instance_id(instance) : kNoInstance,
+              lib.split() ? kComputeInstance : kNoInstance, use);
   }
   return use;
 }
@@ -68,8 +80,10 @@ nvmlReturn no_processes(nvmlDevice handle, unsigned* count) {
 }  // namespace
 
 void emu::require_present(const MonitoredDevice& device) {
-  std::optional<Segment> segment = Segment::find(device.segment);
-  require(!segment || Segment::Lock(*segment)->state().lost == 0, NVML_ERROR_GPU_IS_LOST);
+  for (const std::string& name : device.segments) {
+    std::optional<Segment> segment = Segment::find(name);
+    require(!segment || Segment::Lock(*segment)->state().lost == 0, NVML_ERROR_GPU_IS_LOST);
+  }
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetMemoryInfo(nvmlDevice handle, nvmlMemory* out) {
@@ -88,9 +102,10 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetMemoryInfo_v2(nvmlDevice handle, nvmlMemory_
   });
 }
 
-// The share of time with a kernel running, as NVML defines it. The traffic of the memory is not modelled.
+// The share of time with a kernel running, as NVML defines it; not where MIG is on. The traffic of the memory is not modelled.
 NVML_EXPORT nvmlReturn nvmlDeviceGetUtilizationRates(nvmlDevice handle, nvmlUtilization* out) {
   return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    require(!lib.split(), NVML_ERROR_NOT_SUPPORTED);
     give(out, {look(lib, device).percent, 0});
   });
 }
@@ -100,7 +115,7 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice handle
   return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
     std::vector<nvmlProcessInfo> records;
     for (const ProcessUse& process : look(lib, device).processes)
-      records.push_back({process.pid, process.memory_bytes, kNoInstance, kNoInstance});
+      records.push_back({process.pid, process.memory_bytes, process.gpu_instance, process.compute_instance});
     give_list(out, count, records);
   });
 }
@@ -133,6 +148,7 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice han
 NVML_EXPORT nvmlReturn nvmlDeviceGetProcessUtilization(nvmlDevice handle, nvmlProcessUtilizationSample* out,
                                                        unsigned* count, uint64_t last_seen_us) {
   return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    require(!lib.split(), NVML_ERROR_NOT_SUPPORTED);
     const uint64_t now_us = epoch_us();
     std::vector<nvmlProcessUtilizationSample> samples;
     for (const ProcessUse& process : look(lib, device).processes) {

@@ -7,25 +7,39 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import pynvml
 
 
 def devices() -> list[dict[str, Any]]:
-    """Every GPU with its processes' ids. Raises pynvml.NVMLError."""
-    found = []
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        device = pynvml.nvmlDeviceGetHandleByIndex(index)
-        found.append(
-            {
-                "name": pynvml.nvmlDeviceGetName(device),
-                "uuid": pynvml.nvmlDeviceGetUUID(device),
-                "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
-                "processes": [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device)],
-            }
-        )
-    return found
+    """Every GPU, or the MIG instances that it is split into, with its processes' ids. Raises pynvml.NVMLError."""
+    return [
+        {
+            "name": pynvml.nvmlDeviceGetName(device),
+            "uuid": pynvml.nvmlDeviceGetUUID(device),
+            "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
+            "processes": [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device)],
+        }
+        for index in range(pynvml.nvmlDeviceGetCount())
+        for device in _parts(pynvml.nvmlDeviceGetHandleByIndex(index))
+    ]
+
+
+def _parts(gpu: Any) -> list[Any]:
+    """What programs can use of a GPU: itself, or its instances."""
+    try:
+        split = pynvml.nvmlDeviceGetMigMode(gpu)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    except pynvml.NVMLError_NotSupported:
+        split = False
+    if not split:
+        return [gpu]
+    parts = []
+    for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        with suppress(pynvml.NVMLError_NotFound):
+            parts.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number))
+    return parts
 
 
 def main() -> int:
