@@ -20,7 +20,10 @@ from fikitd import config
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run CMD inside a throw-away Slurm with emulated GPUs.",
+)
 @click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of each node.")
 @click.option(
     "--nodes", type=click.IntRange(1, 8), default=1, show_default=True,
