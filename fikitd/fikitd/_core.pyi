@@ -280,8 +280,8 @@ class Policy:
     """A policy in manual time: every event is followed by the policy's decisions at the event's time.
 
     Kinds: client_added, client_removed, launched, waiting, waiting_ended, drained, grant_done, tick.
-    Decisions: ("open", client), ("close", client), ("grant", client, request, launches), ("end_run", client),
-    ("wake_at", time_ns).
+    Decisions: ("open", client), ("close", client), ("grant", client, request, launches),
+    ("extend_run", client, launches), ("end_run", client), ("wake_at", time_ns).
     """
 
     def __init__(

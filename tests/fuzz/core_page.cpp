@@ -108,6 +108,7 @@ class World {
       if (decision.kind == policy::DecisionKind::open) client.open_gate(now_ns_);
       if (decision.kind == policy::DecisionKind::close) client.close_gate(now_ns_ + kLeaseNs);
       if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request, decision.launches, now_ns_);
+      if (decision.kind == policy::DecisionKind::extend_run) client.extend_run(decision.launches);
       if (decision.kind == policy::DecisionKind::end_run) client.end_run();
     }
   }

@@ -71,6 +71,29 @@ def test_launches_that_follow_go_without_asking(running: Dispatcher) -> None:
     assert not high.closed
 
 
+def test_a_run_that_is_under_way_becomes_longer(running: Dispatcher) -> None:
+    _, low = meet(running)
+    many = range(1, 61)  # more than one grant covers
+    for slot in many[len(KERNELS) :]:
+        low.describe(slot, f"k{slot}")
+    running.set_profile(low.number, [profile_entry(f"k{slot}", LENGTH_NS, 0) for slot in many])
+    for _ in range(3):
+        for slot in many:
+            low.launch(slot, EXPIRED)
+        low.drained()
+    low.ring()
+    assert eventually(lambda: low.read)
+    request = granted_run(low)
+    until = low.page.run_until
+    assert low.page.launch_seq < until < low.page.launch_seq + 30
+    for slot in many[1:16]:
+        assert low.passes_without_asking()
+        low.launch(slot, GRANTED, request)
+    low.ring()
+    assert eventually(lambda: low.page.run_until > until)
+    assert low.page.waiting == 0
+
+
 def test_a_new_request_after_a_run_is_granted_again(running: Dispatcher) -> None:
     _, low = meet(running)
     teach(low)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from fikitd._core import Policy, Runs
 from hypothesis import given
 from hypothesis import strategies as st
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
-HIGH, LOW = 1, 2
+HIGH, LOW, OTHER = 1, 2, 3
 LONGEST_LAUNCHES, LONGEST_NS = 32, 200 * US
 
 
@@ -61,7 +62,7 @@ def test_a_run_that_was_used_up_does_not_end_again() -> None:
 
 def test_work_of_a_run_in_flight_counts_against_the_bound() -> None:
     made = policy(run_ahead_ns=150 * US)
-    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[400 * US])
     counts = []
     for request in (1, 2, 3):
         now = 1 * MS + request
@@ -79,6 +80,116 @@ def test_a_queue_that_is_half_full_leaves_no_slack() -> None:
         now += 1 * US
         made.event("launched", HIGH, now, duration_ns=20 * US, slack_ns=[1 * S])
     assert granted(made.event("waiting", LOW, now, request=1, duration_ns=100 * US)) == []
+
+
+def begin_run(made: Policy, request: int = 1) -> None:
+    """A run of 20 launches of 5 us, of which the first has been made."""
+    now = 1 * MS + request
+    decisions = made.event("waiting", LOW, now, request=request, duration_ns=5 * US, run_launches=20, run_ns=100 * US)
+    assert granted(decisions) == [20]
+    made.event(
+        "launched", LOW, now, granted=True, request=request, duration_ns=5 * US, run_launches=20, run_ns=100 * US
+    )
+
+
+def go_on(made: Policy, launches: int, follow: int = 31, first: int = 1) -> list[int]:
+    """So many launches more, each at the time at which the device can take it, of a program that makes `follow` after each of
+    them. By how many launches the run became longer."""
+    extended = []
+    for i in range(first, first + launches):
+        decisions = made.event(
+            "launched", LOW, 1 * MS + i * 5 * US, granted=True, request=1, duration_ns=5 * US,
+            run_launches=follow + 1, run_ns=(follow + 1) * 5 * US,
+        )  # fmt: skip
+        extended += [decision[2] for decision in decisions if decision[0] == "extend_run"]
+    return extended
+
+
+def test_a_run_becomes_longer_while_it_is_under_way() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    begin_run(made)
+    assert go_on(made, 3) == []  # 16 are left: more than half of 31
+    assert go_on(made, 1, first=4) == [16]
+    assert go_on(made, 15, first=5) == []  # 16 are left again
+    assert go_on(made, 1, first=20) == [16]
+
+
+def test_a_run_does_not_become_longer_where_that_costs_too_much() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[130 * US])
+    begin_run(made)
+    assert go_on(made, 15) == []
+
+
+def test_a_run_that_was_ended_does_not_become_longer() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    begin_run(made)
+    assert ("end_run", LOW) in made.event("launched", HIGH, 1 * MS + 2, duration_ns=0, slack_ns=[1])
+    made.event("drained", HIGH, 1 * MS + 3, duration_ns=0)
+    made.event("launched", HIGH, 1 * MS + 4, duration_ns=0, slack_ns=[1 * S])
+    assert go_on(made, 15) == []
+
+
+def test_a_run_does_not_become_longer_while_one_waits_that_had_less() -> None:
+    made = policy()
+    made.event("client_added", OTHER, 0, priority=8)
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[20 * MS])
+    begin_run(made)
+    made.event("waiting", OTHER, 1 * MS + 2, request=1, duration_ns=30 * MS)  # can never go
+    assert go_on(made, 15) == []
+
+
+def test_a_program_has_to_ask_again_now_and_then() -> None:
+    """What it has been granted is known by prediction only, until a mark says how far it is."""
+    made = policy(run_ahead_ns=100 * US)
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    begin_run(made)
+    launches = 20 + sum(go_on(made, 400))
+    assert 400 * US <= launches * 5 * US <= 400 * US + LONGEST_NS
+
+
+@pytest.mark.parametrize(("slack", "most"), [(1 * S, 32 * 500 * US), (3 * MS, 900 * US)])
+def test_much_is_in_flight_where_it_would_cost_nothing_if_it_took_three_times_as_long(slack: int, most: int) -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[slack])
+    work, request = 0, 0
+    while True:
+        request += 1
+        run = {"run_launches": 2, "run_ns": 2 * MS} if most > 1 * MS else {}
+        length = 1 * MS if run else 100 * US
+        counts = granted(made.event("waiting", LOW, 1 * MS + request, request=request, duration_ns=length, **run))
+        if not counts:
+            break
+        work += counts[0] * length
+        for _ in range(counts[0]):
+            made.event("launched", LOW, 1 * MS + request, granted=True, request=request, duration_ns=length)
+    assert most < work <= most + 2 * length
+
+
+def test_after_a_delay_that_nobody_expected_little_is_in_flight() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
+    made.event("waiting", LOW, 1 * MS, request=1, duration_ns=20 * MS)
+    made.event("launched", LOW, 1 * MS, granted=True, request=1, duration_ns=20 * MS)
+    made.event("drained", HIGH, 5 * MS, duration_ns=0, span_ns=1 * MS)  # its host had waited within, and not said so
+    made.event("grant_done", LOW, 21 * MS, request=1)
+    made.event("launched", HIGH, 30 * MS, duration_ns=0, slack_ns=[1 * S])
+    requests = 0
+    while granted(made.event("waiting", LOW, 30 * MS, request=2 + requests, duration_ns=200 * US)):
+        made.event("launched", LOW, 30 * MS, granted=True, request=2 + requests, duration_ns=200 * US)
+        requests += 1
+    assert requests == 3  # with the third there are more than 500 us
+
+
+def test_a_launch_that_was_not_foreseen_ends_the_run_and_is_reckoned_with() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[400 * US])
+    begin_run(made)
+    now = 1 * MS + 10 * US
+    assert ("end_run", LOW) in made.event("launched", LOW, now, granted=True, request=1, duration_ns=350 * US)
+    assert granted(made.event("waiting", LOW, now, request=2, duration_ns=100 * US)) == []
 
 
 A, B, C, D = 1, 2, 3, 4

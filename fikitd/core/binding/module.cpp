@@ -104,6 +104,8 @@ class ManualPolicy {
       case policy::DecisionKind::close: return nb::make_tuple("close", decision.client);
       case policy::DecisionKind::grant:
         return nb::make_tuple("grant", decision.client, decision.request, decision.launches);
+      case policy::DecisionKind::extend_run:
+        return nb::make_tuple("extend_run", decision.client, decision.launches);
       case policy::DecisionKind::end_run: return nb::make_tuple("end_run", decision.client);
       case policy::DecisionKind::wake_at: break;
     }

@@ -146,7 +146,8 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .request = request,
                       .duration_ns = predicted.duration_ns,
                       .gap_ns = predicted.gap_ns};
-  if (foresees(policy)) event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot));
+  if (foresees(policy))
+    event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }

@@ -89,6 +89,7 @@ class Client {
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
   void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns); // this one, and those that follow it
+  void extend_run(std::uint32_t launches); // so many more of these
   void end_run(); // of these, no more
   void end_old_run(std::int64_t now_ns) {
     if (run_.until != 0 && now_ns >= run_.lease_ns) end_run();

@@ -66,6 +66,13 @@ void Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t n
   page_.grant(request, run_.until);
 }
 
+// Nobody waits for it: who asks meanwhile is answered by a grant.
+void Client::extend_run(std::uint32_t launches) {
+  if (run_.until == 0) return; // its lease is over
+  run_.until += launches;
+  page_.extend_run(run_.until);
+}
+
 void Client::end_run() {
   if (run_.until == 0) return;
   run_.until = 0;

@@ -284,6 +284,7 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
       target.grant(decision.request, decision.launches, now_ns);
       tell_higher(target, 1);
       break;
+    case policy::DecisionKind::extend_run: target.extend_run(decision.launches); break;
     case policy::DecisionKind::end_run: target.end_run(); break;
     case policy::DecisionKind::wake_at: break;
   }

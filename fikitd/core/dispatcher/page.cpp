@@ -100,6 +100,10 @@ void Page::grant(std::uint32_t request, std::uint64_t run_until) {
   wake();
 }
 
+void Page::extend_run(std::uint64_t run_until) {
+  if (knows_runs_) page_->run_until.store(run_until, std::memory_order_release);
+}
+
 void Page::end_run() {
   if (knows_runs_) page_->run_until.store(0, std::memory_order_release);
 }

@@ -28,6 +28,7 @@ class Page {
   void renew_lease(std::int64_t until_ns);
   // The request may go, and after it what comes before launch number run_until (0: nothing).
   void grant(std::uint32_t request, std::uint64_t run_until);
+  void extend_run(std::uint64_t run_until);
   void end_run(); // nothing may go on without asking
   bool knows_runs() const { return knows_runs_; }
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"

@@ -28,9 +28,9 @@ policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor
 }
 
 policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity identity,
-                                    const predictor::Prediction& predicted, bool exclusive) {
+                                    const predictor::Prediction& predicted, bool exclusive, bool granted) {
   in_segment_ = true;
-  policy::Outlook outlook;
+  policy::Outlook outlook = granted && !exclusive ? waiting(identity, predicted) : policy::Outlook{};
   outlook.in_line_ns = in_line_ns(predicted);
   runs_.launched(identity, exclusive ? policy::kUnknown : predicted.duration_ns);
   outlook.slack = {rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns)};

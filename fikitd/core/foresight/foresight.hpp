@@ -26,9 +26,10 @@ class Foresight {
 
   // For the event `waiting`, where a grant may cover several launches: those that are likely to follow this one.
   policy::Outlook waiting(predictor::Identity identity, const predictor::Prediction& predicted) const;
-  // For the event `launched`. exclusive: no run goes beyond it, for it fills no gap.
+  // For the event `launched`. exclusive: no run goes beyond it, for it fills no gap. granted: on a grant, which may be made to
+  // cover what follows.
   policy::Outlook launched(std::int64_t t_ns, predictor::Identity identity, const predictor::Prediction& predicted,
-                           bool exclusive = false);
+                           bool exclusive = false, bool granted = false);
   // For the event `drained`, when the client's host waited for all its work until t_ns, from began_ns on (kLongAgo: nobody
   // knows). others: how many kernels all the other clients have sent to the device so far.
   policy::Outlook waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns = policy::kLongAgo);

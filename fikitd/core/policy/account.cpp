@@ -10,6 +10,7 @@ namespace {
 // So much later than the usual shortest idle time, no request was waiting.
 constexpr std::int64_t kAtOnceNs = 50'000;
 constexpr std::int64_t kLongestCopyNs = 10'000'000;
+constexpr double kLatelyNs = 200e6; // of lower work: what came before counts half
 
 // So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long: those that wait
 // behind it, and those that come before the queue is empty (Pollaczek and Khinchine, by the length of one request).
@@ -72,6 +73,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   const Outlook& outlook = event.outlook;
   const auto span_ns = static_cast<double>(event.time_ns - first_ns_);
   const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
+  compare(delay_ns, outlook.span_ns < 0 ? 0 : span_ns - static_cast<double>(outlook.span_ns));
   balance_ns_ += spent_ns_; // what was expected gives way to what was
   carried_ns_ += delay_ns;
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
@@ -88,6 +90,17 @@ void Account::waited(const Event& event, double max_slowdown) {
   since_ns_ = event.time_ns;
   slack_ = outlook.slack;
   idle_ = outlook.idle;
+}
+
+// What was with what was expected. longer_ns: than the longest of its kind alone; its host may have waited within the segment,
+// for a copy, and not said so.
+void Account::compare(double delay_ns, double longer_ns) {
+  const double most_ns = std::max(delay_ns, std::min(longer_ns, others_ns_));
+  surprise_ns_ += std::max(0.0, most_ns - spent_ns_);
+  others_lately_ns_ += others_ns_;
+  if (others_lately_ns_ < kLatelyNs) return;
+  surprise_ns_ /= 2;
+  others_lately_ns_ /= 2;
 }
 
 // Requests come from outside as long as, from time to time, one ends.

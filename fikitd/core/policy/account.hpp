@@ -49,10 +49,14 @@ class Account {
     return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }
 
+  // Has lower work lately cost what it was expected to?
+  bool foreseeable() const { return surprise_ns_ <= tuning_->surprise * others_lately_ns_; }
+
   double balance_ns() const { return balance_ns_; }
 
  private:
   const Tuning* tuning_ = nullptr;
+  void compare(double delay_ns, double longer_ns);
   void earn(double progress_ns, double max_slowdown);
   void begin_segment(std::int64_t now_ns);
   std::int64_t copies_ns(std::int64_t idle_ns) const;
@@ -79,6 +83,9 @@ class Account {
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
   Times idle_;
+
+  double surprise_ns_ = 0;      // lately: delays that were not expected
+  double others_lately_ns_ = 0; // lately: what lower clients were granted
 
   double balance_ns_ = 0;
   double carried_ns_ = 0; // by so much the client is later than alone: what ends next responds so much later

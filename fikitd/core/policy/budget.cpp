@@ -78,10 +78,10 @@ bool Budget::goes_after(const Client& client, const Client* running) const {
   return shares_[client.slot].served_ns > shares_[running->slot].served_ns + options().tuning.behind_ns;
 }
 
-Budget::View Budget::view(std::int64_t now_ns) {
+// For decisions about who waits, and others of the priority `lowest` and above.
+Budget::View Budget::view(std::int64_t now_ns, int lowest) {
   constexpr std::size_t kCrowd = 8;
   std::int64_t free_ns = now_ns;
-  int lowest = 0;
   std::size_t waiting = 0;
   for (const Client& client : clients().all()) {
     if (client.waiting) ++waiting, lowest = std::max(lowest, client.priority);
@@ -159,11 +159,12 @@ Client* Budget::choose(std::int64_t now_ns) {
   lower_ = lower_work(now_ns);
   const Lower& lower = lower_;
   const std::int64_t ahead_ns = lower.end_ns - now_ns;
-  if (ahead_ns > options().run_ahead_ns) {
+  const bool deep = ahead_ns > options().run_ahead_ns;
+  if (ahead_ns > deepest_ns()) {
     hold_waiting([&](const Client&) { return lower.hold; });
     return nullptr;
   }
-  const View seen = view(now_ns);
+  const View seen = view(now_ns, 0);
   const Running equals = lower.granted ? running() : Running{};
   refusals_.forget();
   Client* best = nullptr;
@@ -182,9 +183,58 @@ Client* Budget::choose(std::int64_t now_ns) {
              obstacle(client, client.run_ns, seen).reason == Reason::none)
       client.held = {}, share.whole_run = true;
     else client.held = aged ? Hold{} : obstacle(client, length_ns(client), seen);
+    const std::int64_t chosen_ns = share.whole_run ? client.run_ns : length_ns(client);
+    if (deep && client.held.reason == Reason::none && !may_go_deep(client, chosen_ns, seen)) client.held = lower.hold;
     if (client.held.reason == Reason::none) best = &client;
   }
   if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), seen);
+  return best;
+}
+
+std::int64_t Budget::deepest_ns() const {
+  return static_cast<std::int64_t>(options().tuning.deep * static_cast<double>(options().run_ahead_ns));
+}
+
+bool Budget::may_go_deep(const Client& client, std::int64_t length, const View& view) const {
+  const auto late = [&](std::int64_t t_ns) {
+    return view.now_ns + static_cast<std::int64_t>(options().tuning.late * static_cast<double>(t_ns - view.now_ns));
+  };
+  const std::int64_t end = late(end_ns(length, view));
+  return std::all_of(view.above.begin(), view.above.end(), [&](const Above& above) {
+    const Client& higher = *above.client;
+    const Account& account = accounts_[higher.slot];
+    if (!higher.outranks(client)) return true;
+    if (!account.foreseeable() || account.longest_delay_ns(end, view.now_ns) > higher.protection.max_delay_ns) return false;
+    const double delay_ns = above.delays.until_ns(end) - above.delays.until_ns(late(view.free_ns));
+    return delay_ns <= options().tuning.nothing * static_cast<double>(length) ||
+           account.affords(delay_ns, length, view.now_ns, true, higher.protection.max_slowdown);
+  });
+}
+
+bool Budget::may_extend(const Client& client) const {
+  const Run& run = client.run;
+  constexpr std::int64_t kMost = 4; // then it asks, and the mark of its last launch says how far it is
+  return client.closed && !client.waiting && client.grant_count > 0 &&
+         client.grants[client.grant_count - 1].duration_ns >= 0 && run.taken && run.launches > 0 &&
+         2 * run.launches <= run.next_launches && run.granted_ns < kMost * options().run_ahead_ns;
+}
+
+Client* Budget::extended(std::int64_t now_ns) {
+  Client* best = nullptr;
+  for (Client& client : clients().all())
+    if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
+  if (best == nullptr) return nullptr;
+  for (const Client& client : clients().all())
+    if (client.waiting && !goes_before(*best, client)) return nullptr;
+  if (goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return nullptr;
+  const std::int64_t ahead_ns = lower_work(now_ns).end_ns - now_ns;
+  if (ahead_ns > deepest_ns()) return nullptr;
+  const View seen = view(now_ns, best->priority);
+  refusals_.forget();
+  const std::int64_t more_ns = best->run.more_ns();
+  if (ahead_ns > options().run_ahead_ns && !may_go_deep(*best, more_ns, seen)) return nullptr;
+  if (obstacle(*best, more_ns, seen).reason != Reason::none) return nullptr;
+  spend(*best, more_ns, seen);
   return best;
 }
 
@@ -198,6 +248,7 @@ Client* Budget::overstaying(std::int64_t now_ns) {
   for (Client& client : clients().all()) {
     const std::int64_t left_ns = client.run.left_ns;
     if (client.run.launches == 0 || !client.closed) continue;
+    if (client.run.astray) return &client; // it goes another way than what was granted
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
     for (const Client& higher : clients().all()) {
       if (!higher.outranks(client)) continue;

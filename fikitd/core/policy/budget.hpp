@@ -2,8 +2,10 @@
 // clients' slowdown budgets (Account). docs/scheduling.md explains it.
 //
 //  - Levels are relative: a client's kernel must be affordable to every client above it.
-//  - Lower work in flight is bounded by run_ahead_ns, so that the grant that follows a kernel is there before its end. A
-//    kernel of unknown length runs alone. One that waits for others of its job waits until everybody above is idle.
+//  - Lower work in flight is bounded by run_ahead_ns, so that the grant that follows a kernel is there before its end; where it
+//    costs next to nothing, by much more. A kernel of unknown length runs alone. One that waits for others of its job waits
+//    until everybody above is idle.
+//  - A run goes on while it is under way, as long as what follows would be granted too.
 //  - Higher levels choose first; within a level the client that had least of the device (fair queueing), and who has had much
 //    more than one whose kernel runs waits for that one's next. Who cannot go does not keep others from going.
 //  - A request that has waited for ageing_ns goes next, whatever it costs.
@@ -35,6 +37,7 @@ class Budget final : public Policy {
   void noted(const Event& event, const Client& client) override;
   Client* choose(std::int64_t now_ns) override;
   std::uint32_t granted_launches(const Client& client) const override;
+  Client* extended(std::int64_t now_ns) override;
   Client* overstaying(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
@@ -58,12 +61,16 @@ class Budget final : public Policy {
     std::span<const Above> above; // who outranks somebody that waits
     bool crowd = false;           // so many wait that classes of lengths are asked about first
   };
-  View view(std::int64_t now_ns);
+  View view(std::int64_t now_ns, int lowest);
   std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
   double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
     return higher.delays.until_ns(end_ns(length_ns, view)) - higher.delay_ns;
   }
   bool goes_before(const Client& a, const Client& b) const;
+  bool may_extend(const Client& client) const;
+  // May it stand in line behind more than run_ahead_ns of lower work?
+  std::int64_t deepest_ns() const; // none behind more than this
+  bool may_go_deep(const Client& client, std::int64_t length_ns, const View& view) const;
   // By level: of those whose kernel runs and whose next one cannot be granted yet, who has had least; nullptr: there is none.
   using Running = std::array<const Client*, 10>;
   Running running() const;

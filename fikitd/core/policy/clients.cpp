@@ -89,6 +89,8 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   if (client.run.taken && client.run.launches > 0) --client.run.launches;
   client.run.taken = true;
   const std::int64_t rest_ns = left_ns - std::max<std::int64_t>(0, duration_ns);
+  const std::int64_t unforeseen_ns = std::clamp<std::int64_t>(-rest_ns, 0, kHorizonNs);
+  client.run.astray = unforeseen_ns > 0;
   client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
   if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
@@ -100,7 +102,8 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
     return;
   }
   // What is left of the grant begins now at the earliest.
-  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns + left_ns - newest->end_ns, 0, lease_ns_);
+  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns + left_ns - newest->end_ns, 0, lease_ns_) + unforeseen_ns;
+  newest->duration_ns += unforeseen_ns;
   client.progress.delay(late_ns);
   newest->end_ns += late_ns;
 }
@@ -131,11 +134,26 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
 void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launches) {
   const std::int64_t duration_ns = launches > 1 ? client.run_ns : client.waiting_duration_ns;
   client.waiting = false;
-  client.run = {.launches = launches - 1, .left_ns = std::max<std::int64_t>(0, duration_ns)};
+  const std::int64_t known_ns = std::max<std::int64_t>(0, duration_ns);
+  client.run = {.launches = launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
   client.progress.launched(now_ns, device_free_ns(&client), duration_ns, lease_ns_);
   client.grants[client.grant_count++] = {.request = client.request,
                                          .duration_ns = duration_ns,
                                          .end_ns = client.progress.dry_ns()};
+}
+
+std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
+  Run& run = client.run;
+  Grant& newest = client.grants[client.grant_count - 1];
+  const std::uint32_t launches = run.next_launches - run.launches;
+  const std::int64_t more_ns = run.more_ns();
+  run.launches = run.next_launches;
+  run.left_ns += more_ns;
+  run.granted_ns += more_ns;
+  client.progress.launched(now_ns, device_free_ns(&client), more_ns, lease_ns_);
+  newest.duration_ns += more_ns;
+  newest.end_ns = client.progress.dry_ns();
+  return launches;
 }
 
 void ClientTable::forget_old_grants(std::int64_t now_ns) {

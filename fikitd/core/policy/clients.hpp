@@ -1,6 +1,7 @@
 // The clients of one GPU as a policy sees them, and what is in flight for each. A fixed table: nothing here allocates.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@
 namespace fikit::policy {
 
 inline constexpr std::size_t kMaxClients = 128;
-inline constexpr std::size_t kMaxGrants = 16; // granted kernels of one client in flight
+inline constexpr std::size_t kMaxGrants = 64; // grants of one client in flight
 
 // What lower clients may cost a client at most.
 struct Protection {
@@ -31,6 +32,18 @@ struct Run {
   std::uint32_t launches = 0; // without asking, after the one that was asked for
   bool taken = false;         // that one has been launched
   std::int64_t left_ns = 0;   // device time of all that has not been launched
+  std::int64_t granted_ns = 0; // of all of it
+  bool astray = false;         // its newest launch was more than what was left
+  // What is likely to follow its newest launch without a wait.
+  std::uint32_t next_launches = 0;
+  std::int64_t next_ns = 0;
+
+  // The newest launch takes duration_ns; so many launches, of which it is the first, take work_ns.
+  void follows(std::uint32_t count, std::int64_t work_ns, std::int64_t duration_ns) {
+    next_launches = duration_ns < 0 || count == 0 ? 0 : count - 1;
+    next_ns = std::max<std::int64_t>(0, work_ns - duration_ns);
+  }
+  std::int64_t more_ns() const { return std::max<std::int64_t>(0, next_ns - left_ns); } // than is granted
 };
 
 struct Client {
@@ -101,6 +114,8 @@ class ClientTable {
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
   // Its waiting request, or so many launches of the run that begins with it; counts as launched from now.
   void grant(Client& client, std::int64_t now_ns, std::uint32_t launches);
+  // Its run by what is likely to follow: so many launches more, which count as launched from now.
+  std::uint32_t extend(Client& client, std::int64_t now_ns);
   void forget_old_grants(std::int64_t now_ns);
 
   // When all known work of the others is off the device; notes how much of that the client owes to lower ones.

@@ -22,9 +22,12 @@ bool Policy::apply(const Event& event) {
       gates_known_ = false;
       return clients_.remove(event.client);
     case EventKind::launched:
-      if (event.granted)
+      if (event.granted) {
         clients_.granted_launch(*client, event.time_ns, event.request, event.duration_ns, event.gap_ns);
-      else clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
+        client->run.follows(event.outlook.run_launches, event.outlook.run_ns, event.duration_ns);
+      } else {
+        clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
+      }
       break;
     case EventKind::waiting:
       client->waiting = client->closed; // at an open gate nobody waits
@@ -65,6 +68,7 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   clients_.forget_old_grants(now_ns);
   while (Client* client = runs_ ? overstaying(now_ns) : nullptr) {
     client->run.launches = 0;
+    client->run.next_launches = 0;
     if (client->run.taken) client->run.left_ns = 0;
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
@@ -77,6 +81,8 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   };
   while (Client* client = exclusives_ ? not_to_starve() : nullptr) grant(*client, 1);
   while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
+  while (Client* client = runs_ ? extended(now_ns) : nullptr)
+    out.add({.kind = DecisionKind::extend_run, .client = client->id, .launches = clients_.extend(*client, now_ns)});
   if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.waiting; })) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
   if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});

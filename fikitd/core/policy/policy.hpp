@@ -29,8 +29,8 @@ struct Outlook {
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
   std::int64_t after_ns = kUnknown; // drained: alone, the wait ends so much later than the work and its own beginning
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
-  // waiting: so many launches are likely to follow each other without a wait, this one the first, and take so much of the
-  // device together.
+  // waiting, launched on a grant: so many launches are likely to follow each other without a wait, this one the first, and take
+  // so much of the device together.
   std::uint32_t run_launches = 1;
   std::int64_t run_ns = kUnknown;
   bool open = false;               // drained: sometimes the next launch follows at once, sometimes long after: requests
@@ -84,6 +84,7 @@ enum class DecisionKind : std::uint8_t {
   open,
   close,
   grant,   // the request, and the launches - 1 that follow it, may go
+  extend_run, // so many launches more may follow those of the newest grant
   end_run, // of these, none may go any more
   wake_at,
 };
@@ -92,11 +93,12 @@ struct Decision {
   DecisionKind kind = DecisionKind::wake_at;
   ClientId client = 0;
   std::uint32_t request = 0;  // grant
-  std::uint32_t launches = 1; // grant
+  std::uint32_t launches = 1; // grant, extend_run
   std::int64_t time_ns = 0;   // wake_at: call decide() then, if no event comes first
 };
 
-// Room for the most that one decide() can say: one gate change, one grant and the end of a run per client, one wake_at.
+// Room for the most that one decide() can say: one gate change, one grant, one longer run and the end of one per client, one
+// wake_at.
 class Decisions {
  public:
   void clear() { size_ = 0; }
@@ -104,7 +106,7 @@ class Decisions {
   std::span<const Decision> items() const { return {items_.data(), size_}; }
 
  private:
-  std::array<Decision, 3 * kMaxClients + 1> items_{};
+  std::array<Decision, 4 * kMaxClients + 1> items_{};
   std::size_t size_ = 0;
 };
 
@@ -139,6 +141,8 @@ class Policy {
   virtual Client* choose(std::int64_t now_ns) = 0;
   // How many launches the grant of a chosen client covers: its request, and so many less one of those that follow it.
   virtual std::uint32_t granted_launches(const Client&) const { return 1; }
+  // A client whose run may go on for what is expected to follow it, or nullptr; asked until it says nullptr.
+  virtual Client* extended(std::int64_t) { return nullptr; }
   // A client whose run must not go on, or nullptr; asked until it says nullptr.
   virtual Client* overstaying(std::int64_t) { return nullptr; }
   // When choose() may answer differently without any event; kNever if no such moment.

@@ -24,6 +24,13 @@ struct Tuning {
   double reaction_ns = 15e3;
   // A client that comes back is at most so far behind its equals.
   double behind_ns = 1e6;
+  // So many times run_ahead_ns of lower work may be in flight where that costs nothing or little, even if it takes so many
+  // times as long as is reckoned. So a program whose host pauses now and then keeps the device busy meanwhile.
+  double deep = 32;
+  double late = 3;
+  // Not where delays that were not expected come to more than this share of what lower work has lately had: there forecasts
+  // are no good.
+  double surprise = 0.005;
   // Launches that one grant covers.
   double longest_run = 32;
 };

@@ -58,7 +58,7 @@ void Desk::launched(Client& client, const Note& note, policy::Event& event) {
   event.granted = granted;
   event.duration_ns = predicted.duration_ns;
   event.gap_ns = predicted.gap_ns;
-  event.outlook = client.foresight.launched(note.t_ns, identity, predicted);
+  event.outlook = client.foresight.launched(note.t_ns, identity, predicted, false, granted);
   if (const Truth* known = truth(client)) {
     event.outlook.in_line_ns = client.job->trace().plan().kernel_gap_ns;
     event.outlook.slack.ns.fill(known->launches[note.step].slack_ns);

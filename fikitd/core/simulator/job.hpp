@@ -82,6 +82,10 @@ class Job {
   void set_gate(bool closed, std::int64_t now_ns);
   void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns);
   void end_run() { run_ = 0; }
+  // Who stands at the gate already waits for the answer to its request.
+  void extend_run(std::uint32_t launches) {
+    if (state_ != State::at_gate) run_ += launches;
+  }
 
   int priority() const { return options_.priority; }
   const Trace& trace() const { return *options_.trace; }

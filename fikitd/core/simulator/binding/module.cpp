@@ -69,6 +69,9 @@ constexpr Knob kKnobs[] = {
     {"queue_cover", &policy::Tuning::queue_cover},
     {"reaction_ns", &policy::Tuning::reaction_ns},
     {"behind_ns", &policy::Tuning::behind_ns},
+    {"deep", &policy::Tuning::deep},
+    {"late", &policy::Tuning::late},
+    {"surprise", &policy::Tuning::surprise},
     {"longest_run", &policy::Tuning::longest_run},
 };
 
