@@ -1,4 +1,4 @@
-"""What each policy costs the high job and gives to the low ones: simulated pairs of recorded timelines, budgets from 1 to 20 %."""
+"""What each policy costs the high job and gives to the low ones: simulated pairs of recorded timelines, budgets from 0 to 20 %."""
 
 from __future__ import annotations
 
