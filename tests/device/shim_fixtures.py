@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import Daemon, Layout, layout
-from shim_program import DRIVER_FLAGS, Program
+from shim_program import FAKE_CUDA, Program
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "src"
@@ -27,7 +27,7 @@ def shim(native: Path) -> Path:
 def fake_cuda(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The stand-in driver, under the name that programs ask for, in a directory of its own."""
     directory = tmp_path_factory.mktemp("driver")
-    library = cc(SOURCES / "shim_fake_cuda.c", *DRIVER_FLAGS)
+    library = cc(*FAKE_CUDA)
     target = directory / "libcuda.so.1"
     target.write_bytes(library.read_bytes())
     (directory / "libcuda.so").symlink_to("libcuda.so.1")

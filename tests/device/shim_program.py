@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+_SOURCES = Path(__file__).with_name("src")
 DRIVER_FLAGS = ("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic")  # make a driver library of a source
+# What the fixture `cc` makes the stand-in driver of.
+FAKE_CUDA = (
+    str(_SOURCES / "shim_fake_cuda.c"),
+    *DRIVER_FLAGS,
+    *(str(_SOURCES / f"shim_fake_{part}.c") for part in ("streams", "memory")),
+)
 
 # A program of four threads that launch once each.
 FOUR_THREADS = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import EXPIRED, LAUNCH, Daemon
-from shim_program import DRIVER_FLAGS, Program
+from shim_program import FAKE_CUDA, Program
 from shim_table import SYMBOLS, TABLE
 
 pytest_plugins = ["shim_fixtures"]
@@ -17,7 +17,6 @@ Compile = Callable[..., Path]
 Start = Callable[..., Program]
 StartDaemon = Callable[..., Daemon]
 
-SOURCES = Path(__file__).resolve().parent / "src"
 LAUNCHES = [symbol for symbol, treatment in TABLE.handled.items() if treatment == "GATE"]
 # The shim reads what a launch configuration points to: grid, block, shared bytes, stream, attributes.
 CALLS = """
@@ -40,7 +39,7 @@ def whole_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stubs = tmp_path_factory.mktemp("stubs") / "stubs.c"
     stub = '__attribute__((weak, visibility("default"))) int {0}(void) {{ return fake_called("{0}"); }}\n'
     stubs.write_text("int fake_called(const char *);\n" + "".join(stub.format(symbol) for symbol in SYMBOLS))
-    library = cc(SOURCES / "shim_fake_cuda.c", *DRIVER_FLAGS, str(stubs))
+    library = cc(*FAKE_CUDA, str(stubs))
     directory = tmp_path_factory.mktemp("whole-driver")
     (directory / "libcuda.so.1").write_bytes(library.read_bytes())
     return directory / "libcuda.so.1"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import Daemon
-from shim_program import DRIVER_FLAGS, Program
+from shim_program import FAKE_CUDA, Program
 
 pytest_plugins = ["shim_fixtures"]
 
@@ -85,7 +85,7 @@ def test_library_opened_with_deepbind(
 @pytest.fixture(scope="module")
 def versioned_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = f"-Wl,--version-script={SOURCES / 'shim_versions.map'}"
-    library = cc(SOURCES / "shim_fake_cuda.c", *DRIVER_FLAGS, script)
+    library = cc(*FAKE_CUDA, script)
     target = tmp_path_factory.mktemp("versioned") / "libcuda.so.1"
     target.write_bytes(library.read_bytes())
     return target

@@ -2,16 +2,12 @@
  * A stand-in libcuda.so.1 for the shim's tests: no device, no time. It counts every call by name, answers what a test
  * told it to, and completes work only when told to (fake_hold). Not an emulator: emulator/ is.
  */
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-typedef int CUresult;
+#include "shim_fake_cuda.h"
+
 enum { MOST_CALLS = 1024 }; /* more than the driver has names */
-enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900 };
-#define API __attribute__((visibility("default")))
 
 /* ---- control, for tests only */
 
@@ -20,7 +16,8 @@ static struct {
   unsigned count, delay_us;
   int fail;
 } calls[MOST_CALLS];
-static int holding, capturing, driver_version = 12080, memory_operations;
+static int driver_version = 12080, memory_operations;
+HIDDEN int holding, capturing;
 
 /* Registered memory belongs to the context in which that was done, and ends with it. */
 static void *registered_in, *registered;
@@ -36,7 +33,7 @@ static void write_all(void) {
     __atomic_store_n(writes[writes_done % 1024].word, writes[writes_done % 1024].value, __ATOMIC_RELEASE);
 }
 
-static int called(const char *name) {
+HIDDEN int called(const char *name) {
   for (unsigned i = 0; i < MOST_CALLS; i++) {
     if (!calls[i].name[0])
       strcpy(calls[i].name, name);
@@ -96,14 +93,9 @@ API void fake_version(int version) {
   driver_version = version;
 }
 
-#define COUNTED             \
-  int fail = called(__func__); \
-  if (fail)                 \
-  return fail
-
 /* ---- device and context */
 
-static _Thread_local void *current;
+HIDDEN _Thread_local void *current;
 
 API CUresult cuInit(unsigned flags) {
   (void)flags;
@@ -303,113 +295,6 @@ API CUresult cuGraphLaunch(void *exec, void *stream) {
   return 0;
 }
 
-/* ---- streams, events, capture */
-
-API CUresult cuStreamCreate(void **stream, unsigned flags) {
-  static uintptr_t next = 0x500000;
-  (void)flags;
-  *stream = (void *)(next += 0x100);
-  return 0;
-}
-API CUresult cuStreamDestroy_v2(void *stream) {
-  (void)stream;
-  COUNTED;
-  return 0;
-}
-API CUresult cuStreamGetCtx(void *stream, void **ctx) {
-  (void)stream;
-  COUNTED;
-  *ctx = current;
-  return 0;
-}
-API CUresult cuStreamSynchronize(void *stream) {
-  (void)stream;
-  COUNTED;
-  return 0;
-}
-API CUresult cuStreamQuery(void *stream) {
-  (void)stream;
-  COUNTED;
-  return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
-}
-API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
-  (void)stream, (void)mode;
-  COUNTED;
-  capturing = 1;
-  return 0;
-}
-API CUresult cuStreamEndCapture(void *stream, void **graph) {
-  (void)stream;
-  COUNTED;
-  *graph = (void *)(uintptr_t)0x600000;
-  capturing = 0;
-  return 0;
-}
-API CUresult cuStreamIsCapturing(void *stream, int *status) {
-  (void)stream;
-  COUNTED;
-  *status = capturing;
-  return 0;
-}
-API CUresult cuEventCreate(void **event, unsigned flags) {
-  static uintptr_t next = 0x700000;
-  (void)flags;
-  COUNTED;
-  *event = (void *)__atomic_add_fetch(&next, 0x100, __ATOMIC_RELAXED);
-  return 0;
-}
-API CUresult cuEventDestroy_v2(void *event) {
-  (void)event;
-  COUNTED;
-  return 0;
-}
-
-/* At these moments, in ms, the next events are reached that are recorded, in turn. Without, or beyond: 0.5 ms after each
- * other event. */
-enum { TIMES = 64 };
-static struct {
-  void *event;
-  float ms;
-} reached[TIMES];
-static unsigned told, recorded;
-
-API void fake_event_times(const float *ms, unsigned count) {
-  for (told = 0, recorded = 0; told < count && told < TIMES; told++)
-    reached[told].ms = ms[told];
-}
-
-static const float *time_of(const void *event) {
-  for (unsigned i = recorded; i-- > 0;)
-    if (reached[i].event == event)
-      return &reached[i].ms;
-  return NULL;
-}
-
-API CUresult cuEventRecord(void *event, void *stream) {
-  (void)stream;
-  COUNTED;
-  if (recorded < told)
-    reached[recorded++].event = event;
-  return 0;
-}
-API CUresult cuEventQuery(void *event) {
-  (void)event;
-  COUNTED;
-  if (capturing)
-    return CAPTURE_UNSAFE;
-  return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
-}
-API CUresult cuEventSynchronize(void *event) {
-  (void)event;
-  COUNTED;
-  return 0;
-}
-API CUresult cuEventElapsedTime(float *ms, void *start, void *end) {
-  COUNTED;
-  const float *from = time_of(start), *to = time_of(end);
-  *ms = from && to ? *to - *from : 0.5f;
-  return 0;
-}
 API CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
   *value = attribute == 122 && memory_operations;
@@ -453,103 +338,6 @@ API CUresult cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) {
 API CUresult cuParamSetf(void *f, int offset, float value) {
   (void)f;
   return (int)(value * 2) + offset;
-}
-
-/* ---- memory: what children of a fork need, and what the emulated GPU does not have: arrays, and the calls of CUDA 3 with 32-bit addresses */
-
-static uintptr_t next_memory = 0x800000;
-
-API CUresult cuMemCreate(unsigned long long *handle, size_t bytes, const void *properties, unsigned long long flags) {
-  (void)bytes, (void)properties, (void)flags;
-  COUNTED;
-  *handle = __atomic_add_fetch(&next_memory, 0x100, __ATOMIC_RELAXED);
-  return 0;
-}
-API CUresult cuMemRelease(unsigned long long handle) {
-  (void)handle;
-  COUNTED;
-  return 0;
-}
-
-API CUresult cuArrayCreate(void **out, const void *shape) {
-  (void)shape;
-  COUNTED;
-  *out = (void *)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuArrayCreate_v2(void **out, const void *shape) {
-  (void)shape;
-  COUNTED;
-  *out = (void *)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuArray3DCreate(void **out, const void *shape) {
-  (void)shape;
-  COUNTED;
-  *out = (void *)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuArray3DCreate_v2(void **out, const void *shape) {
-  (void)shape;
-  COUNTED;
-  *out = (void *)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuMipmappedArrayCreate(void **out, const void *shape, unsigned levels) {
-  (void)shape, (void)levels;
-  COUNTED;
-  *out = (void *)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuArrayDestroy(void *array) {
-  (void)array;
-  COUNTED;
-  return 0;
-}
-API CUresult cuMipmappedArrayDestroy(void *array) {
-  (void)array;
-  COUNTED;
-  return 0;
-}
-API CUresult cuMemAlloc(unsigned *out, unsigned bytes) {
-  (void)bytes;
-  COUNTED;
-  *out = (unsigned)(next_memory += 0x100);
-  return 0;
-}
-API CUresult cuMemAllocPitch(unsigned *out, unsigned *pitch, unsigned width, unsigned height, unsigned element) {
-  (void)height, (void)element;
-  COUNTED;
-  *pitch = (width + 511) / 512 * 512;
-  *out = (unsigned)(next_memory += 0x100);
-  return 0;
-}
-/* A pitch that nobody expects. */
-API CUresult cuMemAllocPitch_v2(uintptr_t *out, size_t *pitch, size_t width, size_t height, unsigned element) {
-  (void)width, (void)height, (void)element;
-  COUNTED;
-  *pitch = 4096;
-  *out = next_memory += 0x100;
-  return 0;
-}
-API CUresult cuMemFree(unsigned pointer) {
-  (void)pointer;
-  COUNTED;
-  return 0;
-}
-API CUresult cuMemFree_v2(uintptr_t pointer) {
-  (void)pointer;
-  COUNTED;
-  return 0;
-}
-API CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total) {
-  *free_bytes = *total = 1 << 30;
-  return 0;
-}
-API CUresult cuDeviceTotalMem(unsigned *bytes, int device) {
-  (void)device;
-  *bytes = 1 << 30;
-  return 0;
 }
 
 /* ---- look-up */
