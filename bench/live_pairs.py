@@ -73,7 +73,6 @@ class Case:
             [book.trace(low)],
             arrivals,
             requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
-            runs=False,  # profiles do not hold them
             knowledge="context",
         )
         return cls(pair, arrivals, high, low, scenario)

@@ -328,7 +328,7 @@ def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
 class _Pause(TypedDict):
     span_ns: int
     tail_ns: int
-    after_ns: int
+    after_ns: int | None
     slack_ns: list[int]
     idle_ns: list[int]
     open: bool

@@ -52,14 +52,14 @@ def _hashes(raw: Any, what: str, limit: int) -> Iterable[tuple[str, Any]]:
 def _segment(raw: Any) -> dict[str, Sketch]:
     if not isinstance(raw, dict):
         raise ValueError("a segment of rhythm is not an object")
-    return {part: _sketch(raw[part]) for part in PARTS if part in raw}
+    return {part: _sketch(raw[part], -MAX_NS if part == "after" else 0) for part in PARTS if part in raw}
 
 
-def _sketch(raw: Any) -> Sketch:
+def _sketch(raw: Any, lowest_ns: int = 0) -> Sketch:
     if not isinstance(raw, list) or not 2 <= len(raw) <= TIMES + 1 or any(type(number) is not int for number in raw):
         raise ValueError(f"a time of rhythm is not a count with one to {TIMES} integers")
     count, *times = raw
-    if not len(times) <= count <= MAX_COUNT or not all(0 <= ns <= MAX_NS for ns in times):
+    if not len(times) <= count <= MAX_COUNT or not all(lowest_ns <= ns <= MAX_NS for ns in times):
         raise ValueError(f"a time of rhythm is not within 0 and {MAX_NS}, or its count is too small")
     return [count, *sorted(times)]
 

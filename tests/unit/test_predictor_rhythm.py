@@ -56,6 +56,25 @@ def test_a_wait_takes_longer_than_the_work_and_its_own_beginning_explain() -> No
     assert rhythm.waited(4 * MS + 900 * US, False, 4 * MS)["after_ns"] == 30 * US  # disturbed: teaches nothing
 
 
+def test_work_that_is_reckoned_too_long_shows_in_when_waits_end() -> None:
+    """A profile's times hold what timing costs: without this every wait could come so much later before that was noticed."""
+    rhythm = Rhythm()
+    for n in range(3):
+        rhythm.launched(n * MS, KERNELS[0], 100 * US)
+        pause = rhythm.waited(n * MS + 80 * US, True, n * MS + 10 * US)
+    assert pause["after_ns"] == -20 * US
+    later = Rhythm()
+    later.expect(rhythm.learnt())
+    later.launched(0, KERNELS[0], 100 * US)
+    assert later.waited(80 * US, True)["after_ns"] == -20 * US
+
+
+def test_of_a_kind_of_segment_never_seen_it_is_not_known_when_waits_end() -> None:
+    rhythm = Rhythm()
+    rhythm.launched(0, KERNELS[0], 100 * US)
+    assert rhythm.waited(150 * US, False, 0)["after_ns"] is None
+
+
 def test_requests_that_sometimes_queue_come_from_outside() -> None:
     rhythm = Rhythm()
     now = 0

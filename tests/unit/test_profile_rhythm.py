@@ -160,6 +160,7 @@ def test_what_this_version_does_not_know_is_as_good_as_none(unknown: Any) -> Non
         {**GOOD, "slacks": {"0" * 16: [1, MAX_NS + 1]}}, {**GOOD, "slacks": {"0" * 16: [MAX_COUNT + 1, 1]}},
         {**GOOD, "slacks": {"0" * 16: [True, 1]}}, {**GOOD, "slacks": {"G" * 16: [1, 1]}},
         {**GOOD, "segments": {"0" * 16: []}}, {**GOOD, "segments": {"0" * 16: {"span": {}}}},
+        {**GOOD, "segments": {"0" * 16: {"span": [1, -1]}}}, {**GOOD, "segments": {"0" * 16: {"after": [1, -MAX_NS - 1]}}},
         {**GOOD, "runs": []}, {**GOOD, "runs": {"0" * 16: [0, 1]}}, {**GOOD, "runs": {"0" * 16: [1, -1]}},
         {**GOOD, "runs": {"0" * 16: [1]}}, {**GOOD, "runs": {"0" * 16: [1, 1.5]}}, {**GOOD, "runs": {"0" * 16: [2**32, 1]}},
         {**GOOD, "slacks": {f"{i:016x}": [1, 1] for i in range(MAX_SLACKS + 1)}},
@@ -225,6 +226,11 @@ def test_of_runs_the_shorter_and_the_longer_work_count() -> None:
     merged = merge([{**GOOD, "runs": {"a" * 16: [4, 9]}}, {**GOOD, "runs": {"a" * 16: [7, 3], "b" * 16: [2, 2]}}])
     assert merged is not None
     assert merged["runs"] == {"a" * 16: [4, 9], "b" * 16: [2, 2]}
+
+
+def test_a_wait_may_end_before_the_work_is_reckoned_to() -> None:
+    early = {**GOOD, "segments": {"0" * 16: {"after": [2, -5, 7]}}}
+    assert checked(early) == early
 
 
 def test_files_from_before_it_was_known_what_follows_what_are_read() -> None:

@@ -40,11 +40,11 @@ void bind_outlook(nb::module_& m) {
       .def(
           "waited",
           [](predictor::Rhythm& self, std::int64_t t_ns, bool alone, std::optional<std::int64_t> began_ns) {
-            const predictor::Pause pause = self.waited(t_ns, alone, began_ns.value_or(predictor::Rhythm::kNoWord));
+            const predictor::Pause pause = self.waited(t_ns, alone, began_ns.value_or(predictor::kNoWord));
             nb::dict dict;
             dict["span_ns"] = pause.span_ns;
             dict["tail_ns"] = pause.tail_ns;
-            dict["after_ns"] = pause.after_ns;
+            dict["after_ns"] = pause.after_ns == predictor::kNoWord ? nb::none() : nb::object(nb::int_(pause.after_ns));
             dict["slack_ns"] = pause.slack;
             dict["idle_ns"] = pause.idle;
             dict["open"] = pause.open;

@@ -5,7 +5,7 @@
 namespace fikit::foresight {
 
 static_assert(policy::Times::kCount == predictor::kTimes);
-static_assert(policy::kLongAgo == predictor::Rhythm::kNoWord);
+static_assert(policy::kLongAgo == predictor::kNoWord);
 
 namespace {
 

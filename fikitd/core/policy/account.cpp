@@ -121,8 +121,10 @@ void Account::see_arrivals(std::int64_t now_ns) {
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
   const bool began = event.began_ns != kLongAgo;
-  if (began && outlook.after_ns >= 0)
-    return static_cast<double>(event.time_ns - outlook.after_ns - std::max(alone_dry_ns_, event.began_ns));
+  if (began && outlook.after_ns != kLongAgo) {
+    const std::int64_t dry_ns = alone_dry_ns_ + outlook.after_ns;
+    return static_cast<double>(event.time_ns - std::max(dry_ns, event.began_ns + std::max<std::int64_t>(outlook.after_ns, 0)));
+  }
   const std::int64_t usual_ns = last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0);
   const std::int64_t alone_ns = std::max(alone_dry_ns_, began ? event.began_ns : usual_ns);
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;

@@ -27,7 +27,9 @@ struct Outlook {
   Times idle;                      // drained: until the next launch
   std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
-  std::int64_t after_ns = kUnknown; // drained: alone, the wait ends so much later than the work and its own beginning
+  // drained: alone, the wait ends so much later than the work, as reckoned, and its own beginning; negative where the work is
+  // reckoned too long; kLongAgo: unknown
+  std::int64_t after_ns = kLongAgo;
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
   // waiting, launched on a grant: so many launches are likely to follow each other without a wait, this one the first, and take
   // so much of the device together.

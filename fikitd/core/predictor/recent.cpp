@@ -32,12 +32,12 @@ Times Recent::times() const {
   return times;
 }
 
-void Recent::expect(const Sketch& before) {
+void Recent::expect(const Sketch& before, std::int64_t lowest_ns) {
   static constexpr std::array<std::size_t, kTimes> kMiddleFirst{3, 4, 2, 5, 1, 6, 0, 7};
   if (count_ > 0 || before.ns.empty()) return;
   for (const std::size_t i : kMiddleFirst) { // fewer than kTimes stand for more than one each
     const std::size_t at = static_cast<std::size_t>(middle_of(i) * static_cast<double>(before.ns.size()));
-    add(std::clamp<std::int64_t>(before.ns[at], 0, kMaxNs));
+    add(std::clamp<std::int64_t>(before.ns[at], lowest_ns, kMaxNs));
   }
   own_ = 0;
 }

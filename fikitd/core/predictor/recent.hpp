@@ -26,7 +26,7 @@ class Recent {
   Times times() const;
 
   // Begin with these, if there is none yet. Its own times take their place one by one, the middle ones' first.
-  void expect(const Sketch& before);
+  void expect(const Sketch& before, std::int64_t lowest_ns = 0);
   bool confirmed() const { return own_ > 1; }
   Sketch sketch() const; // of its own times
 

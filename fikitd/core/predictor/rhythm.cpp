@@ -67,7 +67,7 @@ void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
     Segment& segment = segments_[path_];
     segment.span.add(end_ns - first_ns_);
     segment.tail.add(end_ns - last_ns_);
-    if (began_ns != kNoWord) segment.after.add(std::max<std::int64_t>(0, end_ns - std::max(dry_ns_, began_ns)));
+    if (began_ns != kNoWord) segment.after.add(end_ns - std::max(dry_ns_, began_ns));
   }
   const auto before = segments_.find(last_path_);
   if (before != segments_.end())
@@ -112,7 +112,7 @@ void Rhythm::expect(const RhythmLearnt& before) {
     Segment& segment = segments_[path];
     segment.span.expect(sketch.span);
     segment.tail.expect(sketch.tail);
-    segment.after.expect(sketch.after);
+    segment.after.expect(sketch.after, -kMaxNs);
     segment.next_slack.expect(sketch.next_slack);
     if (segment.idle.count() > 0) continue;
     segment.idle_here.expect(sketch.idle);

@@ -35,11 +35,15 @@ struct RhythmLearnt {
   std::vector<std::pair<std::uint64_t, Segment>> segments;
 };
 
+inline constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min(); // nobody knows
+
 // After a wait: what is known of the segment that it ended, and of the next one.
 struct Pause {
   std::int64_t span_ns = -1; // the segment alone, from its first launch to the end of the wait; at most
   std::int64_t tail_ns = -1; // the same from its last launch; at least
-  std::int64_t after_ns = -1; // alone, the wait ends so much later than the segment's work and its own beginning; negative: unknown
+  // Alone, the wait ends so much later than the segment's work, as reckoned, and its own beginning; negative where the work
+  // is reckoned too long; kNoWord: unknown.
+  std::int64_t after_ns = kNoWord;
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
   bool open = false;         // the next launch sometimes follows at once and sometimes long after
@@ -54,9 +58,8 @@ class Rhythm {
   // A launch at t_ns of predicted length (negative: unknown), which takes in_line_ns more of the device where it stands in
   // line. Its slack.
   Times launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
-  // The host's wait for all work ended at t_ns; it began at began_ns (kNoWord: nobody knows). `alone`: nobody else's work
+  // The host's wait for all work ended at t_ns; it began at began_ns. `alone`: nobody else's work
   // was on the device, so this segment says what the client does alone.
-  static constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
   Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kNoWord);
 
   // Begin with what earlier runs have learnt, where this one has learnt nothing yet. A few values of its own, and that is
