@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from fikit.sandbox import Sandbox
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
 from fikit.sandbox_needs import SandboxError
 from users import as_user
+from with_slurmdbd import running
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -51,26 +51,11 @@ def page_line(name: str) -> str:
     return str(line)
 
 
-def skip_where_slurmdbd_cannot_read(error: SandboxError) -> None:
-    """Debian sid's slurmdbd 26.05.5 does not start with the client library of its MariaDB 11.8.9."""
-    logs = Path(str(error).rpartition("logs are in ")[2])
-    log = logs / "slurmdbd.log"
-    if log.exists() and "maxmimum allowed number of columns (=0)" in log.read_text():
-        shutil.rmtree(logs.parent)
-        pytest.skip("this slurmdbd cannot read answers through this MariaDB client library")
-
-
 @pytest.fixture(scope="module")
 def accounted(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
     """A cluster with slurmdbd, accounts and QOS; `sandbox` only says whether there can be one."""
-    own = Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=[page_line("PartitionName")])
-    try:
-        own.start()
-    except SandboxError as error:
-        skip_where_slurmdbd_cannot_read(error)
-        raise
-    with ExitStack() as stack:
-        stack.callback(own.stop)
+    lines = [page_line("PartitionName")]
+    with running(Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=lines)) as own:
         cluster = make_cluster(own)
         for line in SET_UP.strip().splitlines():
             done = cluster.run("sacctmgr", "--immediate", *line.split())
