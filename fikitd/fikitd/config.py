@@ -93,7 +93,7 @@ class DaemonConfig:
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    policy: str = _key("fikit", _policy)
+    policy: str = _key("budget", _policy)
     lease_ms: int = _key(100, _whole(5, 10_000))
     epsilon_us: int = _key(20, _whole(0, 1_000_000))
     run_ahead_us: int = _key(500, _whole(0, 10_000_000))

@@ -70,7 +70,8 @@ def test_a_running_job_is_a_row(daemon: Fikitd, runner: Runner) -> None:
 @pytest.mark.parametrize("end", ["ctrl-c", "sigterm"])
 def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
     screen, terminal = pty.openpty()
-    command = ["setsid", "--ctty", *TOP]  # or Ctrl-C would reach nobody
+    # Without a terminal of its own Ctrl-C reaches nobody; whoever runs the tests in the background ignores SIGINT.
+    command = ["setsid", "--ctty", "env", "--default-signal=INT", *TOP]
     process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon))
     os.close(terminal)
     read_until(screen, b"policy fikit")

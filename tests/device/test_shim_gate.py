@@ -119,12 +119,12 @@ def test_lease_opens_a_gate_that_nobody_renews(program: Start, daemon: StartDaem
 
 
 def test_renewed_lease_keeps_holding(program: Start, daemon: StartDaemon) -> None:
-    fikitd = daemon(closed=True, lease_s=1.0)
+    fikitd = daemon(closed=True, lease_s=3.0)  # in which the program must have come to its launch
     run = program("context()\ncheck(launch(function('k')))\nsay('launched')", fikitd)
     page = fikitd.page()
     wait_for(lambda: page.u32("waiting"), "request")
     first_until_ns = page.u64("gate_until_ns")
-    page.close_gate(lease_s=5.0)
+    page.close_gate(lease_s=10.0)
     wait_for(lambda: time.monotonic_ns() > first_until_ns + 50_000_000, "end of the first lease")
     assert page.u64("launch_seq") == 0
     page.open_gate()

@@ -157,7 +157,7 @@ def test_descriptors_sent_by_a_client_are_not_kept(daemon: Daemon) -> None:
     for slot in range(1, 20):
         socket.send_fds(client.socket, [fakes.description(slot=slot)], [0, 0, 0])
     eventually(lambda: len(daemon.core.seen[1]["described"]) == 19)
-    assert _open_descriptors() == before
+    assert _open_descriptors() <= before  # fewer, where something of an earlier test's was closed meanwhile
 
 
 def test_a_user_cannot_hold_more_than_the_limit_of_connections(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
