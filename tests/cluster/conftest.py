@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from fikit.sandbox import Sandbox
 from fikit.sandbox_needs import PROGRAMS
 from fikitd.client import Control, DaemonUnreachable
+from fikitd.config import SchedulerConfig
 from fikitd.reports import ReportStore
 from remains import nothing_remains
 
@@ -52,6 +54,20 @@ class Cluster:
         self.probe = self.script(
             "probe", f'echo BEGIN; cat {sandbox.run_dir}/jobs/"$SLURM_JOB_ID" 2>/dev/null; echo ENV; env; echo END'
         )
+
+    @contextmanager
+    def new_fikitd(self, **keys: int) -> Iterator[None]:
+        """One that has said nothing yet, meanwhile with these keys in fikit.toml's [daemon]; another one afterwards."""
+        usual = SchedulerConfig().policy
+        self.sandbox.daemon.update(keys)
+        self.sandbox.set_policy(usual)
+        (self.sandbox.run_dir / "fikitd.log").unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            for key in keys:
+                del self.sandbox.daemon[key]
+            self.sandbox.set_policy(usual)
 
     def script(self, name: str, *lines: str) -> Path:
         path = self.directory / name

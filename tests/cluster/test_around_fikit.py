@@ -20,12 +20,8 @@ HIGH = "--fikit-priority=high"
 @pytest.fixture
 def watching(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with a fikitd that looks every second."""
-    cluster.sandbox.daemon["unmanaged_s"] = 1
-    cluster.sandbox.set_policy("fikit")
-    (cluster.sandbox.run_dir / "fikitd.log").unlink(missing_ok=True)
-    yield cluster
-    del cluster.sandbox.daemon["unmanaged_s"]
-    cluster.sandbox.set_policy("fikit")
+    with cluster.new_fikitd(unmanaged_s=1):
+        yield cluster
 
 
 def test_program_without_the_preload_is_named_once_in_log_and_report(watching: Cluster, spin: Path) -> None:

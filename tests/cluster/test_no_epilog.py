@@ -32,12 +32,8 @@ def no_epilog(cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def hasty(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with a fikitd that does not wait long for an epilog."""
-    cluster.sandbox.daemon["forget_s"] = FORGET_S
-    cluster.sandbox.set_policy("fikit")
-    (cluster.sandbox.run_dir / "fikitd.log").unlink(missing_ok=True)
-    yield cluster
-    del cluster.sandbox.daemon["forget_s"]
-    cluster.sandbox.set_policy("fikit")
+    with cluster.new_fikitd(forget_s=FORGET_S):
+        yield cluster
 
 
 def test_batch_job_lives_through_a_long_pause_and_is_over_without_an_epilog(hasty: Cluster, spin: Path) -> None:

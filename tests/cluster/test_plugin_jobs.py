@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikitd.client import Control
+from fikitd.config import SchedulerConfig
 from remains import daemons
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def test_fikitd_that_cannot_start_costs_a_job_three_seconds_and_nothing_else(clu
         assert done.returncode == 0
         assert "fikitd did not answer" in (cluster.sandbox.logs / "slurmd.log").read_text()
     finally:
-        cluster.sandbox.set_policy("fikit")
+        cluster.sandbox.set_policy(SchedulerConfig().policy)
 
 
 def test_daemon_inherits_nothing_from_slurmd_or_the_job(cluster: Cluster, probed: Callable[..., Probe]) -> None:

@@ -17,6 +17,7 @@ from fikit.sandbox import Sandbox
 from fikit.sandbox_needs import SandboxError
 from fikit.sandbox_processes import processes_of
 from fikitd.client import Control
+from fikitd.config import SchedulerConfig
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -94,7 +95,7 @@ def test_policy_changes_between_jobs(cluster: Cluster) -> None:
             assert cluster.run(*run).returncode == 0
             assert Control(cluster.sandbox.run_dir).ping().endswith(f" {policy}")
     finally:
-        cluster.sandbox.set_policy("fikit")
+        cluster.sandbox.set_policy(SchedulerConfig().policy)
 
 
 def test_plugin_for_another_slurm_is_one_sentence_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

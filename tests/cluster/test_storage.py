@@ -74,11 +74,9 @@ def through_a_program(where: Path, behind: Path) -> Iterator[subprocess.Popen[by
 @pytest.fixture
 def new_fikitd(cluster: Cluster) -> Iterator[None]:
     """One that has said nothing yet, and none that remembers the storage of this test afterwards."""
-    cluster.sandbox.set_policy("fikit")
-    (cluster.sandbox.run_dir / "fikitd.log").unlink(missing_ok=True)
-    yield
-    nothing_remains(cluster.sandbox)
-    cluster.sandbox.set_policy("fikit")
+    with cluster.new_fikitd():
+        yield
+        nothing_remains(cluster.sandbox)
 
 
 def started(cluster: Cluster, program: Path, *options: str) -> tuple[float, str, str]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,33 +68,40 @@ def test_a_running_job_is_a_row(daemon: Fikitd, runner: Runner) -> None:
     assert "no job shares a GPU of this node now" in top(daemon, "--once").stdout
 
 
+@contextmanager
+def on_a_terminal(daemon: Fikitd, *command: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The program, which must end well by itself, and its screen."""
+    screen, terminal = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon)
+    ) as process:
+        os.close(terminal)
+        try:
+            yield process, screen
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            os.close(screen)
+
+
 @pytest.mark.parametrize("end", ["ctrl-c", "sigterm"])
 def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
-    screen, terminal = pty.openpty()
     # Without a terminal of its own Ctrl-C reaches nobody; whoever runs the tests in the background ignores SIGINT.
-    command = ["setsid", "--ctty", "env", "--default-signal=INT", *TOP]
-    process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon))
-    os.close(terminal)
-    read_until(screen, b"policy fikit")
-    os.write(screen, b"\x03") if end == "ctrl-c" else process.terminate()
-    assert LEAVES_SCREEN in read_until(screen, LEAVES_SCREEN)
-    assert process.wait(20) == 0
-    os.close(screen)
+    with on_a_terminal(daemon, "setsid", "--ctty", "env", "--default-signal=INT", *TOP) as (process, screen):
+        read_until(screen, b"policy fikit")
+        os.write(screen, b"\x03") if end == "ctrl-c" else process.terminate()
+        assert LEAVES_SCREEN in read_until(screen, LEAVES_SCREEN)
 
 
 def test_it_goes_on_with_the_next_fikitd(daemon: Fikitd) -> None:
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(TOP, stdin=terminal, stdout=terminal, stderr=terminal, env=environment(daemon))
-    os.close(terminal)
-    read_until(screen, b"policy fikit")
-    assert daemon.stop() == 0
-    read_until(screen, b"does not answer")
-    daemon.start()
-    read_until(screen, b"policy fikit")
-    process.terminate()
-    read_until(screen, LEAVES_SCREEN)
-    assert process.wait(20) == 0
-    os.close(screen)
+    with on_a_terminal(daemon, *TOP) as (process, screen):
+        read_until(screen, b"policy fikit")
+        assert daemon.stop() == 0
+        read_until(screen, b"does not answer")
+        daemon.start()
+        read_until(screen, b"policy fikit")
+        process.terminate()
+        read_until(screen, LEAVES_SCREEN)
 
 
 def test_without_a_fikitd_it_is_one_sentence(tmp_path: Path) -> None:
