@@ -52,6 +52,20 @@ def test_unknown_option_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["top", "--bad"], "fikit: No such option '--bad'; see fikit top --help\n"),
+        (["run"], "fikit: Missing argument '-- CMD...'; see fikit run --help\n"),
+    ],
+)
+def test_an_error_of_usage_says_where_help_is(
+    argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, argv, monkeypatch) == 2
+    assert capsys.readouterr().err == said
+
+
 def test_every_command_has_help_and_can_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

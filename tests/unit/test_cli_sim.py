@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from fikit import quantities
 from fikit.commands.sim import command
+from fikitd.config import SchedulerConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import recordings
@@ -50,6 +51,11 @@ def test_people_get_a_table(traces: list[str]) -> None:
     assert done.exit_code == 0, done.output
     assert "harvest" in done.stdout
     assert "emulated" in done.stdout
+
+
+def test_the_policy_is_what_a_daemon_runs_by_default(traces: list[str]) -> None:
+    done = CliRunner().invoke(command, [*traces, "--json"])
+    assert json.loads(done.stdout)["policy"] == SchedulerConfig().policy
 
 
 def test_two_low_jobs(traces: list[str]) -> None:

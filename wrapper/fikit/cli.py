@@ -55,6 +55,15 @@ def cli() -> None:
     """Share one GPU by priority: low-priority kernels run in a high-priority job's idle time."""
 
 
+def _sentence(error: click.ClickException) -> str:
+    """What click says, and what to do where it does not say that."""
+    message = error.format_message()
+    unhelped = isinstance(error, click.MissingParameter | click.NoSuchOption) and "Did you mean" not in message
+    if unhelped and isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{message.rstrip('.')}; see {error.ctx.command_path} --help"
+    return message
+
+
 def run_command(command: click.Command, name: str) -> None:
     """Run `command` as a program: an error is one sentence on stderr, Ctrl-C is exit code 130 and nothing else."""
     try:
@@ -62,7 +71,7 @@ def run_command(command: click.Command, name: str) -> None:
         sys.stdout.flush()
         sys.exit(result if isinstance(result, int) else 0)
     except click.ClickException as error:
-        click.echo(f"{name}: {error.format_message()}", err=True)
+        click.echo(f"{name}: {_sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)

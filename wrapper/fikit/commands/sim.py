@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from fikitd.config import SchedulerConfig
 
 from fikit.errors import UserError, did_you_mean
 from fikit.quantities import nanoseconds, share
@@ -24,7 +25,10 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--low", "lows", required=True, multiple=True, metavar="TRACE", type=_TRACE,
     help="Recording of a low-priority job, which repeats it for ever; may be given several times.",
 )  # fmt: skip
-@click.option("--policy", required=True, metavar="NAME", help=f"One of {', '.join(simulator.POLICIES)}.")
+@click.option(
+    "--policy", default=SchedulerConfig.policy, show_default=True, metavar="NAME",
+    help=f"One of {', '.join(simulator.POLICIES)}.",
+)  # fmt: skip
 @click.option(
     "--arrivals", type=click.Choice(list(simulator.ARRIVALS)), default="closed", show_default=True,
     help="Requests of the high job (a request is one pass through its recording): one after the other, or at random "
