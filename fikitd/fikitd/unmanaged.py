@@ -24,6 +24,7 @@ from fikitd.storage import Storage
 _log = logging.getLogger("fikitd")
 
 ASK_S: Final = 10.0
+END_S: Final = 1.0
 MAX_ANSWER_BYTES: Final = 2**20
 DRIVERS_UID: Final = -1  # whose place the reading of /proc takes in Storage: nobody's
 
@@ -47,11 +48,19 @@ async def ask() -> list[Seen]:
     except TimeoutError:
         raise NoNvml(f"it did not answer within {ASK_S:g} s") from None
     finally:
-        with suppress(ProcessLookupError):
-            child.kill()
+        await _end(child)
     if child.returncode != 0 or len(out) > MAX_ANSWER_BYTES:
         raise NoNvml((error.decode(errors="replace").strip().splitlines() or ["it does not answer"])[-1])
     return list(json.loads(out))
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """One that hangs in the driver cannot be ended: nobody waits for it for long."""
+    with suppress(ProcessLookupError):
+        child.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            await child.wait()
 
 
 class Unmanaged:

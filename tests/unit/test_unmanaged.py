@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from daemon_fakes import FakeCore, FakeProc
 from fikitd.records import JobRecord
 from fikitd.server import Server
 from fikitd.unmanaged import NoNvml, Unmanaged
+
+from fikitd import unmanaged
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 JOB = "0::/system.slice/slurmstepd.scope/job_12/step_0\n"
@@ -124,3 +127,32 @@ def test_nobody_asks_while_no_job_shares(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(site.unmanaged.watch())
     assert site.asked == 0
+
+
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """`script` in the place of the process that asks NVML."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def children() -> set[str]:
+    """Of this process, also those that ended and were not waited for."""
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(tmp_path, monkeypatch, "exec sleep 60")
+    monkeypatch.setattr(unmanaged, "ASK_S", 0.5)
+    before = children()
+    with pytest.raises(NoNvml, match=r"did not answer within 0\.5 s"):
+        asyncio.run(unmanaged.ask())
+    assert children() == before
+
+
+def test_why_a_child_failed_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(tmp_path, monkeypatch, "echo first >&2; echo 'Driver Not Loaded' >&2; exit 1")
+    with pytest.raises(NoNvml, match=r"^Driver Not Loaded$"):
+        asyncio.run(unmanaged.ask())
