@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import seeds as several
 from bench.record import BenchError
 from bench.recordings import recordings
 from fikitd import simulator
@@ -33,7 +34,7 @@ PAIRS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One pair with one kind of arrivals."""
+    """One pair with one kind of arrivals, of one seed."""
 
     pair: str
     arrivals: str
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs", type=Path, metavar="FILE", help='TOML: NAME = ["HIGH", "LOW", ...], names of recordings'
     )
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    several.add_argument(parser)
 
 
 def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
@@ -90,16 +92,17 @@ def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[st
 
 def every_case(
     work: Callable[[Case], list[dict[str, Any]]],
-    *, emulated: bool, traces: Path | None, pairs: Path | None, requests: int | None,
+    *, emulated: bool, traces: Path | None, pairs: Path | None, requests: int | None, seeds: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The rows of `work`, a function of a module, for every case. Raises BenchError."""
+    """The rows of `work`, a function of a module, for every case and seed; of a case one after the other. Raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
     known = recordings(traces)
     cases = [
-        Case(pair, arrivals, names, tuple(known[name] for name in names), requests)
+        Case(pair, arrivals, names, tuple(known[name] for name in names), requests, seed)
         for pair, names in read_pairs(pairs, known).items()
         for arrivals in simulator.ARRIVALS
+        for seed in several.of(arrivals, seeds)
     ]
     return on_all_processors(work, cases)
 

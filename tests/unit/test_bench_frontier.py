@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -9,13 +10,13 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import bound, chart, frontier, record
+from bench import bound, chart, frontier, record, seeds
 
 
 def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
     pairs, picture = traces / "pairs.toml", traces / "out" / "frontier.svg"
     pairs.write_text('A = ["serve", "train"]\n')
-    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=4, svg=picture)
+    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=4, seeds=2, svg=picture)
     cases = result.details["cases"]
     assert [case["case"] for case in cases] == ["A closed", "A open30", "A open70"]
     assert result.values["cases"] == 3
@@ -23,28 +24,42 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
         assert case["best_jct"] <= frontier.BOUND
         assert case["jct"] >= 1
         assert 0 < case["harvest"] <= case["bound"]
+        assert case["jct"] == pytest.approx(statistics.fmean(run["high_jct_ratio"] for run in case["seeds"]))
+        assert case["highest_jct"] == max(run["high_jct_ratio"] for run in case["seeds"])
     assert result.values["cases_with_a_policy_above_the_bound"] == 0
     labels = {run["label"] for run in result.details["runs"]}
     assert {"fifo", "prio", "oracle 5%", "budget 1%", "budget 5%", "budget 20%"} <= labels
+    of_case = {case["case"]: [run["seed"] for run in case["seeds"]] for case in cases}
+    assert of_case == {"A closed": [1], "A open30": [1, 2], "A open70": [1, 2]}
     assert "emulated" in result.summary
     assert ET.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_the_policy_is_shown_beside_what_none_could_exceed(traces: Path) -> None:
-    result = bound.run(emulated=True, traces=traces, requests=4)
+    result = bound.run(emulated=True, traces=traces, requests=4, seeds=2)
     assert result.values["cases"] == 6
     assert result.values["cases_above_the_bound"] == 0
     for case in result.details["cases"]:
         assert list(case["bounds"].values()) == sorted(case["bounds"].values())
+        assert [run["seed"] for run in case["seeds"]] == ([1] if case["case"].endswith("closed") else [1, 2])
+        assert case["harvest"] == pytest.approx(statistics.fmean(run["harvest"] for run in case["seeds"]))
     assert "emulated" in result.summary
+
+
+def test_a_mean_over_seeds_leaves_out_what_is_not_there() -> None:
+    rows: list[dict[str, object]] = [
+        {"policy": "fifo", "seed": 1, "harvest": 0.5, "low": None, "bounds": {"5%": 1.0}},
+        {"policy": "fifo", "seed": 2, "harvest": 1.0, "low": 3.0, "bounds": {"5%": 2.0}},
+    ]
+    assert seeds.mean(rows) == {"policy": "fifo", "seed": 1, "harvest": 0.75, "low": 3.0, "bounds": {"5%": 1.5}}
 
 
 def test_several_low_jobs_have_no_bound(traces: Path) -> None:
     pairs = traces / "pairs.toml"
     pairs.write_text('A = ["serve", "train", "train"]\n')
     with pytest.raises(record.BenchError, match="A closed: the bound is for one low job"):
-        bound.run(emulated=True, traces=traces, pairs=pairs, requests=2)
-    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=2, svg=traces / "some.svg")
+        bound.run(emulated=True, traces=traces, pairs=pairs, requests=2, seeds=1)
+    result = frontier.run(emulated=True, traces=traces, pairs=pairs, requests=2, seeds=1, svg=traces / "some.svg")
     assert {case["bound"] for case in result.details["cases"]} == {None}
 
 

@@ -16,7 +16,7 @@ def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
     found = heldout.cases({low: b"", high: b""}, None)
     assert {case.names for case in found} == {(low, high)}
     assert [(case.arrivals, case.seed) for case in found] == [
-        ("closed", 2), ("open30", 2), ("open30", 3), ("open70", 2), ("open70", 3)
+        ("closed", 101), ("open30", 101), ("open30", 102), ("open70", 101), ("open70", 102)
     ]  # fmt: skip
 
 
