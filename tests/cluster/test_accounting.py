@@ -16,7 +16,6 @@ from fikit.sandbox import Sandbox
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
 from fikit.sandbox_needs import SandboxError
 from users import as_user
-from with_slurmdbd import running
 
 if TYPE_CHECKING:
     from conftest import Cluster, Probe
@@ -55,7 +54,7 @@ def page_line(name: str) -> str:
 def accounted(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
     """A cluster with slurmdbd, accounts and QOS; `sandbox` only says whether there can be one."""
     lines = [page_line("PartitionName")]
-    with running(Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=lines)) as own:
+    with Sandbox(gpus=2, accounting=True, access=RULES, slurm_lines=lines) as own:
         cluster = make_cluster(own)
         for line in SET_UP.strip().splitlines():
             done = cluster.run("sacctmgr", "--immediate", *line.split())

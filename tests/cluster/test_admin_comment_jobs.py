@@ -12,7 +12,6 @@ import pytest
 from fikit.sandbox import Sandbox
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
 from fikitd.reports import ReportStore
-from with_slurmdbd import running
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -28,7 +27,7 @@ def commented(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> I
     """`sandbox` only says whether there can be one."""
     own = Sandbox(accounting=True)
     own.daemon = {"admin_comment_s": 1}
-    with running(own):
+    with own:
         cluster = make_cluster(own)
         done = cluster.run("sacctmgr", "--immediate", "add", "account", "all")
         assert done.returncode == 0, done.stdout

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"
+DATABASE = "slurm"
 PROGRAMS = ("mariadbd", "slurmdbd", "sacctmgr", "sacct")
 # slurmdbd's stored procedures are rows of one of these. Without them slurmctld 22.05 crashes at the first user's association.
 SYSTEM_TABLES = [Path(f"/usr/share/{name}/{name}_system_tables.sql") for name in ("mariadb", "mysql")]
@@ -41,7 +42,9 @@ class Accounting:
         self.directory.mkdir(mode=0o700)
         (self.directory / "data").mkdir()
         tables = next(path for path in SYSTEM_TABLES if path.exists())
-        text = "CREATE DATABASE mysql;\nUSE mysql;\n" + tables.read_text()
+        # slurmdbd would make its own. Through MariaDB's client library 3.4.10 (sid's) it cannot: a connection that was refused
+        # once, for want of the database, has lost its limits, and takes answers of "(=0)" columns only.
+        text = f"CREATE DATABASE {DATABASE};\nCREATE DATABASE mysql;\nUSE mysql;\n" + tables.read_text()
         (self.directory / "init.sql").write_text(text)
 
     def database(self) -> list[str]:
@@ -67,7 +70,7 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=root
 StoragePass=none
-StorageLoc=slurm
+StorageLoc={DATABASE}
 """
 
     def slurm_conf(self) -> list[str]:
