@@ -1,8 +1,9 @@
-"""Batch jobs that Slurm has forgotten on this node: their record is there, no process of theirs is, and no epilog comes.
+"""Jobs that Slurm has forgotten on this node: their record is there, no process of theirs is, and no epilog comes.
 
 Slurm 22.05 runs none for a job that it starts again while it still cleans up after the failed run. What the epilog does is done
-here then. Only the batch step makes a record a batch job's, and its slurmstepd lives as long as the job: where it is gone, so is the
-job. An allocation of salloc or srun has no process between two steps and is left alone.
+here then. Two things of a job live as long as the job: the slurmstepd of its batch step, on its first node, and the extern step, on
+each of its nodes, where PrologFlags has Contain. Where one of them was and is gone, so is the job. Without Contain a further node
+of a job, and an allocation of salloc or srun, have no process between two steps and are left alone.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from fikitd.identify import job_of_process
+from fikitd.identify import is_of_extern_step, job_of_process
 from fikitd.jobs import Jobs
 from fikitd.records import JobRecord, JobRecords
 from fikitd.storage import Storage
@@ -27,6 +28,10 @@ ROOT_UID: Final = 0  # whose place the reading of /proc takes in Storage
 PROC_S: Final = 10.0
 
 Run = tuple[str, int]  # of a job: its id, and when it began
+
+
+def _run(record: JobRecord) -> Run:
+    return record.job, record.started_ns
 
 
 class Forgotten:
@@ -46,6 +51,7 @@ class Forgotten:
         self._proc, self._after_s, self._clock = proc, after_s, clock
         self._shown_by: dict[str, int] = {}  # the process that showed a job to live at the last look
         self._missed: dict[Run, float] = {}  # since when (monotonic) a run has no process
+        self._extern: dict[Run, bool] = {}  # of runs of which a process was seen: whether they have an extern step here
         self._can_tell = False  # some process was seen to be a job's: in a container of fikitd's own none may be
 
     async def watch(self) -> None:
@@ -57,8 +63,13 @@ class Forgotten:
 
     async def look(self) -> None:
         """End the jobs without a process that had none at any look for `after_s`."""
-        quiet = {record.job: record for record in self._records.all() if self._may_be_over(record)}
+        records = self._records.all()
+        self._extern = {run: self._extern[run] for record in records if (run := _run(record)) in self._extern}
+        new = {record.job: record for record in records if not record.batch and _run(record) not in self._extern}
+        quiet = {record.job: record for record in records if self._may_be_over(record)}
         try:
+            found = await self._storage.run(ROOT_UID, partial(self._with_extern, set(new)), PROC_S) if new else {}
+            self._extern |= {_run(new[job]): extern for job, extern in found.items()}
             self._shown_by = await self._storage.run(ROOT_UID, partial(self._living, set(quiet)), PROC_S)
         except OSError:
             return  # unknown is not gone
@@ -66,7 +77,7 @@ class Forgotten:
         if not self._can_tell:
             return
         now = self._clock()
-        gone = {(job, record.started_ns): record for job, record in quiet.items() if job not in self._shown_by}
+        gone = {_run(record): record for job, record in quiet.items() if job not in self._shown_by}
         self._missed = {run: self._missed.get(run, now) for run in gone}
         for run, record in gone.items():
             if now - self._missed[run] >= self._after_s:
@@ -75,14 +86,25 @@ class Forgotten:
 
     def _may_be_over(self, record: JobRecord) -> bool:
         job = self._jobs.get(record.job)
-        return record.batch and (job is None or job.quiet)
+        lives_as_long = record.batch or self._extern.get(_run(record), False)
+        return lives_as_long and (job is None or job.quiet)
+
+    def _with_extern(self, wanted: Collection[str]) -> dict[str, bool]:
+        """Of these jobs those that have a process, and whether one is of an extern step, which is there before all others."""
+        found: dict[str, bool] = {}
+        for pid in self._pids():
+            if (job := job_of_process(self._proc, pid)) in wanted and not found.get(str(job)):
+                found[str(job)] = is_of_extern_step(self._proc, pid)
+        return found
+
+    def _pids(self) -> Iterator[int]:
+        return (int(path.name) for path in self._proc.iterdir() if path.name.isdigit())
 
     def _living(self, wanted: Collection[str]) -> dict[str, int]:
         """Of these jobs those that have a process, and which; the one of the last look is tried first."""
         found: dict[str, int] = {}
         known = [pid for job, pid in self._shown_by.items() if job in wanted]
-        others = (int(path.name) for path in self._proc.iterdir() if path.name.isdigit())
-        for pids in (known, others):
+        for pids in (known, self._pids()):
             for pid in pids:
                 if len(found) == len(wanted):
                     return found

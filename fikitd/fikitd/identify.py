@@ -18,8 +18,9 @@ from fikitd.records import JobRecord, JobRecords, start_ticks, stat_fields
 from fikitd.untrusted import printable
 
 MAX_ANCESTORS: Final = 64
-_CGROUP_JOB = re.compile(r"/job_(\d{1,20})(?=/|$)", re.ASCII)
+_CGROUP_JOB = re.compile(r"/job_(\d{1,20})(?=/|$)(/step_extern(?=/|$))?", re.ASCII | re.MULTILINE)
 _STEPD_JOB = re.compile(r"slurmstepd: \[(\d{1,20})\.", re.ASCII)
+_STEPD_EXTERN = re.compile(r"slurmstepd: \[\d{1,20}\.extern\]", re.ASCII)
 # `started_ns` of a record and start times in /proc are taken from two clocks, one of which ticks every 10 ms.
 CLOCK_SLACK_NS: Final = 1_000_000_000
 
@@ -66,31 +67,47 @@ def job_of_cgroup(text: str) -> str | None:
     return match.group(1) if match else None
 
 
-def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
-    """The job that a root-owned slurmstepd serves; None for every other process.
+def _title_of_root(proc: Path, process: Process) -> str:
+    """What a root's process calls itself; "" for every other one.
 
     The real uid is asked first: anybody can call himself slurmstepd, also in a set-uid program, but not as real root.
     """
     if process.real_uid != 0:
-        return None
+        return ""
     try:
-        title = (proc / str(process.pid) / "cmdline").read_bytes()
+        return (proc / str(process.pid) / "cmdline").read_bytes().decode("ascii", "replace")
     except OSError:
-        return None
-    match = _STEPD_JOB.match(title.decode("ascii", "replace"))
+        return ""
+
+
+def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
+    """The job that a root-owned slurmstepd serves; None for every other process."""
+    match = _STEPD_JOB.match(_title_of_root(proc, process))
     return match.group(1) if match else None
+
+
+def _cgroup(proc: Path, pid: int) -> str:
+    """"" when the process is gone."""
+    try:
+        return (proc / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def job_of_process(proc: Path, pid: int) -> str | None:
     """The Slurm job that a process is part of, or serves as its slurmstepd; None for every other process, and one that is gone."""
-    try:
-        cgroup = (proc / str(pid) / "cgroup").read_text(errors="replace")
-    except OSError:
-        return None
-    if (job := job_of_cgroup(cgroup)) is not None:
+    if (job := job_of_cgroup(_cgroup(proc, pid))) is not None:
         return job
     process = read_process(proc, pid)
     return job_of_slurmstepd(proc, process) if process else None
+
+
+def is_of_extern_step(proc: Path, pid: int) -> bool:
+    """Whether a process belongs to what Slurm keeps on every node of a job from its begin to its end (PrologFlags=Contain)."""
+    if match := _CGROUP_JOB.search(_cgroup(proc, pid)):
+        return bool(match.group(2))
+    process = read_process(proc, pid)
+    return process is not None and _STEPD_EXTERN.match(_title_of_root(proc, process)) is not None
 
 
 def boot_realtime_ns() -> int:

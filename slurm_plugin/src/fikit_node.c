@@ -24,6 +24,23 @@ static void fill_standard_descriptors(void) {
     close(fd);
 }
 
+/* Slurm says so to prologs and epilogs alike, from the job's credential. */
+static bool restart_of(uint32_t *restart) {
+  const char *text = getenv("SLURM_JOB_RESTART_COUNT");
+  if (!text || !*text)
+    return false;
+  *restart = (uint32_t)strtoul(text, NULL, 10);
+  return true;
+}
+
+/* Whether the epilog is one of an earlier run than the record: the node failed, and the job runs here again already. A run
+ * that scontrol requeued is not known by this, because Slurm counts it before its epilog; it waits for that epilog. */
+static bool ends_earlier_run(const char *run_dir, uint32_t job, uid_t uid) {
+  struct fikit_record record;
+  uint32_t ended = 0;
+  return restart_of(&ended) && fikit_record_read(run_dir, job, uid, &record) && ended < record.restart;
+}
+
 void fikit_node_admit(const struct fikit_config *config, struct fikit_record *record) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -64,6 +81,7 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
     return;
   }
   snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
+  restart_of(&record.restart);
   fikit_node_admit(config, &record);
   tell_time("prolog", record.job, begin_us);
 }
@@ -71,9 +89,14 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
 void fikit_node_epilog(spank_t sp, const struct fikit_config *config) {
   const int64_t begin_us = fikit_now_us();
   uint32_t job = 0;
+  uid_t uid = 0;
   char request[32];
   if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS || !fikit_record_exists(config->run_dir, job))
     return;
+  if (spank_get_item(sp, S_JOB_UID, &uid) == ESPANK_SUCCESS && ends_earlier_run(config->run_dir, job, uid)) {
+    slurm_verbose("fikit: this epilog of job %" PRIu32 " is of an earlier run: the job's record stays", job);
+    return;
+  }
   fill_standard_descriptors();
   snprintf(request, sizeof request, "end %" PRIu32, job);
   if (!fikit_control(config->run_dir, request, END_MS, NULL, 0))

@@ -60,10 +60,10 @@ static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
                   "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
-                  "\nprofile=%s\ngpus=%s\nname=%s\nbatch=%d\nstarted_ns=%" PRId64 "\n%s",
+                  "\nprofile=%s\ngpus=%s\nname=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",
                   record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
                   record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
-                  record->batch, record->started_ns, protection);
+                  record->batch, record->started_ns, record->restart, protection);
 }
 
 static int write_all(int fd, const char *text, size_t bytes) {
@@ -126,6 +126,8 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     record->batch = strcmp(value, "1") == 0;
   else if (strcmp(key, "started_ns") == 0)
     record->started_ns = strtoll(value, NULL, 10);
+  else if (strcmp(key, "restart") == 0)
+    record->restart = (uint32_t)strtoul(value, NULL, 10);
 }
 
 bool fikit_record_read(const char *run_dir, uint32_t job, uid_t uid, struct fikit_record *record) {

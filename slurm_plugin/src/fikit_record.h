@@ -20,6 +20,7 @@ struct fikit_record {
   char name[FIKIT_NAME_BYTES];
   bool batch;                    /* the job has a batch step, which reports for its inner steps */
   int64_t started_ns;            /* CLOCK_REALTIME */
+  uint32_t restart;              /* how many times Slurm has started the job again; 0 where nobody said */
 };
 
 /* Makes RUN_DIR and RUN_DIR/jobs if needed; 0 or an errno value. */

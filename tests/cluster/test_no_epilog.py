@@ -48,8 +48,9 @@ def test_batch_job_lives_through_a_long_pause_and_is_over_without_an_epilog(hast
 
 
 def test_job_that_runs_again_without_an_epilog_between_is_managed_anew(cluster: Cluster, spin: Path) -> None:
+    record = f'grep restart= {cluster.sandbox.run_dir}/jobs/"$SLURM_JOB_ID"'
     script = cluster.script(
-        "twice", f'[ -n "$SLURM_RESTART_COUNT" ] && exec {spin} 7 20000', f"exec {spin} 1000000 250000"
+        "twice", record, f'[ -n "$SLURM_RESTART_COUNT" ] && exec {spin} 7 20000', f"exec {spin} 1000000 250000"
     )
     job = cluster.submit_running(script, HIGH, "--requeue", "--open-mode=append")
     with no_epilog(cluster):
@@ -59,6 +60,7 @@ def test_job_that_runs_again_without_an_epilog_between_is_managed_anew(cluster: 
     cluster.start_again(job)
     output = cluster.wait(job)
     assert " 7 kernels" in cluster.summaries(output, job)[-1], output
+    assert [line for line in output.splitlines() if "restart=" in line] == ["restart=0", "restart=1"]  # its epilog knows, too
     cluster.until(lambda: cluster.reported_kernels(job) == 7, "there is no report of the second run")
 
 

@@ -48,6 +48,7 @@ class Record(ctypes.Structure):
         ("name", ctypes.c_char * 129),
         ("batch", ctypes.c_bool),
         ("started_ns", ctypes.c_int64),
+        ("restart", ctypes.c_uint32),
     )
 
 
@@ -131,6 +132,17 @@ def load_config(plugin: ctypes.CDLL, *words: str) -> Config:
     return config
 
 
+@contextmanager
+def said_by_slurm(**variables: str | int | None) -> Iterator[None]:
+    """The environment of a prolog or an epilog; None: without the variable."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in variables.items():
+            environment.delenv(name, raising=False)
+            if value is not None:
+                environment.setenv(name, str(value))
+        yield
+
+
 class Node:
     """One node: the plugin, its run_dir, and the requests that its fikitd heard."""
 
@@ -141,15 +153,13 @@ class Node:
         self.record = run_dir / "jobs" / "12"
         self.answer = b"ok\n"
 
-    def prolog(self, gpus: str | None = "1") -> None:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.delenv("SLURM_JOB_GPUS", raising=False)
-            if gpus is not None:
-                environment.setenv("SLURM_JOB_GPUS", gpus)
+    def prolog(self, gpus: str | None = "1", restart: int | None = None) -> None:
+        with said_by_slurm(SLURM_JOB_GPUS=gpus, SLURM_JOB_RESTART_COUNT=restart):
             self.plugin.fikit_node_prolog(None, ctypes.byref(self.config))
 
-    def epilog(self) -> None:
-        self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))
+    def epilog(self, restart: int | None = None) -> None:
+        with said_by_slurm(SLURM_JOB_RESTART_COUNT=restart):
+            self.plugin.fikit_node_epilog(None, ctypes.byref(self.config))
 
     def post_opt(self) -> None:
         self.plugin.fikit_step_post_opt(None, ctypes.byref(self.config))

@@ -49,8 +49,8 @@ class Node:
         record.write(self.run_dir)
         return record
 
-    def stepd(self, job: str = "12", pid: int = STEPD) -> None:
-        self.proc.add(pid, command=(f"slurmstepd: [{job}.batch]",))
+    def stepd(self, job: str = "12", pid: int = STEPD, *, step: str = "batch") -> None:
+        self.proc.add(pid, command=(f"slurmstepd: [{job}.{step}]",))
 
     def ends(self, pid: int = STEPD) -> None:
         shutil.rmtree(self.proc.root / str(pid))
@@ -131,6 +131,57 @@ def test_the_time_begins_anew_with_every_process(node: Node) -> None:
 def test_an_allocation_has_no_process_between_two_steps(node: Node) -> None:
     node.jobs.of(node.record(batch=False), GPU)
     node.passes(0, AFTER_S, AFTER_S)
+    assert node.known() == ["12"]
+
+
+CGROUP = "0::/system.slice/slurmstepd.scope/job_12/step_%s/user/task_special\n"
+EXTERN = [{"command": ("slurmstepd: [12.extern]",)}, {"cgroup": CGROUP % "extern"}]
+
+
+@pytest.mark.parametrize("process", EXTERN, ids=["slurmstepd", "cgroup"])
+def test_where_slurm_keeps_an_extern_step_an_allocation_and_a_further_node_are_over_with_it(
+    node: Node, process: dict[str, Any]
+) -> None:
+    node.jobs.of(node.record(batch=False), GPU)
+    node.proc.add(STEPD, **process)
+    node.stepd(pid=STEPD + 1, step="0")
+    node.passes(0)
+    node.ends(STEPD + 1)
+    node.passes(AFTER_S, AFTER_S)
+    assert node.known() == ["12"]
+    node.ends()
+    node.passes(1, AFTER_S - 1)
+    assert node.known() == ["12"]
+    node.passes(1)
+    assert (node.known(), node.jobs.all()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        {"command": ("slurmstepd: [12.0]",)},
+        {"cgroup": CGROUP % "0"},
+        {"uid": 1000, "command": ("slurmstepd: [12.extern]",), "cgroup": CGROUP % "0"},
+        {"uid": 1000, "cgroup": CGROUP.replace("\n", "/job_12/step_extern\n") % "0"},
+    ],
+    ids=["slurmstepd", "cgroup", "name taken", "group made"],
+)
+def test_a_step_that_comes_and_goes_is_no_sign_that_the_job_is_over(node: Node, process: dict[str, Any]) -> None:
+    node.record(batch=False)
+    node.proc.add(STEPD, **process)
+    node.passes(0)
+    node.ends()
+    node.passes(AFTER_S, AFTER_S)
+    assert node.known() == ["12"]
+
+
+def test_an_extern_step_of_the_failed_run_says_nothing_about_the_next_one(node: Node) -> None:
+    node.record(batch=False)
+    node.stepd(step="extern")
+    node.passes(0)
+    node.ends()
+    node.record(batch=False, started_ns=2)
+    node.passes(AFTER_S, AFTER_S)
     assert node.known() == ["12"]
 
 

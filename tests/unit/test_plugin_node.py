@@ -44,6 +44,28 @@ def test_prolog_of_a_requeued_job_overwrites_the_record(node: Node) -> None:
     assert JobRecord.read(node.record).priority == 8
 
 
+def test_epilog_that_comes_after_the_next_runs_prolog_leaves_that_run_alone(node: Node) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog(restart=0)
+    node.prolog(restart=1)
+    node.epilog(restart=0)
+    assert node.record.exists()
+    assert "end 12" not in node.heard
+    assert "is of an earlier run" in node.log()
+    node.epilog(restart=1)
+    assert (node.record.exists(), node.heard[-1]) == (False, "end 12")
+
+
+@pytest.mark.parametrize(("prolog", "epilog"), [(None, None), (1, None), (None, 0), (1, 2), (1, 1)])
+def test_epilog_of_which_nobody_says_that_it_is_an_earlier_runs_ends_the_job(
+    node: Node, prolog: int | None, epilog: int | None
+) -> None:
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog(restart=prolog)
+    node.epilog(restart=epilog)
+    assert (node.record.exists(), node.heard) == (False, ["ping", "end 12"])
+
+
 def test_priority_that_nobody_names_is_the_sites(cc: Callable[..., Path], tmp_path: Path) -> None:
     node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", "default_priority=low")
     set_job_option(node.plugin, "fikit-mem", "2G")
