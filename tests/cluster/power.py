@@ -54,4 +54,5 @@ def resume(cluster: Cluster) -> None:
     """What an administrator says of a node that has failed; returns when it takes jobs."""
     for node in cluster.sandbox.nodes:
         cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
-    cluster.until(lambda: cluster.node_state() == "idle", "the node is not back")
+    # Slurm 26.05 may think that the failed run is still ending, and asks again a minute later.
+    cluster.until(lambda: cluster.node_state() == "idle", "the node is not back", timeout_s=90)

@@ -35,7 +35,7 @@ SET_UP = """
 add account physics
 add account biology
 add user www-data account=physics
-add user nobody account=biology
+add user games account=biology
 add qos urgent
 modify account root set qos=normal,urgent
 modify account physics set qos=normal
@@ -103,7 +103,7 @@ def test_limits_on_shards_count_sharing_jobs(accounted: Cluster) -> None:
 
 
 def test_rules_go_by_the_account_and_qos_that_slurm_knows(accounted: Cluster, parsed: Callable[[str], Probe]) -> None:
-    physicist, biologist = as_user("www-data"), as_user("nobody")
+    physicist, biologist = as_user("www-data"), as_user("games")
     done = accounted.run(*physicist, "srun", GPU, HIGH, "--qos=urgent", accounted.probe)
     assert parsed(done.stdout).record["priority"] == "1"
     assert "(account physics, qos normal, partition all;" in refused(

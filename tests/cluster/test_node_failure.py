@@ -26,8 +26,9 @@ def node_failed(cluster: Cluster) -> None:
 
 @pytest.fixture
 def failing(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; whatever happens, its node is back afterwards."""
+    """The cluster; whatever happens, its node is back afterwards and no job of the test's is."""
     yield cluster
+    cluster.run("scancel", "--user=root")
     resume(cluster)
     nothing_remains(cluster.sandbox)
 
