@@ -87,7 +87,7 @@ def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
 
 
 def _cgroup(proc: Path, pid: int) -> str:
-    """"" when the process is gone."""
+    """Of a process; empty when it is gone."""
     try:
         return (proc / str(pid) / "cgroup").read_text(errors="replace")
     except OSError:

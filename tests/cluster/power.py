@@ -54,5 +54,5 @@ def resume(cluster: Cluster) -> None:
     """What an administrator says of a node that has failed; returns when it takes jobs."""
     for node in cluster.sandbox.nodes:
         cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
-    # Slurm 26.05 may think that the failed run is still ending, and asks again a minute later.
+    # Under 26.05 on a busy machine it has taken more than half a minute.
     cluster.until(lambda: cluster.node_state() == "idle", "the node is not back", timeout_s=90)

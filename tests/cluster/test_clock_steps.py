@@ -43,7 +43,9 @@ class Clock:
 def clock(cc: Callable[..., Path], shared_cluster: Cluster) -> Clock:
     """Its files are where every user's job may read them."""
     library = shared_cluster.directory / "stepping_clock.so"
-    library.write_bytes(cc("tests/cluster/src/stepping_clock.c", "-shared", "-fPIC", "-D_GNU_SOURCE", "-ldl").read_bytes())
+    library.write_bytes(
+        cc("tests/cluster/src/stepping_clock.c", "-shared", "-fPIC", "-D_GNU_SOURCE", "-ldl").read_bytes()
+    )
     library.chmod(0o755)
     return Clock(shared_cluster.directory / "clock", library)
 
@@ -86,7 +88,8 @@ def test_jobs_that_share_when_it_steps_end_as_ever(stepping: Cluster, clock: Clo
     begin = time.monotonic()
     jobs = [
         stepping.submit_running(
-            stepping.script(f"of-{priority}", "date +%s", f"{spin} 6000 250000", "date +%s"), f"--fikit-priority={priority}"
+            stepping.script(f"of-{priority}", "date +%s", f"{spin} 6000 250000", "date +%s"),
+            f"--fikit-priority={priority}",
         )
         for priority in ("high", "low")
     ]
