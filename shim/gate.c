@@ -8,6 +8,7 @@
 #include "marker.h"
 #include "monitor.h"
 #include "page.h"
+#include "page_mark.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,9 +29,11 @@ static bool is_open(const struct fikit_page *page) {
   return atomic_load_explicit(&page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
 }
 
-/* The next launch belongs to the run that was granted last. */
-static bool covered(const struct fikit_page *page) {
-  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
+/* The next launch, of `slot`, belongs to the run that was granted last. A run is of known length: what nobody knows the
+ * length of has to ask, and gets a mark of its own. */
+static bool covered(const struct fikit_page *page, uint32_t slot) {
+  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed)) &&
+         fikit_page_bit(page->known_slots, slot);
 }
 
 static struct fikit_pass newest_grant(const struct fikit_page *page) {
@@ -60,14 +63,14 @@ void fikit_gate_wake(struct fikit_device *device) {
 }
 
 /* Become the requester: true. False: there is no need to ask any more, `pass` says why. */
-static bool take_turn(struct fikit_device *device, struct fikit_pass *pass) {
+static bool take_turn(struct fikit_device *device, uint32_t slot, struct fikit_pass *pass) {
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&device->turn, memory_order_seq_cst);
     uint32_t nobody = 0;
     if (is_open(page))
       return false;
-    if (covered(page)) {
+    if (covered(page, slot)) {
       *pass = newest_grant(page);
       return false;
     }
@@ -100,7 +103,7 @@ static uint32_t post_request(struct fikit_device *device, uint32_t slot, int64_t
   return seq;
 }
 
-static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t seq, int64_t start_ns) {
+static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t slot, uint32_t seq, int64_t start_ns) {
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&page->wake, memory_order_seq_cst);
@@ -108,7 +111,7 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t s
       return (struct fikit_pass){FIKIT_ENTRY_GRANTED, seq};
     if (is_open(page))
       return (struct fikit_pass){FIKIT_ENTRY_LAUNCH, 0};
-    if (covered(page))
+    if (covered(page, slot))
       return newest_grant(page);
     int64_t now_ns = fikit_now_ns();
     if (expired(page, now_ns))
@@ -140,7 +143,7 @@ static void count_wait(struct fikit_page *page, int64_t waited_ns) {
 struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
   struct fikit_page *page = device->page;
   struct fikit_pass pass = {FIKIT_ENTRY_LAUNCH, 0};
-  if (covered(page))
+  if (covered(page, slot))
     return newest_grant(page);
   int64_t start_ns = fikit_now_ns();
   if (expired(page, start_ns) || waiting_here) { /* a signal handler's launch must not wait for its own thread */
@@ -150,8 +153,8 @@ struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
     int cancelability; /* a cancelled requester would leave the others waiting */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
     waiting_here = true;
-    if (take_turn(device, &pass)) {
-      pass = wait_for_answer(device, post_request(device, slot, start_ns), start_ns);
+    if (take_turn(device, slot, &pass)) {
+      pass = wait_for_answer(device, slot, post_request(device, slot, start_ns), start_ns);
       atomic_store_explicit(&page->waiting, 0, memory_order_release);
       give_turn(device);
     }

@@ -42,6 +42,7 @@ def grant_run(page: Page, launches: int) -> None:
     """The request that waits, and those that follow it, as the dispatcher does it: what goes between its two stores says
     that it was of the grant before."""
     request = page.u32("request_seq")
+    page.knows_all()
     page.set_u64("run_until", page.u64("launch_seq") + launches)
     page.set_u32("grant_seq", request)
     page.wake()
@@ -104,6 +105,27 @@ def test_what_is_taken_back_has_to_be_asked_for(program: Start, daemon: StartDae
     run.go()
     assert run.line() == "launched"
     assert page.u32("request_seq") == 1
+    run.process.kill()
+
+
+def test_a_kernel_of_unknown_length_asks_within_a_run_and_has_a_mark_of_its_own(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon(closed=True)
+    run = program(STEPS, fikitd)
+    page = fikitd.page()
+    run.go()
+    asks(page, 1)
+    grant_run(page, 10)
+    assert run.line() == "launched"
+    page.set_u32("known_slots", 0)
+    run.go()
+    asks(page, 2)
+    assert page.u64("launch_seq") == 1
+    assert page.u64("marker_count") == 0
+    grant_run(page, 1)
+    assert run.line() == "launched"
+    assert page.u64("marker_count") == 1
     run.process.kill()
 
 

@@ -4,6 +4,13 @@
 #include "client.hpp"
 
 namespace fikit::dispatcher {
+namespace {
+
+// Which kernel a new slot stands for comes by the socket, a moment after the first request for it. So long it is waited for:
+// a launch of which nothing is known runs alone.
+constexpr std::int64_t kDescriptionNs = 2'000'000;
+
+} // namespace
 
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
@@ -25,12 +32,14 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   }
   if (!request.waiting) holds_.left(now_ns);
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
+  const predictor::Identity kernel = identity(request.slot);
+  const bool just_posted = request.posted_ns > now_ns - kDescriptionNs && request.posted_ns < now_ns + kDescriptionNs;
+  if (kernel == 0 && request.slot != 0 && just_posted) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
   holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
-  const predictor::Identity kernel = identity(request.slot);
   const predictor::Prediction predicted = predict(kernel);
   policy::Event event{.kind = policy::EventKind::waiting,
                       .client = id_,

@@ -173,9 +173,9 @@ struct fikit_page {
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
   FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
   uint8_t pad1[4];
-  /* Since version 3: at a CLOSED gate a launch goes on without asking while launch_seq is below this. The daemon raises and
-   * lowers it at any time; it says "not after that", so a launch that has looked already still goes: at most one for each
-   * thread that is just then launching. */
+  /* Since version 3: at a CLOSED gate a launch of a known slot (known_slots; older shims: of any) goes on without asking
+   * while launch_seq is below this. The daemon raises and lowers it at any time; it says "not after that", so a launch that
+   * has looked already still goes: at most one for each thread that is just then launching. */
   FIKIT_ATOMIC(uint64_t) run_until;
   uint8_t pad2[16];
 
