@@ -2,8 +2,8 @@
 
 Live means fikit-replay, fikitd and shim as they are, on an emulated device, everything ten times as long as recorded; the
 simulator runs the same recordings, stretched as much, with the same requests, arrivals, policy and learning time, and the
-times that the dispatcher took to react in these very runs. The high job runs alone and with the low one in turn. Nothing
-here is a claim about hardware.
+times that the dispatcher took to react in these very runs. The high job runs alone and with the low one in turn, and so do
+the cases, round by round. Nothing here is a claim about hardware.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 
 from fikitd.simulator import Scenario
 
+from bench import host_pace, low_time
 from bench import live as stages
 from bench import recordings as made_up
-from bench.chart import Series, scatter
+from bench.live_table import live_result, picture, simulated_table
 from bench.pairs import read_pairs
 from bench.reaction import Reactions, delayed_ns, reactions, together
 from bench.record import BenchError, Result
@@ -34,7 +35,6 @@ SECONDS = 5.0
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_S = 11.0
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
-MARGIN = 0.10  # what the two may differ by
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,11 @@ class Case:
 
     def simulate(self, policy: str, seen: Reactions) -> dict[str, Any]:
         """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen."""
-        return asdict(simulator.simulate(replace(self.scenario, costs=seen.costs()), policy))
+        scenario = replace(self.scenario, costs=seen.costs())
+        return {
+            **asdict(simulator.simulate(scenario, policy)),
+            "low_time": low_time.shares(simulator.low_time(scenario, policy).free),
+        }
 
 
 class Book:
@@ -137,8 +141,14 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> tuple[dict[str, Any]
     latency_ns = case.device["launch_latency_us"] * 1000
     delayed = stage.report(shared.job_ids[0])["delayed"]
     high_trace, low_trace = (stage.trace(job) for job in shared.job_ids)
+    waits = case.scenario.high.native.waits_before
+    beside = (shared.events, shared.pids[0])
+    host_ns = host_pace.longer_ns((alone.events, alone.pids[0]), beside, waits, closed=case.arrivals == "closed")
+    times = low_time.seen(low_trace, shared)
     row = {
         **asdict(ratios),
+        "host_longer": host_ns / alone.observed.span_ns,
+        "low_time": None if times is None else low_time.shares(times.free),
         "delayed_ms": delayed_ns(shared.events, shared.pids[0], shared.pids[1], latency_ns) / 1e6,
         "reported_delayed_ms": sum(entry["total_s"] for entry in delayed) * 1e3,
         "span_ms": shared.observed.span_ns / 1e6,
@@ -164,23 +174,24 @@ def run(
     """Raises BenchError."""
     if not emulated:
         raise BenchError("its devices are emulated, leave --real away")
+    if rounds < 1:
+        raise BenchError("--rounds must be 1 or more")
     settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds, "rounds": rounds}
     with tempfile.TemporaryDirectory(prefix="fikit-pairs-") as directory:
         book = Book(Path(directory), made_up.recordings(traces), seconds)
         cases = cases_of(book, pairs, arrivals)
         if not live:
             rows = [{"case": str(case), "simulated": case.simulate(policy, Reactions())} for case in cases]
-            return Result(_simulated_table(rows, policy), True, {}, {}, settings, details={"cases": rows})
+            return Result(simulated_table(rows, policy, STRETCH), True, {}, {}, settings, details={"cases": rows})
         usual = None if policy in SHOWS_ITSELF else calibrate(Path(directory))
         with stages.stage(Path(directory), STRETCH, {"policy": policy}) as stage:
             learn(stage, book, cases)
-            rows = [
-                _live_row(case, policy, [measure(stage, book, case) for _ in range(rounds)], usual) for case in cases
-            ]
+            in_turn = [[measure(stage, book, case) for case in cases] for _ in range(rounds)]
+    rows = [_live_row(case, policy, measured, usual) for case, *measured in zip(cases, *in_turn, strict=True)]
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(picture(rows, policy))
-    return live_result(rows, policy, settings)
+    return live_result(rows, policy, STRETCH, settings)
 
 
 def _live_row(
@@ -200,75 +211,3 @@ def _live_row(
             if values
         },
     }
-
-
-def _middle(row: dict[str, Any], name: str) -> float:
-    return float(statistics.median(seen[name] for seen in row["live"]))
-
-
-def difference(row: dict[str, Any]) -> tuple[float, float]:
-    """Of live from simulated: JCT ratio relative to the simulated one, harvest in parts of the idle time."""
-    simulated = row["simulated"]
-    jct = _middle(row, "high_jct_ratio") / simulated["high_jct_ratio"] - 1
-    return jct, _middle(row, "harvest") / simulated["harvest"] - 1 if simulated["harvest"] > 0 else 0.0
-
-
-def _simulated_table(rows: list[dict[str, Any]], policy: str) -> str:
-    width = max(len(row["case"]) for row in rows)
-    lines = [f"policy {policy}, {STRETCH:g} times as long as recorded, simulated"]
-    lines.append(f"{'case':{width}}  JCT ratio     p99  harvest")
-    for row in rows:
-        s = row["simulated"]
-        lines.append(
-            f"{row['case']:{width}}  {s['high_jct_ratio']:9.3f} {s['high_p99_ratio']:7.3f}  {s['harvest']:7.3f}"
-        )
-    return "\n".join(lines)
-
-
-def live_result(rows: list[dict[str, Any]], policy: str, settings: dict[str, Any]) -> Result:
-    width = max(len(row["case"]) for row in rows)
-    lines = [
-        f"policy {policy}, {STRETCH:g} times as long as recorded, emulated; simulated / live",
-        f"{'case':{width}}      JCT ratio            p99          harvest     observe   wake   done  late us   delayed ms (fikitd)",
-    ]
-    for row in rows:
-        texts = [
-            f"{row['simulated'][name]:7.3f} {_middle(row, name):7.3f}"
-            for name in ("high_jct_ratio", "high_p99_ratio", "harvest")
-        ]
-        means = [
-            row["reactions_us"].get(name, {"mean": math.nan})["mean"] for name in ("observe", "wake", "done", "late")
-        ]
-        lines.append(
-            f"{row['case']:{width}}  {'  '.join(texts)}   {' '.join(f'{mean:6.1f}' for mean in means)}   "
-            f"{_middle(row, 'delayed_ms'):8.1f} ({_middle(row, 'reported_delayed_ms'):.1f})"
-        )
-    jct, harvest = zip(*(difference(row) for row in rows), strict=True)
-    within = sum(abs(a) <= MARGIN and abs(b) <= MARGIN for a, b in zip(jct, harvest, strict=True))
-    lines.append(f"live within {MARGIN:.0%} of simulated, JCT ratio and harvest: {within} of {len(rows)}")
-    values = {
-        "cases": float(len(rows)),
-        "within": float(within),
-        "worst_jct_difference": max(map(abs, jct)),
-        "worst_harvest_difference": max(map(abs, harvest)),
-    }
-    samples = {
-        f"{row['case']} {name}": [seen[name] for seen in row["live"]]
-        for row in rows
-        for name in ("high_jct_ratio", "harvest")
-    }
-    return Result("\n".join(lines), True, values, samples, settings, details={"cases": rows})
-
-
-def picture(rows: list[dict[str, Any]], policy: str) -> str:
-    """A line per case, from what the simulator says to what was measured."""
-    lines = []
-    for row in rows:
-        simulated = row["simulated"]
-        ends = [
-            (simulated["high_jct_ratio"], simulated["harvest"]),
-            (_middle(row, "high_jct_ratio"), _middle(row, "harvest")),
-        ]
-        lines.append(Series(row["case"], [(100 * (jct - 1), 100 * harvest) for jct, harvest in ends]))
-    axes = ("slowdown of the high job, %", "harvest, % of the idle device time")
-    return scatter(f"Policy {policy}: simulated, and (at the name) live; emulated GPU", axes, lines, [], log_x=True)

@@ -4,7 +4,7 @@ A module of its own, so that the daemon never loads the device model. `fikitd.si
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 POLICIES: tuple[str, ...]
 TUNING: dict[str, float]
@@ -20,6 +20,11 @@ class JobResult(TypedDict):
     grants: int
     device_ns: int
     """Time of the compute engine."""
+    free: NotRequired[dict[str, int]]
+    """With splits, of all jobs but the first: what they did while no kernel of the first ran, ns by state: "runs", "queued"
+    (on its way, or behind others), "host" (it computes, or waits for a copy), else the reason for which they were held."""
+    below: NotRequired[dict[str, int]]
+    """The same while one ran."""
 
 class Result(TypedDict):
     span_ns: int
@@ -45,12 +50,16 @@ class Trace:
         """Of the recorded device, like the gap between kernels that stand in line."""
     @property
     def kernel_gap_ns(self) -> int: ...
+    @property
+    def waits_before(self) -> list[bool]:
+        """Of each kernel, copy or fill of a pass, in the order of the calls: the host has waited for the device before it."""
 
 class Profile:
     """What the predictor knows of a job."""
 
-def learn(trace: Trace, passes: int, until_ns: int = ...) -> Profile:
-    """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give."""
+def learn(trace: Trace, passes: int, until_ns: int = ..., *, stored: bool = False) -> Profile:
+    """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give. stored: as its file
+    has it; else with all that the run itself knew of its rhythm."""
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no
@@ -103,6 +112,7 @@ def simulate(
     max_slowdown: float = ...,
     max_delay_ns: int = ...,
     tuning: Mapping[str, float] = ...,
+    splits: bool = False,
 ) -> Result:
     """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
     of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
@@ -110,6 +120,7 @@ def simulate(
     knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
     tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp).
+    splits: say what became of the low jobs' time.
 
     Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
     """

@@ -20,8 +20,8 @@ from fikitd import _simulator, priorities
 from fikitd._simulator import Costs
 
 __all__ = [
-    "ARRIVALS", "POLICIES", "TUNING", "Costs", "Observed", "Outcome", "Ratios", "Scenario", "SimulatorError", "Trace",
-    "compare", "load", "parse", "simulate",
+    "ARRIVALS", "POLICIES", "TUNING", "Costs", "LowTime", "Observed", "Outcome", "Ratios", "Scenario", "SimulatorError", "Trace",
+    "compare", "load", "low_time", "parse", "simulate",
 ]  # fmt: skip
 
 ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
@@ -60,17 +60,14 @@ class Trace:
     name: str
     native: _simulator.Trace
     learning_ns: int = _simulator.NEVER
-    """The measuring run ends then, or after LEARNING_PASSES."""
+    """The measuring run ends then, or after LEARNING_PASSES. One that ends so says what its stored profile would: of where
+    the host waits, and what follows what, only what it saw twice."""
 
     @cached_property
     def profile(self) -> _simulator.Profile:
         """What a measuring run alone on the device learns."""
-        return _simulator.learn(self.native, LEARNING_PASSES, self.learning_ns)
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the measuring run saw everything twice: less says nothing of a rhythm."""
-        return self.learning_ns == _simulator.NEVER or self.learning_ns >= 2 * self.solo_ns
+        cut = self.learning_ns != _simulator.NEVER
+        return _simulator.learn(self.native, LEARNING_PASSES, self.learning_ns, stored=cut)
 
     @cached_property
     def solo_ns(self) -> float:
@@ -177,12 +174,12 @@ def _responses(result: _simulator.Result) -> list[int]:
     return [end - arrival for arrival, end in result["jobs"][0]["requests"]]
 
 
-def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
+def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) -> _simulator.Result:
     high = _simulator.Job(
         scenario.high.native,
         priority=priorities.parse("high"),
         profile=None if scenario.cold or alone else scenario.high.profile,
-        rhythm=scenario.rhythm and scenario.high.repeats,
+        rhythm=scenario.rhythm,
         runs=scenario.runs,
         managed=not alone,
         arrivals=scenario.arrival_times(),
@@ -192,7 +189,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
             low.native,
             priority=priorities.parse("low"),
             profile=None if scenario.cold else low.profile,
-            rhythm=scenario.rhythm and low.repeats,
+            rhythm=scenario.rhythm,
             runs=scenario.runs,
         )
         for low in ([] if alone else scenario.lows)
@@ -209,6 +206,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool) -> _simulator.Result:
             **delay,
             tuning=scenario.tuning,
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
+            splits=splits,
         )
     except (RuntimeError, ValueError) as error:
         raise SimulatorError(str(error)) from error
@@ -273,6 +271,24 @@ def simulate(scenario: Scenario, policy: str) -> Outcome:
         requests=len(seen.responses_ns),
         span_ms=seen.span_ns / 1e6,
     )
+
+
+@dataclass(frozen=True)
+class LowTime:
+    """What became of the first low job's time, ns by state: while no kernel of the high job ran, and below one that did.
+
+    "runs"; "queued": a kernel is on its way, or behind others'; "host": its host computes, or waits for a copy; else the
+    reason for which it was held at the gate.
+    """
+
+    free: Mapping[str, int]
+    below: Mapping[str, int]
+
+
+def low_time(scenario: Scenario, policy: str) -> LowTime:
+    """Of the run that simulate() tells of. Raises SimulatorError."""
+    low = _run(scenario, policy, alone=False, splits=True)["jobs"][1]
+    return LowTime(low["free"], low["below"])
 
 
 def _low_ratio(scenario: Scenario, shared_ns: int, span_ns: int) -> float | None:

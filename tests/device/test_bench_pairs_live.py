@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from emulator_tools import ROOT
 
 sys.path.insert(0, str(ROOT))
@@ -58,6 +59,11 @@ def test_live_pairs_do_on_the_device_what_the_simulator_says(tmp_path: Path) -> 
     (prio,) = row["live"]
     assert 0 < 3 * prio["delayed_ms"] < fifo["delayed_ms"]
     assert 0 < prio["harvest"] < fifo["harvest"]
+    for shares in (prio["low_time"], row["simulated"]["low_time"]):
+        assert sum(shares.values()) == pytest.approx(1)
+        assert 0 < shares["runs"] < 1
+    assert prio["low_time"]["held"] > 0
+    assert fifo["low_time"]["held"] == 0
     seen = row["reactions_us"]
     assert seen["wake"]["count"] == seen["observe"]["count"] > 20
     assert 0 < seen["wake"]["p50"] < 100_000

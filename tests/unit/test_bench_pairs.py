@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import live_pairs, reaction, record
+from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record
 from fikitd import simulator
 
 LOW, HIGH = 7, 8
@@ -106,26 +106,111 @@ def test_it_does_not_run_on_hardware() -> None:
         live_pairs.run(**{**OPTIONS, "emulated": False}, traces=None, pairs=None)
 
 
-def ratios(jct: float, harvest: float) -> dict[str, float]:
+def low_did(kernels: list[dict[str, Any]], *events: list[Any]) -> simulator.LowTime | None:
+    run = live.Run([HIGH, LOW], 0, simulator.Observed(1_000_000, [], 0), kernels)
+    return low_time.seen(trace(*events), run)
+
+
+def test_every_moment_of_a_low_job_is_one_of_its_states() -> None:
+    seen = low_did(
+        [
+            kernel(HIGH, 90, 100, 300), kernel(LOW, 390, 400, 500), kernel(LOW, 420, 500, 550), kernel(LOW, 940, 950, None),
+            kernel(LOW, 395, 410, 420, "copy_in"), kernel(HIGH, 760, 800, 900, "fill"),
+        ],
+        wait(50, 70, "reaction"), wait(70, 380, "behind"), wait(410, 430, "reaction"), wait(780, 2000, "budget_spent"),
+        wait(600, 700, "lower_work"),
+    )  # fmt: skip
+    assert seen is not None
+    # Runs: 400 to 550 and from 950 on. On its way: 390 to 400, and 940 to 950. Held: 70 to 380, and from 780 on but for that.
+    assert seen.free == {
+        "host": 50_000 + 10_000 + 230_000, "reaction": 20_000, "behind": 110_000, "queued": 20_000, "runs": 200_000,
+        "budget_spent": 60_000,
+    }  # fmt: skip
+    assert seen.below == {"behind": 200_000, "budget_spent": 100_000}
+    shares = low_time.shares(seen.free)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["held"] == pytest.approx(170 / 700)
+
+
+def test_a_trace_that_lost_its_beginning_says_nothing_of_a_low_jobs_time() -> None:
+    run = live.Run([HIGH, LOW], 0, simulator.Observed(1_000_000, [], 0), [])
+    assert low_time.seen(trace(lost=1), run) is None
+    assert low_time.seen(None, run) is None
+
+
+def test_a_host_is_slower_by_what_it_takes_itself_not_by_what_it_waits_for() -> None:
+    waits = [True, False, True]  # a pass: a kernel, another one at once, a wait, a third one, a wait
+
+    def passes(slower_us: int, later_us: int) -> list[dict[str, Any]]:
+        events, now = [], 0
+        for _ in range(2):
+            for waited, length_us in zip(waits, (100, 50, 10), strict=True):
+                done_us = max([now, *(event["end_ns"] // 1000 for event in events)])
+                now = (done_us if waited else now) + 20 + slower_us
+                start_us = max(now, done_us) + later_us
+                events.append(kernel(HIGH, now, start_us, start_us + length_us))
+        return [kernel(LOW, 5, 5, 500), *events]
+
+    def longer_us(slower_us: int, later_us: int, *, closed: bool = True) -> float:
+        shared = passes(slower_us, later_us)
+        return host_pace.longer_ns((passes(0, 0), HIGH), (shared, HIGH), waits, closed=closed) / 1000
+
+    assert longer_us(0, 0) == 0
+    assert longer_us(0, 300) == 0  # others were on the device
+    assert longer_us(7, 0) == 5 * 7  # of the first one nobody knows
+    assert longer_us(7, 300, closed=False) == 4 * 7  # the second request came from outside
+
+
+def low_shares(runs: float) -> dict[str, float]:
+    return dict.fromkeys(low_time.STATES, 0.0) | {"runs": runs, "host": 1 - runs}
+
+
+def ratios(jct: float, harvest: float) -> dict[str, Any]:
     return {
         "high_jct_ratio": jct,
         "high_p99_ratio": jct,
         "harvest": harvest,
         "delayed_ms": 1.0,
         "reported_delayed_ms": 2.0,
+        "host_longer": 0.012,
+        "low_time": low_shares(harvest),
     }
 
 
+def row(name: str, simulated: float, *live_ratios: tuple[float, float]) -> dict[str, Any]:
+    return {
+        "case": name, "simulated": ratios(1.0, simulated), "live": [ratios(*seen) for seen in live_ratios],
+        "reactions_us": {"wake": {"mean": 12.5, "p50": 12.0, "count": 40}},
+    }  # fmt: skip
+
+
 def test_the_table_says_how_many_pairs_agree() -> None:
-    rows: list[dict[str, Any]] = [
-        {"case": name, "simulated": ratios(1.0, 0.5), "live": [ratios(jct, 0.5), ratios(jct, 0.53), ratios(jct, 0.54)],
-         "reactions_us": {}}
-        for name, jct in (("near", 1.05), ("far", 1.2))
-    ]  # fmt: skip
-    result = live_pairs.live_result(rows, "prio", {})
+    rows = [row(name, 0.5, (jct, 0.5), (jct, 0.53), (jct, 0.54)) for name, jct in (("near", 1.05), ("far", 1.2))]
+    result = live_table.live_result(rows, "prio", 10.0, {})
     assert result.values["within"] == 1
     assert result.values["worst_jct_difference"] == pytest.approx(0.2)
     assert result.values["worst_harvest_difference"] == pytest.approx(0.06)
     assert result.samples["near harvest"] == [0.5, 0.53, 0.54]
-    picture = ET.fromstring(live_pairs.picture(rows, "prio"))
+    picture = ET.fromstring(live_table.picture(rows, "prio"))
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
+
+
+def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() -> None:
+    rows = [row("case", 0.5, (1.05, 0.5), (1.02, 0.53), (1.03, 0.54))]
+    rows[0]["live"][1]["low_time"] = None  # a trace was too short
+    lines = live_table.live_result(rows, "prio", 10.0, {}).summary.splitlines()
+    _, compared, _, did, _, reacted = (line.split() for line in lines if line.startswith("case "))
+    assert compared == [
+        "case", "1.000", "1.030", "(1.020-1.050)", "+1.2%", "1.000", "1.030", "(1.020-1.050)", "0.500", "0.530", "(0.500-0.540)"
+    ]  # fmt: skip
+    assert did[:5] == ["case", "50.0", "52.0", "50.0", "48.0"]
+    assert reacted == ["case", "nan", "12.5", "nan", "nan", "1.0", "(2.0)"]
+
+
+def test_one_round_has_no_range() -> None:
+    assert "(1.0" not in live_table.live_result([row("case", 0.5, (1.03, 0.5))], "prio", 10.0, {}).summary
+
+
+def test_no_rounds_are_one_sentence(traces: Path) -> None:
+    with pytest.raises(record.BenchError, match="--rounds must be 1 or more"):
+        live_pairs.run(**{**OPTIONS, "rounds": 0}, traces=traces, pairs=["serve + train"])

@@ -96,6 +96,11 @@ bool Desk::reached(Client& client, std::uint32_t mark, policy::Event& event) {
   return true;
 }
 
+policy::Reason Desk::held(std::uint32_t number) const {
+  const policy::Client* client = policy_->client(number);
+  return client != nullptr && client->waiting ? client->held.reason : policy::Reason::reaction;
+}
+
 // A mark that is not reached says as much as one that is: the work before it is still under way.
 void Desk::look_at_marks(std::int64_t now_ns) {
   for (std::uint32_t number = 0; number < clients_.size(); ++number) {

@@ -40,6 +40,8 @@ class Desk {
   const policy::Decisions& decide(std::int64_t now_ns);
 
   std::uint64_t grants() const { return grants_; }
+  // Why a job that stands at the gate does, as far as has been decided.
+  policy::Reason held(std::uint32_t number) const;
   void keep_notes() { keeps_notes_ = true; }
   const std::vector<Note>& notes() const { return kept_; }
   const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].foresight.rhythm(); }

@@ -101,6 +101,8 @@ class Job {
   // When the request in hand arrived, or the next one will; kNever: there is none.
   std::int64_t arrival_ns() const { return state_ == State::absent ? kNever : current_.arrival_ns; }
   const std::vector<Request>& requests() const { return requests_; } // that have ended
+  bool in_flight() const { return kernels_in_flight_ > 0; } // as far as was collected
+  bool at_gate() const { return state_ == State::at_gate || state_ == State::passing; }
   // What ran since the last call, in order of launch within a stream. Kept only on request.
   void keep_runs() { keeps_runs_ = true; }
   const std::vector<Ran>& runs() const { return runs_; }

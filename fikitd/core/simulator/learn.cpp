@@ -30,7 +30,7 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 
 } // namespace
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored) {
   Profile profile{.model = measured(trace, passes, until_ns), .rhythm = {}, .runs = {}, .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
@@ -41,8 +41,13 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
   Simulation alone(setup, {job});
   alone.desk().keep_notes();
   alone.run(passes, until_ns);
-  profile.rhythm = alone.desk().rhythm(0);
-  profile.runs = alone.desk().runs(0);
+  if (stored) {
+    profile.rhythm.expect(alone.desk().rhythm(0).learnt());
+    profile.runs.expect(alone.desk().runs(0).learnt());
+  } else {
+    profile.rhythm = alone.desk().rhythm(0);
+    profile.runs = alone.desk().runs(0);
+  }
   profile.truth = truth_of(trace, alone.desk().notes());
   return profile;
 }

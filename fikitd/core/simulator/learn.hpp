@@ -1,5 +1,5 @@
 // A job's profile, as a measuring run alone on the device would give it: durations, and the idle times after each kernel.
-// The run ends with so many passes, or at until_ns.
+// The run ends with so many passes, or at until_ns. stored: as its file has it, of its rhythm and runs only what it saw twice.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,6 @@
 
 namespace fikit::simulator {
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever);
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever, bool stored = false);
 
 } // namespace fikit::simulator

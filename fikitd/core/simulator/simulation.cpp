@@ -38,6 +38,8 @@ Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     jobs_.push_back(std::make_unique<Job>(number, jobs[i], setup.costs, device_, *this));
     if (jobs[i].managed) desk_.add(*jobs_.back(), number);
   }
+  if (setup.splits) followed_.resize(jobs.size());
+  followed_until_ns_ = now_ns();
 }
 
 std::int64_t Simulation::next_ns() {
@@ -59,11 +61,36 @@ void Simulation::decide(std::int64_t now_ns) {
   }
 }
 
+std::size_t Simulation::state_of(std::size_t number) const {
+  const Job& job = *jobs_[number];
+  if (job.in_flight()) return Split::kQueued;
+  return job.at_gate() ? Split::at_gate(desk_.held(static_cast<std::uint32_t>(number))) : Split::kHost;
+}
+
+// Until now_ns, which the device has come to, and nobody has looked at yet, every job was as it is.
+void Simulation::follow(std::int64_t now_ns) {
+  const auto used_ns = [this](std::size_t number) {
+    const std::int64_t before_ns = followed_[number].device_ns;
+    followed_[number].device_ns = jobs_[number]->device_ns();
+    return followed_[number].device_ns - before_ns;
+  };
+  const std::int64_t first_ns = used_ns(0);
+  for (std::size_t i = 1; i < jobs_.size(); ++i) {
+    Split& split = followed_[i].split;
+    const std::int64_t own_ns = used_ns(i);
+    split.spent(own_ns, Split::kRuns, false);
+    split.spent(first_ns, state_of(i), true);
+    split.spent(now_ns - followed_until_ns_ - first_ns - own_ns, state_of(i), false);
+  }
+  followed_until_ns_ = now_ns;
+}
+
 void Simulation::run(std::size_t requests, std::int64_t until_ns) {
   while (jobs_.front()->requests().size() < requests && now_ns() < until_ns) {
     const std::int64_t now = next_ns();
     if (now == kNever) throw std::runtime_error("couldn't simulate to the end: every job waits for ever");
     device_.advance(now);
+    if (!followed_.empty()) follow(now);
     for (const auto& job : jobs_) job->collect(now);
     if (desk_.next_ns() <= now) decide(now);
     for (const auto& job : jobs_)

@@ -14,6 +14,7 @@
 #include "desk.hpp"
 #include "device_model/device_model.hpp"
 #include "job.hpp"
+#include "split.hpp"
 
 namespace fikit::simulator {
 
@@ -29,6 +30,7 @@ struct Setup {
   std::int64_t kernel_gap_ns = kRecorded;
   std::int64_t slice_ns = 0; // 0: kernels of all jobs one after the other as they arrive; else slices between jobs
   std::int64_t switch_ns = 0;
+  bool splits = false; // keep a Split of each job but the first
 };
 
 class Simulation final : public Notes {
@@ -43,13 +45,20 @@ class Simulation final : public Notes {
   Job& job(std::size_t number) { return *jobs_[number]; }
   const std::vector<std::unique_ptr<Job>>& jobs() const { return jobs_; }
   Desk& desk() { return desk_; }
+  const Split& split(std::size_t number) const { return followed_[number].split; } // only where Setup asks for it
 
   void note(const Note& note) override { desk_.send(note, state_->time_ns); }
 
  private:
   std::int64_t next_ns();
   void decide(std::int64_t now_ns);
+  void follow(std::int64_t now_ns);
+  std::size_t state_of(std::size_t number) const;
 
+  struct Followed {
+    std::int64_t device_ns = 0; // used until then
+    Split split;
+  };
   struct Free {
     void operator()(emu::DeviceState* state) const { std::free(state); }
   };
@@ -57,6 +66,8 @@ class Simulation final : public Notes {
   emu::DeviceModel device_;
   Desk desk_;
   std::vector<std::unique_ptr<Job>> jobs_;
+  std::vector<Followed> followed_; // by job; empty: not asked for
+  std::int64_t followed_until_ns_ = 0;
 };
 
 } // namespace fikit::simulator

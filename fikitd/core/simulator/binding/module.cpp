@@ -38,6 +38,15 @@ nb::dict results_of(const Job& job) {
   return result;
 }
 
+nb::dict split_of(const Split& split, bool first_runs) {
+  nb::dict result;
+  for (std::size_t state = 0; state < Split::kStates; ++state) {
+    const std::string name(Split::name(state));
+    if (const std::int64_t ns = split.ns(state, first_runs); ns > 0) result[name.c_str()] = ns;
+  }
+  return result;
+}
+
 nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::size_t requests, std::int64_t until_ns) {
   Simulation simulation(setup, jobs);
   {
@@ -45,13 +54,34 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
     simulation.run(requests, until_ns);
   }
   nb::list results;
-  for (const auto& job : simulation.jobs()) results.append(results_of(*job));
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    nb::dict found = results_of(simulation.job(i));
+    if (setup.splits && i > 0) {
+      found["free"] = split_of(simulation.split(i), false);
+      found["below"] = split_of(simulation.split(i), true);
+    }
+    results.append(found);
+  }
   nb::dict result;
   result["span_ns"] = simulation.now_ns();
   result["grants"] = simulation.desk().grants();
   result["mispredicted_p99_ns"] = simulation.desk().misprediction().quantile_ns(0.99);
   result["jobs"] = results;
   return result;
+}
+
+// Of each piece of work of a pass: has the host waited for the device since the one before it?
+std::vector<bool> waits_before(const Trace& trace) {
+  std::vector<bool> found;
+  bool waits = true;
+  for (const replay::Step& step : trace.plan().steps) {
+    if (step.event->kind != replay::EventKind::synchronize) {
+      found.push_back(waits);
+      waits = false;
+    }
+    waits = waits || step.waits;
+  }
+  return found;
 }
 
 struct Knob {
@@ -92,10 +122,12 @@ void bind(nb::module_& m) {
       .def_prop_ro("kernels", &Trace::kernels)
       .def_prop_ro("launch_latency_ns", [](const Trace& self) { return self.plan().launch_latency_ns; })
       .def_prop_ro("kernel_gap_ns", [](const Trace& self) { return self.plan().kernel_gap_ns; })
+      .def_prop_ro("waits_before", &waits_before)
       .def_prop_ro("recorded_span_ns", [](const Trace& self) { return self.recording().span_ns(); });
 
   nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
-  m.def("learn", &learn, "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::call_guard<nb::gil_scoped_release>());
+  m.def("learn", &learn, "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false,
+        nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
@@ -134,7 +166,7 @@ void bind(nb::module_& m) {
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
          std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning) {
+         const nb::dict& tuning, bool splits) {
         policy::Options options;
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         options.tuning = tuned(tuning);
@@ -145,13 +177,14 @@ void bind(nb::module_& m) {
                           .launch_latency_ns = launch_latency_ns,
                           .kernel_gap_ns = kernel_gap_ns,
                           .slice_ns = slice_ns,
-                          .switch_ns = switch_ns};
+                          .switch_ns = switch_ns,
+                          .splits = splits};
         return simulate(setup, jobs, requests, until_ns);
       },
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict());
+      "tuning"_a = nb::dict(), "splits"_a = false);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;

@@ -1,0 +1,123 @@
+"""What `bench pairs` says: a line for each case, simulated and live, and a picture."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from bench.chart import Series, scatter
+from bench.low_time import STATES, mean
+from bench.record import Result
+
+MARGIN = 0.10  # what the two may differ by
+REACTIONS = ("observe", "wake", "done", "late")
+
+
+def _middle(row: dict[str, Any], name: str) -> float:
+    return float(statistics.median(seen[name] for seen in row["live"]))
+
+
+def difference(row: dict[str, Any]) -> tuple[float, float]:
+    """Of live from simulated: JCT ratio relative to the simulated one, harvest in parts of the idle time."""
+    simulated = row["simulated"]
+    jct = _middle(row, "high_jct_ratio") / simulated["high_jct_ratio"] - 1
+    return jct, _middle(row, "harvest") / simulated["harvest"] - 1 if simulated["harvest"] > 0 else 0.0
+
+
+def simulated_table(rows: list[dict[str, Any]], policy: str, stretch: float) -> str:
+    width = max(len(row["case"]) for row in rows)
+    lines = [f"policy {policy}, {stretch:g} times as long as recorded, simulated"]
+    lines.append(f"{'case':{width}}  JCT ratio     p99  harvest")
+    for row in rows:
+        s = row["simulated"]
+        lines.append(
+            f"{row['case']:{width}}  {s['high_jct_ratio']:9.3f} {s['high_p99_ratio']:7.3f}  {s['harvest']:7.3f}"
+        )
+    return "\n".join(lines)
+
+
+def _live(row: dict[str, Any], name: str) -> str:
+    """The median, and between what the rounds lie."""
+    values = [seen[name] for seen in row["live"]]
+    middle = f"{statistics.median(values):6.3f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.3f}-{max(values):.3f})"
+
+
+def _compared(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+    several = max(len(row["live"]) for row in rows) > 1
+    room = 22 if several else 7
+    yield f"{'case':{width}}  JCT ratio {'':{room}} host    p99 {'':{room}}   harvest"
+    for row in rows:
+        texts = [
+            f"{row['simulated'][name]:7.3f} {_live(row, name):{room}}"
+            for name in ("high_jct_ratio", "high_p99_ratio", "harvest")
+        ]
+        host = f"{100 * _middle(row, 'host_longer'):+5.1f}%"
+        yield f"{row['case']:{width}}  {texts[0]} {host} {texts[1]}  {texts[2]}"
+
+
+def _low_times(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+    yield (
+        f"{'case':{width}}"
+        + "".join(f"{name:>15}" for name in STATES)
+        + "   (of the time that the high job left free, %)"
+    )
+    for row in rows:
+        live = mean([seen["low_time"] for seen in row["live"] if seen["low_time"] is not None])
+        cells = [
+            f"{100 * row['simulated']['low_time'][name]:7.1f} {100 * live.get(name, math.nan):5.1f}" for name in STATES
+        ]
+        yield f"{row['case']:{width}}" + "".join(f"{cell:>15}" for cell in cells)
+
+
+def _dispatcher(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+    yield (
+        f"{'case':{width}}"
+        + "".join(f"{name:>9}" for name in REACTIONS)
+        + " us   delayed ms: the device's record (the report)"
+    )
+    for row in rows:
+        means = [row["reactions_us"].get(name, {"mean": math.nan})["mean"] for name in REACTIONS]
+        yield (
+            f"{row['case']:{width}}" + "".join(f"{us:9.1f}" for us in means) + "   "
+            f"{_middle(row, 'delayed_ms'):8.1f} ({_middle(row, 'reported_delayed_ms'):.1f})"
+        )
+
+
+def live_result(rows: list[dict[str, Any]], policy: str, stretch: float, settings: dict[str, Any]) -> Result:
+    width = max(len(row["case"]) for row in rows)
+    lines = [
+        f"policy {policy}, {stretch:g} times as long as recorded, emulated; simulated and live",
+        *_compared(rows, width), "", *_low_times(rows, width), "", *_dispatcher(rows, width),
+    ]  # fmt: skip
+    jct, harvest = zip(*(difference(row) for row in rows), strict=True)
+    within = sum(abs(a) <= MARGIN and abs(b) <= MARGIN for a, b in zip(jct, harvest, strict=True))
+    lines.append(f"live within {MARGIN:.0%} of simulated, JCT ratio and harvest: {within} of {len(rows)}")
+    values = {
+        "cases": float(len(rows)),
+        "within": float(within),
+        "worst_jct_difference": max(map(abs, jct)),
+        "worst_harvest_difference": max(map(abs, harvest)),
+    }
+    samples = {
+        f"{row['case']} {name}": [seen[name] for seen in row["live"]]
+        for row in rows
+        for name in ("high_jct_ratio", "harvest", "host_longer")
+    }
+    return Result("\n".join(lines), True, values, samples, settings, details={"cases": rows})
+
+
+def picture(rows: list[dict[str, Any]], policy: str) -> str:
+    """A line per case, from what the simulator says to what was measured."""
+    lines = []
+    for row in rows:
+        simulated = row["simulated"]
+        ends = [
+            (simulated["high_jct_ratio"], simulated["harvest"]),
+            (_middle(row, "high_jct_ratio"), _middle(row, "harvest")),
+        ]
+        lines.append(Series(row["case"], [(100 * (jct - 1), 100 * harvest) for jct, harvest in ends]))
+    axes = ("slowdown of the high job, %", "harvest, % of the idle device time")
+    return scatter(f"Policy {policy}: simulated, and (at the name) live; emulated GPU", axes, lines, [], log_x=True)

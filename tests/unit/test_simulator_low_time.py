@@ -1,0 +1,68 @@
+"""What the simulator says of a low job's time, and of what a profile knows whose measuring run was cut short."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fikitd.simulator import Scenario
+
+from fikitd import simulator
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from bench import recordings
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Scenario:
+    """Made-up inference above made-up training."""
+    high = simulator.parse("inference", recordings.inference(1).text().decode())
+    low = simulator.parse("training", recordings.training(1).text().decode())
+    return Scenario(high, [low], requests=10)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "prio", "budget"])
+def test_all_of_a_low_jobs_time_is_accounted_for(scenario: Scenario, policy: str) -> None:
+    outcome, time = simulator.simulate(scenario, policy), simulator.low_time(scenario, policy)
+    high_ns = sum(time.below.values())
+    assert sum(time.free.values()) + high_ns == pytest.approx(outcome.span_ms * 1e6, abs=10)
+    assert time.free["runs"] == pytest.approx(outcome.low_share * outcome.span_ms * 1e6, rel=1e-6)
+    assert "runs" not in time.below
+    assert high_ns > 0.05 * outcome.span_ms * 1e6
+
+
+def test_a_job_without_a_gate_is_never_held_and_one_that_is_kept_out_always(scenario: Scenario) -> None:
+    fifo, exclusive = (simulator.low_time(scenario, policy) for policy in ("fifo", "exclusive"))
+    assert set(fifo.free) | set(fifo.below) <= {"runs", "queued", "host"}
+    assert exclusive.free["behind"] > 0.9 * sum(exclusive.free.values())
+    assert "runs" not in exclusive.free
+
+
+def test_time_at_the_gate_is_the_dispatchers_own_until_it_has_decided(scenario: Scenario) -> None:
+    fast, slow = (
+        simulator.low_time(replace(scenario, costs=simulator.Costs(observe_ns=us * 1000, wake_ns=0)), "prio")
+        for us in (2, 40)
+    )
+    assert slow.free["reaction"] > 2 * fast.free["reaction"] > 0
+
+
+def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Scenario) -> None:
+    def harvest(passes: float, *, rhythm: bool = True) -> float:
+        high = replace(scenario.high, learning_ns=round(passes * scenario.high.solo_ns))
+        return simulator.simulate(replace(scenario, high=high, rhythm=rhythm), "budget").harvest
+
+    nothing = harvest(0.9, rhythm=False)
+    assert harvest(0.9) == pytest.approx(nothing, rel=0.01)  # it does nothing twice within a pass
+    assert nothing < harvest(1.5) < harvest(2.05)
+
+
+def test_where_hosts_wait_is_said_for_every_piece_of_work(scenario: Scenario) -> None:
+    waits = scenario.high.native.waits_before
+    kinds = [
+        line[0] for line in recordings.inference(1).text().decode().splitlines() if line.startswith(("K,", "M,", "S,"))
+    ]
+    assert len(waits) == sum(kind != "S" for kind in kinds)
+    assert waits[0]  # for the end of the pass before it
+    assert sum(waits) == kinds.count("S")  # each of its synchronisations ends a request of its own
