@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from clean_system import ROOT, CleanSystem, can_overlay
 
 DIST = os.environ.get("FIKIT_PACKAGES", "")
 CONFIG = "/etc/fikit/fikit.toml"
+# As in the real ones, /usr/lib/fikit/native is a link to it: a directory in its place would be no upgrade.
+NATIVE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/fikitd/native"
+PLUGIN = f"usr/lib/fikit/{NATIVE}/slurm/spank_fikit.so"
 SMALL = {
     "fikit": {
         "usr/lib/fikit/bin/fikitd": "#!/bin/sh\necho fikitd\n",
@@ -24,7 +28,7 @@ SMALL = {
         "usr/lib/tmpfiles.d/fikit.conf": "d /run/fikit 0755\n",
         "etc/fikit/fikit.toml": "[daemon]\n",
     },
-    "fikit-slurm": {"usr/lib/fikit/native/slurm/spank_fikit.so": "a plugin\n"},
+    "fikit-slurm": {PLUGIN: "a plugin\n"},
 }
 # Says what it was asked, in the place of the machine's own.
 SYSTEMCTL = '#!/bin/sh\necho systemctl "$@" >>/root/calls\n'
@@ -37,6 +41,7 @@ def small_stage(directory: Path, config: str = "") -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text + (config if name.endswith(".toml") else ""))
             path.chmod(0o755 if "/bin/" in name else 0o644)
+    (directory / "fikit/usr/lib/fikit/native").symlink_to(NATIVE)
     return directory
 
 
@@ -96,7 +101,8 @@ def test_packages_come_and_go_without_a_trace(system: CleanSystem) -> None:
         "systemctl daemon-reload", "systemd-tmpfiles --create fikit.conf",
     ]  # fmt: skip
     there = installed(system) - before
-    assert {CONFIG, "/usr/lib/fikit/native/slurm/spank_fikit.so", "/usr/lib/systemd/system/fikitd.service"} <= there
+    assert {CONFIG, f"/{PLUGIN}", "/usr/lib/systemd/system/fikitd.service"} <= there
+    system.checked("test -f /usr/lib/fikit/native/slurm/spank_fikit.so")
     system.checked("test -x /usr/lib/fikit/bin/fikitd && rpm -V --nodeps fikit fikit-slurm")
     # Python leaves such things, and rpm does not know of them.
     system.checked("mkdir /usr/lib/fikit/__pycache__ && touch /usr/lib/fikit/__pycache__/x.pyc")
