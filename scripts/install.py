@@ -78,7 +78,7 @@ class Installation:
             found[share / "man" / f"man{name[-1]}" / name] = self.here(text)
         found[lib / "systemd" / "system" / "fikitd.service"] = self.here((SITE / "fikitd.service").read_text())
         found[lib / "tmpfiles.d" / "fikit.conf"] = (SITE / "tmpfiles.conf").read_text()
-        for name in ("slurm.conf", "gres.conf", "plugstack.conf"):
+        for name in ("slurm.conf", "gres.conf", "plugstack.conf", "task_prolog_mig"):
             found[share / "doc" / "fikit" / "examples" / name] = self.here((SITE / name).read_text())
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,25 @@ def test_driver_and_nvml_are_asked(machine: Path) -> None:
     assert found["CUDA driver"].found == "version 13.0: Emulated X, Emulated X"
     assert (found["compute mode"].status, found["compute mode"].found) == ("ok", "every GPU admits several processes")
     assert found["emulated GPU"].found == "Emulated GPU"
+
+
+def test_instances_of_a_split_gpu_are_named(machine: Path) -> None:
+    (machine / "default.toml").write_text(
+        '[device]\nname = "Emulated X"\nmemory = "141GiB"\nmig = ["3g.71gb", "1g.18gb"]\n'
+    )
+    found = findings()
+    assert found["CUDA driver"].found == "version 13.0: Emulated X MIG 3g.71gb"
+    assert found["compute mode"].status == "ok"
+    uuid = "MIG-[0-9a-f-]{36}"
+    assert found["MIG"].status == "ok"
+    assert re.fullmatch(
+        f"GPU 0: Emulated X MIG 3g.71gb {uuid}, Emulated X MIG 1g.18gb {uuid}", found["MIG"].found
+    ), found["MIG"]
+
+
+def test_gpu_that_is_not_split_is_not_spoken_of(machine: Path) -> None:
+    assert machine.is_dir()
+    assert "MIG" not in findings()
 
 
 def test_driver_without_nvml_is_a_warning(machine: Path) -> None:

@@ -60,6 +60,7 @@ def test_correct_configuration_passes(site: Path) -> None:
         ("slurm.conf", "shard:", "other:", "shards", "fail"),
         ("gres.conf", "Type=h200 ", "", "gres.conf", "fail"),
         ("gres.conf", "Name=shard Count=16", "#Name=shard", "gres.conf", "fail"),
+        ("gres.conf", "Type=h200 File=", "Type=h200 MultipleFiles=", "gres.conf", "fail"),
         ("job_submit.lua", "fikit_submit", "other", "job_submit.lua", "fail"),
         ("plugstack.conf", "spank_fikit", "spank_other", "plugstack.conf", "fail"),
         ("plugstack.conf", "required", "optional", "plugstack.conf", "warn"),
@@ -177,6 +178,12 @@ def test_gpu_that_admits_one_process_cannot_be_shared() -> None:
     assert closed.status == "fail"
     assert closed.found == "GPU 1 admits one process at a time; GPU 2 admits no process at all"
     assert "nvidia-smi -i 1,2 -c DEFAULT" in closed.advice
+
+
+def test_gpu_that_is_split_into_nothing_cannot_be_used() -> None:
+    found = gpu.instances([(0, [("H200 MIG 3g.71gb", "MIG-1")]), (2, [])])
+    assert (found.status, found.found) == ("fail", "GPU 2 is split into no instance, so that no program can use it")
+    assert "nvidia-smi -i 2 -mig 0" in found.advice
 
 
 def test_files_that_root_loads_and_others_can_change_are_found(tmp_path: Path) -> None:

@@ -31,13 +31,27 @@ print(json.dumps({"version": version.value, "names": names}))
 ASK_NVML = """
 import json, pynvml
 pynvml.nvmlInit()
-modes = []
+modes, instances = [], []
 for index in range(pynvml.nvmlDeviceGetCount()):
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
     try:
-        modes.append(pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByIndex(index)))
+        modes.append(pynvml.nvmlDeviceGetComputeMode(gpu))
     except pynvml.NVMLError_NotSupported:
         modes.append(0)
-print(json.dumps({"modes": modes}))
+    try:
+        places = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if pynvml.nvmlDeviceGetMigMode(gpu)[0] else 0
+    except pynvml.NVMLError:
+        continue
+    found = []
+    for place in range(places):
+        try:
+            one = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place)
+        except pynvml.NVMLError_NotFound:
+            continue
+        found.append([pynvml.nvmlDeviceGetName(one), pynvml.nvmlDeviceGetUUID(one)])
+    if places:
+        instances.append([index, found])
+print(json.dumps({"modes": modes, "instances": instances}))
 """
 # What NVML's compute modes other than 0 (default) mean for sharing.
 MODES = {1: "one thread only", 2: "no process at all", 3: "one process at a time"}
@@ -48,7 +62,7 @@ def area() -> Iterator[Check]:
     found = driver(machine)
     yield found
     if found.status == "ok":
-        yield sharing(machine)
+        yield from sharing(machine)
     if (paths.emulator_dir() / "libcuda.so.1").is_file():
         yield emulator()
 
@@ -61,14 +75,25 @@ def driver(env: dict[str, str]) -> Check:
     return ok("CUDA driver", f"version {_version(answer)}: {', '.join(answer['names']) or 'no devices'}")
 
 
-def sharing(env: dict[str, str]) -> Check:
-    """Whether the machine's GPUs admit more than one process; they all do unless an administrator changed it."""
+def sharing(env: dict[str, str]) -> Iterator[Check]:
+    """What NVML says about sharing the machine's GPUs: who may use them at a time, and whether they are split."""
     answer, reason = _ask(ASK_NVML, env)
     if answer is None:
-        return warn(
-            "compute mode", f"NVML does not answer: {reason}", "see with `nvidia-smi -q -d COMPUTE` that it is Default"
-        )
-    return compute_modes(answer["modes"])
+        yield warn("compute mode", f"NVML does not answer: {reason}",
+                   "see with `nvidia-smi -q -d COMPUTE` that it is Default; without NVML nobody sees programs that go around fikit")  # fmt: skip
+        return
+    yield compute_modes(answer["modes"])
+    if answer["instances"]:
+        yield instances(answer["instances"])
+
+
+def instances(split: list[tuple[int, list[tuple[str, str]]]]) -> Check:
+    """The MIG instances of the GPUs, as NVML numbers these, that are split: name and UUID of each."""
+    empty = [str(index) for index, found in split if not found]
+    if empty:
+        return fail("MIG", f"GPU {', '.join(empty)} is split into no instance, so that no program can use it",
+                    f"make instances (`nvidia-smi mig -i {','.join(empty)} -cgi ... -C`), or `nvidia-smi -i {','.join(empty)} -mig 0`")  # fmt: skip
+    return ok("MIG", "; ".join(f"GPU {index}: " + ", ".join(" ".join(one) for one in found) for index, found in split))
 
 
 def compute_modes(modes: list[int]) -> Check:

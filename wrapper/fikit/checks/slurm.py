@@ -150,6 +150,12 @@ def gres(path: Path) -> Check:
     gpus = [line for line in lines if "name=gpu" in line]
     if not any("name=shard" in line for line in lines):
         return fail("gres.conf", "there is no line Name=shard", "add one with 1 shard per GiB of GPU memory")
+    if any("multiplefiles=" in line for line in gpus):
+        return fail(
+            "gres.conf",
+            "a GPU line has MultipleFiles=: Slurm cannot give shards of it, and does not use the node",
+            "write File= with the MIG instance's own file, /dev/nvidia-caps/nvidia-capN",
+        )
     if any("type=" not in line and "cores=" not in line for line in gpus):
         return fail(
             "gres.conf",
