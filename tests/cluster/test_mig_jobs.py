@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikit.sandbox import Sandbox
+from fikitd.client import Control
 from fikitd.reports import ReportStore
 from remains import nothing_remains
 
@@ -78,31 +79,25 @@ def program(cluster: Cluster, spin: Path) -> Path:
 
 
 def test_jobs_share_an_instance_and_a_job_on_the_other_one_is_apart(cluster: Cluster, program: Path) -> None:
-    uuids = (cluster.sandbox.root / "etc" / "mig-uuids").read_text().split()
-    begin = cluster.directory / "begin"
-    lines = (
-        'echo "on $CUDA_VISIBLE_DEVICES"',
-        f"until [ -e {begin} ]; do sleep 0.05; done",
-        f"exec {program} 4000 250000",
-    )
-    script = cluster.script("shown", *lines)
-    wishes = {"high": (LARGE, HIGH), "low": (LARGE, LOW, "--fikit-mem=20G"), "small": (SMALL, LOW, "--fikit-mem=18G")}
-    jobs = {name: cluster.submit(script, *wish) for name, wish in wishes.items()}
-    states = ["squeue", "--noheader", "--format=%T"]
-    cluster.until(lambda: cluster.run(*states).stdout.split() == ["RUNNING"] * len(jobs), "they do not run at once")
-    begin.touch()
-    reports = {}
-    for name, job in jobs.items():
-        size = SIZES[name == "small"]
-        output = cluster.wait(job)
-        assert output.startswith(f"on {uuids[SIZES.index(size)]}\ndone\n"), output
+    uuids = dict(zip(SIZES, (cluster.sandbox.root / "etc" / "mig-uuids").read_text().split(), strict=True))
+    script = cluster.script("shown", 'echo "on $CUDA_VISIBLE_DEVICES"', f"exec {program} 1000000 250000")
+    on_large = [cluster.submit(script, LARGE, *more) for more in ((HIGH,), (LOW, "--fikit-mem=20G"))]
+    alone = cluster.submit(script, SMALL, LOW, "--fikit-mem=18G")
+    sizes = dict.fromkeys(on_large, SIZES[0]) | {alone: SIZES[1]}
+    control = Control(cluster.sandbox.run_dir)
+    cluster.until(lambda: len(cluster.managed()) == len(sizes), "they are not there at once")
+    assert {client["job"]: client["gpu"] for client in control.node()["clients"]} == {
+        job: uuids[size] for job, size in sizes.items()
+    }
+    cluster.run("scancel", *sizes)
+    for job, size in sizes.items():
+        assert cluster.end(job) == "CANCELLED"
+        assert cluster.output(job).startswith(f"on {uuids[size]}\n")
         report = cluster.until(lambda job=job: ReportStore(cluster.sandbox.report_dir).load(job), "there is no report")
-        assert report["device"] == {
-            **report["device"], "name": f"Emulated H200 MIG {size}", "uuid": uuids[SIZES.index(size)], "emulated": True,
-        }  # fmt: skip
-        assert report["kernels"] == 4000
-        reports[name] = report
-    assert [reports[name]["wait"]["count"] > 0 for name in ("low", "small")] == [True, False], reports
+        found = {key: report["device"][key] for key in ("name", "uuid", "emulated")}
+        assert found == {"name": f"Emulated H200 MIG {size}", "uuid": uuids[size], "emulated": True}
+        assert report["kernels"] > 0
+    assert report["wait"]["count"] == 0, "nobody is above it on its instance"
 
 
 def test_an_instance_that_is_shared_is_nobodys_alone(cluster: Cluster, program: Path) -> None:
