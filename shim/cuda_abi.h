@@ -77,6 +77,25 @@ typedef struct {
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
+enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3, CU_MEMORYTYPE_UNIFIED = 4 };
+enum { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2 };
+
+typedef struct {
+  size_t srcXInBytes, srcY;
+  int srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  void *srcArray;
+  size_t srcPitch;
+  size_t dstXInBytes, dstY;
+  int dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  void *dstArray;
+  size_t dstPitch;
+  size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
+
 /* The calls that are handled (entry_points.def), then the ones that the shim only makes. */
 #define FIKIT_API __attribute__((visibility("default"))) CUresult
 
@@ -115,6 +134,25 @@ FIKIT_API cuEventDestroy(CUevent event);
 FIKIT_API cuEventDestroy_v2(CUevent event);
 FIKIT_API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes);
 FIKIT_API cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes);
+
+/* Copies. */
+FIKIT_API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes);
+FIKIT_API cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t bytes);
+FIKIT_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy);
+FIKIT_API cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *copy);
+FIKIT_API cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy);
+FIKIT_API cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy);
+FIKIT_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
+FIKIT_API cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream);
+
 FIKIT_API cuStreamDestroy(CUstream stream);
 FIKIT_API cuStreamDestroy_v2(CUstream stream);
 
@@ -194,6 +232,7 @@ FIKIT_API cuStreamIsCapturing_ptsz(CUstream stream, int *status);
 FIKIT_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
 FIKIT_API cuThreadExchangeStreamCaptureMode(int *mode);
 FIKIT_API cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
+FIKIT_API cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer);
 FIKIT_API cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags);
 FIKIT_API cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned flags);
 FIKIT_API cuEventCreate(CUevent *event, unsigned flags);

@@ -19,6 +19,13 @@
 /* While a completion marker is out, look at it this often: the daemon grants the next launch on its report. */
 enum { MARKER_POLL_NS = 20000, NAP_NS = 50000 };
 
+/* What stands at the gate: a launch of this slot, or a copy of so many bytes. */
+struct request {
+  uint32_t slot;
+  enum fikit_copy copy; /* NONE: a launch */
+  uint64_t bytes;
+};
+
 static __thread bool waiting_here;
 
 static bool expired(const struct fikit_page *page, int64_t now_ns) {
@@ -29,11 +36,12 @@ static bool is_open(const struct fikit_page *page) {
   return atomic_load_explicit(&page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
 }
 
-/* The next launch, of `slot`, belongs to the run that was granted last. A run is of known length: what nobody knows the
- * length of has to ask, and gets a mark of its own. */
-static bool covered(const struct fikit_page *page, uint32_t slot) {
-  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed)) &&
-         fikit_page_bit(page->known_slots, slot);
+/* The next launch belongs to the run that was granted last. A run is of known length: what nobody knows the length of has to
+ * ask, and gets a mark of its own. A copy belongs to none. */
+static bool covered(const struct fikit_page *page, const struct request *request) {
+  return request->copy == FIKIT_COPY_NONE &&
+         !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed)) &&
+         fikit_page_bit(page->known_slots, request->slot);
 }
 
 static struct fikit_pass newest_grant(const struct fikit_page *page) {
@@ -63,14 +71,14 @@ void fikit_gate_wake(struct fikit_device *device) {
 }
 
 /* Become the requester: true. False: there is no need to ask any more, `pass` says why. */
-static bool take_turn(struct fikit_device *device, uint32_t slot, struct fikit_pass *pass) {
+static bool take_turn(struct fikit_device *device, const struct request *request, struct fikit_pass *pass) {
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&device->turn, memory_order_seq_cst);
     uint32_t nobody = 0;
     if (is_open(page))
       return false;
-    if (covered(page, slot)) {
+    if (covered(page, request)) {
       *pass = newest_grant(page);
       return false;
     }
@@ -90,12 +98,14 @@ static void give_turn(struct fikit_device *device) {
 }
 
 /* `waiting` is written last, and before `awake` is read: either the dispatcher sees us or we ring. */
-static uint32_t post_request(struct fikit_device *device, uint32_t slot, int64_t now_ns) {
+static uint32_t post_request(struct fikit_device *device, const struct request *request, int64_t now_ns) {
   struct fikit_page *page = device->page;
   uint32_t seq = atomic_load_explicit(&page->request_seq, memory_order_relaxed) + 1;
   if (seq == 0)
     seq = 1;
-  atomic_store_explicit(&page->request_slot, slot, memory_order_relaxed);
+  atomic_store_explicit(&page->request_slot, request->slot, memory_order_relaxed);
+  atomic_store_explicit(&page->request_copy, request->copy, memory_order_relaxed);
+  atomic_store_explicit(&page->request_bytes, request->bytes, memory_order_relaxed);
   atomic_store_explicit(&page->request_ns, now_ns, memory_order_relaxed);
   atomic_store_explicit(&page->request_seq, seq, memory_order_release);
   atomic_store_explicit(&page->waiting, 1, memory_order_seq_cst);
@@ -103,7 +113,8 @@ static uint32_t post_request(struct fikit_device *device, uint32_t slot, int64_t
   return seq;
 }
 
-static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t slot, uint32_t seq, int64_t start_ns) {
+static struct fikit_pass wait_for_answer(struct fikit_device *device, const struct request *request, uint32_t seq,
+                                         int64_t start_ns) {
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&page->wake, memory_order_seq_cst);
@@ -111,7 +122,7 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, uint32_t s
       return (struct fikit_pass){FIKIT_ENTRY_GRANTED, seq};
     if (is_open(page))
       return (struct fikit_pass){FIKIT_ENTRY_LAUNCH, 0};
-    if (covered(page, slot))
+    if (covered(page, request))
       return newest_grant(page);
     int64_t now_ns = fikit_now_ns();
     if (expired(page, now_ns))
@@ -140,10 +151,10 @@ static void count_wait(struct fikit_page *page, int64_t waited_ns) {
   atomic_fetch_add_explicit(&page->wait_count, 1, memory_order_release);
 }
 
-struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
+static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct request *request) {
   struct fikit_page *page = device->page;
   struct fikit_pass pass = {FIKIT_ENTRY_LAUNCH, 0};
-  if (covered(page, slot))
+  if (covered(page, request))
     return newest_grant(page);
   int64_t start_ns = fikit_now_ns();
   if (expired(page, start_ns) || waiting_here) { /* a signal handler's launch must not wait for its own thread */
@@ -153,8 +164,8 @@ struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
     int cancelability; /* a cancelled requester would leave the others waiting */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
     waiting_here = true;
-    if (take_turn(device, slot, &pass)) {
-      pass = wait_for_answer(device, slot, post_request(device, slot, start_ns), start_ns);
+    if (take_turn(device, request, &pass)) {
+      pass = wait_for_answer(device, request, post_request(device, request, start_ns), start_ns);
       atomic_store_explicit(&page->waiting, 0, memory_order_release);
       give_turn(device);
     }
@@ -165,4 +176,12 @@ struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
   if (pass.kind == FIKIT_ENTRY_EXPIRED)
     atomic_fetch_add_explicit(&page->expired_count, 1, memory_order_relaxed);
   return pass;
+}
+
+struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
+  return wait_at_gate(device, &(struct request){.slot = slot});
+}
+
+struct fikit_pass fikit_gate_wait_to_copy(struct fikit_device *device, enum fikit_copy copy, uint64_t bytes) {
+  return wait_at_gate(device, &(struct request){.copy = copy, .bytes = bytes});
 }

@@ -18,6 +18,9 @@ static inline bool fikit_gate_run_over(const struct fikit_page *page, uint64_t l
  * or fikitd is gone. */
 struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot);
 
+/* The same for a copy of so many bytes. */
+struct fikit_pass fikit_gate_wait_to_copy(struct fikit_device *device, enum fikit_copy copy, uint64_t bytes);
+
 /* Wake every thread that waits at the gate of this process. */
 void fikit_gate_wake(struct fikit_device *device);
 

@@ -261,6 +261,16 @@ class Model:
 
     def export(self) -> list[_Kernel]: ...
 
+class Copies:
+    """A client's copies in one direction."""
+
+    def __init__(self) -> None: ...
+    def copied(self, time_ns: int, bytes: int) -> list[int]:
+        """One was handed to the device; eight times until the next one, all 0 when nothing is known."""
+    def took(self, bytes: int, ns: int) -> None: ...
+    def expected_ns(self, bytes: int) -> int:
+        """How long such a copy takes."""
+
 class Runs:
     """What a client launches next, learnt from what it launched before."""
 
@@ -279,8 +289,9 @@ class Runs:
 class Policy:
     """A policy in manual time: every event is followed by the policy's decisions at the event's time.
 
-    Kinds: client_added, client_removed, launched, waiting, waiting_ended, drained, grant_done, tick.
-    Decisions: ("open", client), ("close", client), ("grant", client, request, launches),
+    Kinds: client_added, client_removed, launched, waiting, copied, waiting_ended, drained, grant_done, tick.
+    Decisions: ("open", client), ("close", client), ("ask_copies", client, to device, to host),
+    ("grant", client, request, launches),
     ("extend_run", client, launches), ("end_run", client), ("wake_at", time_ns).
     """
 
@@ -318,6 +329,7 @@ class Policy:
         run_launches: int = 1,
         run_ns: int | None = None,
         began_ns: int | None = None,
+        engine: str = "compute",
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""

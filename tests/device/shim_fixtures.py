@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from shim_daemon import Daemon, Layout, layout
 from shim_program import FAKE_CUDA, Program
+from shim_table import SYMBOLS
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "src"
@@ -32,6 +33,18 @@ def fake_cuda(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target.write_bytes(library.read_bytes())
     (directory / "libcuda.so").symlink_to("libcuda.so.1")
     return target
+
+
+@pytest.fixture(scope="session")
+def whole_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in driver, with a stub for every name that it does not define."""
+    stubs = tmp_path_factory.mktemp("stubs") / "stubs.c"
+    stub = '__attribute__((weak, visibility("default"))) int {0}(void) {{ return fake_called("{0}"); }}\n'
+    stubs.write_text("int fake_called(const char *);\n" + "".join(stub.format(symbol) for symbol in SYMBOLS))
+    library = cc(*FAKE_CUDA, str(stubs))
+    directory = tmp_path_factory.mktemp("whole-driver")
+    (directory / "libcuda.so.1").write_bytes(library.read_bytes())
+    return directory / "libcuda.so.1"
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import EXPIRED, LAUNCH, Daemon
-from shim_program import FAKE_CUDA, Program
+from shim_program import Program
 from shim_table import SYMBOLS, TABLE
 
 pytest_plugins = ["shim_fixtures"]
 
-Compile = Callable[..., Path]
 Start = Callable[..., Program]
 StartDaemon = Callable[..., Daemon]
 
@@ -31,18 +30,6 @@ def call_launch(symbol, f):
     if "GraphLaunch" in symbol: return getattr(cu, symbol)(f, None)
     return getattr(cu, symbol)(f, *one, 0, None, None, None)
 """
-
-
-@pytest.fixture(scope="module")
-def whole_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in driver, with a stub for every name that it does not define."""
-    stubs = tmp_path_factory.mktemp("stubs") / "stubs.c"
-    stub = '__attribute__((weak, visibility("default"))) int {0}(void) {{ return fake_called("{0}"); }}\n'
-    stubs.write_text("int fake_called(const char *);\n" + "".join(stub.format(symbol) for symbol in SYMBOLS))
-    library = cc(*FAKE_CUDA, str(stubs))
-    directory = tmp_path_factory.mktemp("whole-driver")
-    (directory / "libcuda.so.1").write_bytes(library.read_bytes())
-    return directory / "libcuda.so.1"
 
 
 def run(program: Start, driver: Path, daemon: Daemon, code: str) -> str:

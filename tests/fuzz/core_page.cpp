@@ -107,6 +107,7 @@ class World {
       dispatcher::Client& client = decision.client == kHonest ? *honest_ : *liar_;
       if (decision.kind == policy::DecisionKind::open) client.open_gate(now_ns_);
       if (decision.kind == policy::DecisionKind::close) client.close_gate(now_ns_ + kLeaseNs);
+      if (decision.kind == policy::DecisionKind::ask_copies) client.ask_copies(decision.engines);
       if (decision.kind == policy::DecisionKind::grant) client.grant(decision.request, decision.launches, now_ns_);
       if (decision.kind == policy::DecisionKind::extend_run) client.extend_run(decision.launches);
       if (decision.kind == policy::DecisionKind::end_run) client.end_run();
@@ -138,6 +139,8 @@ void put(World& world, Input& input) {
 void request(World& world, Input& input) {
   fikit_page& page = world.page();
   page.request_slot = input.take<std::uint32_t>();
+  page.request_copy = page.request_slot >> 24 & 3;
+  page.request_bytes = std::uint64_t{page.request_slot} << (page.request_slot >> 26);
   page.request_ns = world.now_ns() + input.take<std::int32_t>();
   page.request_seq = input.take<std::uint16_t>();
   page.waiting = input.take<std::uint8_t>() % 3;

@@ -116,7 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   atomic_store(&page.gate, FIKIT_GATE_CLOSED);
   atomic_store(&page.gate_until_ns, fikit_now_ns() + 1000000);
   pthread_create(&daemon, NULL, play, NULL);
-  struct fikit_pass pass = fikit_gate_wait(&device, all[0].slot % FIKIT_SLOTS);
+  struct fikit_pass pass = all[0].slot & 1 ? fikit_gate_wait(&device, all[0].slot % FIKIT_SLOTS)
+                                           : fikit_gate_wait_to_copy(&device, FIKIT_COPY_IN, all[0].held);
   pthread_join(daemon, NULL);
   if (pass.kind != FIKIT_ENTRY_LAUNCH && pass.kind != FIKIT_ENTRY_GRANTED && pass.kind != FIKIT_ENTRY_EXPIRED)
     abort();

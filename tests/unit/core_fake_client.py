@@ -17,9 +17,10 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
-VERSION = 3
+VERSION = 4
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT = range(1, 10)
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = range(1, 11)
+IN, OUT = 1, 2  # enum fikit_copy
 MARKS = 64
 
 
@@ -37,11 +38,11 @@ class Page(c.Structure):
         ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
         ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("pad1", c.c_uint8 * 4),
-        ("run_until", c.c_uint64), ("pad2", c.c_uint8 * 16),
+        ("run_until", c.c_uint64), ("copies_ask_from", c.c_uint64 * 2),
         ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad3", c.c_uint8 * 48),
-        ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("reserved0", c.c_uint32),
+        ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("request_copy", c.c_uint32),
         ("request_ns", c.c_int64), ("wait_count", c.c_uint64), ("wait_total_ns", c.c_uint64),
-        ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("pad4", c.c_uint8 * 8),
+        ("expired_count", c.c_uint64), ("marker_count", c.c_uint64), ("request_bytes", c.c_uint64),
         ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
         ("pad5", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
@@ -130,10 +131,11 @@ class FakeClient:
         self.page.last_drained_ns = now()
         self.put(DRAINED, value=self.page.launch_seq)
 
-    def ask(self, slot: int = 0) -> int:
-        """Post a request as at a closed gate; returns its sequence number."""
+    def ask(self, slot: int = 0, copy: int = 0, size: int = 0) -> int:
+        """Post a request as at a closed gate; returns its sequence number. copy: IN or OUT, of `size` bytes."""
         page = self.page
         page.request_slot, page.request_ns = slot, now()
+        page.request_copy, page.request_bytes = copy, size
         page.request_seq += 1
         page.waiting = 1
         if not page.awake:

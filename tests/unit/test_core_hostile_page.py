@@ -67,6 +67,8 @@ def plausible(client: FakeClient, rng: random.Random) -> None:
         client.put(rng.randrange(12), rng.choice([0, 1, 4095, 4096, 2**32 - 1]), wild, t_ns)
     else:
         client.page.request_slot = rng.choice([0, 4096, 2**32 - 1])
+        client.page.request_copy = rng.choice([0, 1, 2, 3, 2**32 - 1])
+        client.page.request_bytes = rng.choice([0, 1, 2**20, 2**63, 2**64 - 1])
         client.page.request_ns = rng.choice([-(2**63), 0, 2**63 - 1])
         client.page.request_seq = rng.getrandbits(32)
         client.page.waiting = rng.randrange(3)

@@ -51,7 +51,7 @@ class ManualPolicy {
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
                  const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open,
                  std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
-                 std::optional<std::int64_t> began_ns) {
+                 std::optional<std::int64_t> began_ns, const std::string& engine) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
@@ -63,6 +63,7 @@ class ManualPolicy {
                                        .granted = granted,
                                        .exclusive = exclusive,
                                        .request = request,
+                                       .engine = engine_of(engine),
                                        .duration_ns = duration_ns.value_or(policy::kUnknown),
                                        .gap_ns = gap_ns.value_or(policy::kUnknown),
                                        .outlook = {.slack = times(slack_ns),
@@ -84,24 +85,33 @@ class ManualPolicy {
   // Of a client that waits: (reason, who is blamed).
   std::optional<std::pair<std::string, policy::ClientId>> held(policy::ClientId id) const {
     const policy::Client* client = policy_->client(id);
-    if (client == nullptr || !client->waiting) return std::nullopt;
+    if (client == nullptr || !client->at_gate()) return std::nullopt;
     return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(client->held.reason)]), client->held.by);
   }
 
  private:
   static policy::EventKind kind_of(const std::string& name) {
-    static constexpr std::array<const char*, 10> kNames = {"client_added", "client_removed", "launched", "waiting",
-                                                           "waiting_ended", "drained", "running", "grant_done",
+    static constexpr std::array<const char*, 11> kNames = {"client_added", "client_removed", "launched", "waiting",
+                                                           "copied", "waiting_ended", "drained", "running", "grant_done",
                                                            "exclusive_runs", "tick"};
     for (std::size_t i = 0; i < kNames.size(); ++i)
       if (name == kNames[i]) return static_cast<policy::EventKind>(i);
     throw nb::value_error("unknown kind of event");
   }
 
+  static policy::Engine engine_of(const std::string& name) {
+    if (name == "compute") return policy::Engine::compute;
+    if (name == "to_device") return policy::Engine::to_device;
+    if (name == "to_host") return policy::Engine::to_host;
+    throw nb::value_error("unknown engine, use compute, to_device or to_host");
+  }
+
   static nb::tuple to_tuple(const policy::Decision& decision) {
     switch (decision.kind) {
       case policy::DecisionKind::open: return nb::make_tuple("open", decision.client);
       case policy::DecisionKind::close: return nb::make_tuple("close", decision.client);
+      case policy::DecisionKind::ask_copies:
+        return nb::make_tuple("ask_copies", decision.client, decision.engines[0], decision.engines[1]);
       case policy::DecisionKind::grant:
         return nb::make_tuple("grant", decision.client, decision.request, decision.launches);
       case policy::DecisionKind::extend_run:
@@ -346,7 +356,7 @@ void bind_policy(nb::module_& m) {
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
-           "began_ns"_a = nb::none())
+           "began_ns"_a = nb::none(), "engine"_a = "compute")
       .def("held", &ManualPolicy::held, "client"_a);
   nb::list reasons;
   for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convert.hpp"
+#include "predictor/copies.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
 
@@ -54,6 +55,12 @@ void bind_outlook(nb::module_& m) {
 
   rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_learnt(before).rhythm); }, "before"_a)
       .def("learnt", [](const predictor::Rhythm& self) { return to_dict(foresight::Learnt{.rhythm = self.learnt(), .runs = {}}); });
+
+  nb::class_<predictor::Copies>(m, "Copies")
+      .def(nb::init<>())
+      .def("copied", &predictor::Copies::copied, "time_ns"_a, "bytes"_a)
+      .def("took", &predictor::Copies::took, "bytes"_a, "ns"_a)
+      .def("expected_ns", &predictor::Copies::expected_ns, "bytes"_a);
 
   nb::class_<predictor::Runs>(m, "Runs")
       .def(nb::init<>())

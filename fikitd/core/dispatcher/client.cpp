@@ -114,13 +114,8 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
                   .until_ns = end_ns + lease_ns_});
       break;
     }
-    case FIKIT_ENTRY_DONE:
-      exclusives_.grant_done(static_cast<std::uint32_t>(report.value));
-      policy.apply({.kind = EventKind::grant_done,
-                    .client = id_,
-                    .time_ns = t_ns,
-                    .request = static_cast<std::uint32_t>(report.value)});
-      break;
+    case FIKIT_ENTRY_DONE: grant_done(static_cast<std::uint32_t>(report.value), t_ns, policy); break;
+    case FIKIT_ENTRY_COPY: copied(report, t_ns, policy); break;
     default: break; // a newer shim, or garbage
   }
 }
@@ -242,14 +237,9 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
       return;
     }
     any = true;
-    if (mark.granted) exclusives_.grant_done(static_cast<std::uint32_t>(mark.value));
-    else exclusives_.drained(mark.value);
-    if (!mark.granted)
-      return drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
-    policy.apply({.kind = EventKind::grant_done,
-                  .client = id_,
-                  .time_ns = now_ns,
-                  .request = static_cast<std::uint32_t>(mark.value)});
+    if (mark.granted) return grant_done(static_cast<std::uint32_t>(mark.value), now_ns, policy);
+    exclusives_.drained(mark.value);
+    drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
   });
   if (missing)
     policy.apply({.kind = EventKind::running,

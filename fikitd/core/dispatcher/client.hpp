@@ -88,12 +88,14 @@ class Client {
   void open_gate(std::int64_t now_ns);
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
-  void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns); // this one, and those that follow it
+  // This one, and those that follow it. False: it is a copy.
+  bool grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns);
   void extend_run(std::uint32_t launches); // so many more of these
   void end_run(); // of these, no more
   void end_old_run(std::int64_t now_ns) {
     if (run_.until != 0 && now_ns >= run_.lease_ns) end_run();
   }
+  void ask_copies(const policy::CopyEngines& engines) { page_.ask_copies(engines); }
   void held(const policy::Hold& hold, std::int64_t now_ns) { holds_.decided(hold, now_ns); }
   void set_awake(bool awake) { page_.set_awake(awake); }
   // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
@@ -115,6 +117,10 @@ class Client {
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
   void end_gap(std::int64_t t_ns, const policy::Client* view);
+  // client_copies.cpp
+  void ask_for_copy(const Page::Request& request, std::int64_t t_ns, policy::Policy& policy);
+  void copied(const Report& report, std::int64_t t_ns, policy::Policy& policy);
+  void grant_done(std::uint32_t request, std::int64_t t_ns, policy::Policy& policy);
   // For the report and the journal; client_notes.cpp.
   void note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns);
   void note_grant(std::int64_t now_ns);
@@ -177,6 +183,12 @@ class Client {
     bool taken = false;        // a launch was reported since the grant
   } run_;
   std::uint32_t passed_ = 0;
+  struct { // the newest at its gate
+    policy::Engine engine = policy::Engine::compute;
+    std::uint32_t request = 0;
+    std::uint64_t bytes = 0;
+    std::int64_t begin_ns = policy::kNever; // on the device, as far as is reckoned; kNever: it has not been handed over
+  } copy_;
 
   std::vector<predictor::Identity> identities_; // by slot
   predictor::Model profile_;

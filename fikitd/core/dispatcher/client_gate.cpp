@@ -36,10 +36,14 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   const bool just_posted = request.posted_ns > now_ns - kDescriptionNs && request.posted_ns < now_ns + kDescriptionNs;
   if (kernel == 0 && request.slot != 0 && just_posted) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  end_gap(t_ns, policy.client(id_));
+  if (request.engine == policy::Engine::compute) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
   holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  if (request.engine != policy::Engine::compute) {
+    ask_for_copy(request, t_ns, policy);
+    return true;
+  }
   const predictor::Prediction predicted = predict(kernel);
   policy::Event event{.kind = policy::EventKind::waiting,
                       .client = id_,
@@ -65,7 +69,7 @@ void Client::close_gate(std::int64_t until_ns) {
   page_.close_gate(until_ns);
 }
 
-void Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
+bool Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
   granted_ = request;
   holds_.granted(now_ns);
   note_grant(now_ns);
@@ -73,6 +77,7 @@ void Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t n
   count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
   run_ = {.until = launches > 1 ? page_.launches() + launches : 0, .lease_ns = now_ns + lease_ns_, .taken = false};
   page_.grant(request, run_.until);
+  return request != copy_.request;
 }
 
 // Nobody waits for it: who asks meanwhile is answered by a grant.

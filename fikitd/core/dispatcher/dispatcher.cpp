@@ -267,7 +267,7 @@ void Dispatcher::decide(std::int64_t now_ns) {
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
   for (const policy::Client& seen : std::as_const(*policy_).all())
-    if (seen.waiting) by_slot_[seen.slot]->held(seen.held, now_ns);
+    if (seen.at_gate()) by_slot_[seen.slot]->held(seen.held, now_ns);
 }
 
 void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
@@ -280,9 +280,9 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
   switch (decision.kind) {
     case policy::DecisionKind::open: target.open_gate(now_ns); break;
     case policy::DecisionKind::close: target.close_gate(now_ns + lease_ns(now_ns)); break;
+    case policy::DecisionKind::ask_copies: target.ask_copies(decision.engines); break;
     case policy::DecisionKind::grant:
-      target.grant(decision.request, decision.launches, now_ns);
-      tell_higher(target, 1);
+      if (target.grant(decision.request, decision.launches, now_ns)) tell_higher(target, 1);
       break;
     case policy::DecisionKind::extend_run: target.extend_run(decision.launches); break;
     case policy::DecisionKind::end_run: target.end_run(); break;

@@ -62,7 +62,12 @@ int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::ui
   return memfd;
 }
 
-Page::Page(int memfd) : page_(nullptr), knows_runs_(false) {
+policy::Engine engine_of(std::uint32_t copy) {
+  if (copy == FIKIT_COPY_IN) return policy::Engine::to_device;
+  return copy == FIKIT_COPY_OUT ? policy::Engine::to_host : policy::Engine::compute;
+}
+
+Page::Page(int memfd) : page_(nullptr), knows_copies_(false), knows_runs_(false) {
   struct stat status {};
   if (fstat(memfd, &status) != 0) fail("cannot inspect a client's page");
   const int seals = fcntl(memfd, F_GET_SEALS);
@@ -71,6 +76,7 @@ Page::Page(int memfd) : page_(nullptr), knows_runs_(false) {
     fail("not a page made by make_page");
   }
   page_ = map(memfd);
+  knows_copies_ = __atomic_load_n(&page_->version, __ATOMIC_RELAXED) >= FIKIT_SINCE_COPIES;
   knows_runs_ = __atomic_load_n(&page_->version, __ATOMIC_RELAXED) >= FIKIT_SINCE_RUNS;
 }
 
@@ -108,6 +114,12 @@ void Page::end_run() {
   if (knows_runs_) page_->run_until.store(0, std::memory_order_release);
 }
 
+void Page::ask_copies(const policy::CopyEngines& engines) {
+  if (!knows_copies_) return;
+  for (std::size_t i = 0; i < engines.size(); ++i)
+    page_->copies_ask_from[i].store(engines[i] ? policy::kLongCopyBytes : 0, std::memory_order_relaxed);
+}
+
 void Page::set_awake(bool awake) { page_->awake.store(awake ? 1 : 0, std::memory_order_seq_cst); }
 
 void Page::set_ring_tail(std::uint64_t tail) { page_->ring_tail.store(tail, std::memory_order_release); }
@@ -134,6 +146,8 @@ Page::Request Page::request() const {
   if (!request.waiting) return request;
   const std::uint32_t slot = page_->request_slot.load(std::memory_order_relaxed);
   request.slot = slot < FIKIT_SLOTS ? slot : 0;
+  if (knows_copies_) request.engine = engine_of(page_->request_copy.load(std::memory_order_relaxed));
+  request.bytes = bounded(page_->request_bytes);
   request.posted_ns = page_->request_ns.load(std::memory_order_acquire);
   // The fields belong to another request if the client posted one meanwhile; the next poll sees that one whole.
   request.waiting = page_->request_seq.load(std::memory_order_seq_cst) == request.sequence;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fikit_protocol.h"
+#include "policy/copying.hpp"
 
 namespace fikit::dispatcher {
 
@@ -14,6 +15,9 @@ namespace fikit::dispatcher {
 // std::invalid_argument for a version that is not served.
 int make_page(bool measure, std::int64_t lease_ns, std::int64_t spin_ns, std::uint32_t sample_every,
               std::uint32_t version = FIKIT_PROTOCOL_VERSION);
+
+// What the client calls so; compute for anything else.
+policy::Engine engine_of(std::uint32_t copy);
 
 class Page {
  public:
@@ -31,6 +35,7 @@ class Page {
   void extend_run(std::uint64_t run_until);
   void end_run(); // nothing may go on without asking
   bool knows_runs() const { return knows_runs_; }
+  void ask_copies(const policy::CopyEngines& engines); // long ones
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
   void set_mark_every(std::uint32_t launches); // 0: no marks
@@ -42,6 +47,8 @@ class Page {
     bool waiting = false;
     std::uint32_t sequence = 0;
     std::uint32_t slot = 0; // below FIKIT_SLOTS
+    policy::Engine engine = policy::Engine::compute; // another one: it is a copy...
+    std::uint64_t bytes = 0;                         // ...of so many
     std::int64_t posted_ns = 0;
   };
   Request request() const;
@@ -66,6 +73,7 @@ class Page {
   void wake(); // whoever waits on the futex word looks again
 
   fikit_page* page_;
+  bool knows_copies_;
   bool knows_runs_; // the client may write another version into its page; which one it was given does not change
 };
 

@@ -2,10 +2,12 @@
 // policies through this, so that what was tried in the simulator is what runs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 
 #include "policy/policy.hpp"
+#include "predictor/copies.hpp"
 #include "predictor/prediction.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
@@ -33,6 +35,14 @@ class Foresight {
   // For the event `drained`, when the client's host waited for all its work until t_ns, from began_ns on (kLongAgo: nobody
   // knows). others: how many kernels all the other clients have sent to the device so far.
   policy::Outlook waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns = policy::kLongAgo);
+  // For the event `copied`.
+  policy::Outlook copied(policy::Engine engine, std::int64_t t_ns, std::uint64_t bytes) {
+    policy::Outlook outlook;
+    outlook.idle = {copies(engine).copied(t_ns, bytes)};
+    return outlook;
+  }
+  predictor::Copies& copies(policy::Engine engine) { return copies_[policy::copy_engine(engine)]; }
+
   // Launches were not seen: what is launched until the next wait teaches nothing.
   void missed(std::int64_t t_ns);
 
@@ -48,6 +58,7 @@ class Foresight {
  private:
   predictor::Rhythm rhythm_;
   predictor::Runs runs_;
+  std::array<predictor::Copies, policy::kCopyEngines> copies_; // by engine
   bool in_segment_ = false;
   std::uint64_t others_ = 0;        // at the last wait
   std::uint64_t others_before_ = 0; // at the one before

@@ -206,11 +206,15 @@ double Account::left_ns(std::int64_t now_ns) const {
 }
 
 void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
+  spend_on_copy(delay_ns, length_ns, now_ns);
+  if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;
+}
+
+void Account::spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
   const double spent_ns = weight(now_ns) * delay_ns;
   balance_ns_ -= spent_ns;
   spent_ns_ += spent_ns;
   others_ns_ += static_cast<double>(length_ns);
-  if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;
 }
 
 } // namespace fikit::policy

@@ -45,6 +45,8 @@ class Account {
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
+  // The same of a copy, which keeps nobody's kernels from the device.
+  void spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   bool covers(double delay_ns, std::int64_t now_ns) const {
     return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }

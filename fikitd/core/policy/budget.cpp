@@ -16,6 +16,11 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::client_added:
       accounts_[client.slot].begin(event.time_ns, options().tuning);
       share = Share{};
+      copying_[client.slot] = {};
+      break;
+    case EventKind::copied:
+      if (!copying_[client.slot][copy_engine(event.engine)].known()) look_at_gates();
+      copying_[client.slot][copy_engine(event.engine)].copied(event.time_ns, event.outlook.idle);
       break;
     case EventKind::launched: accounts_[client.slot].launched(event, client, client.protection.max_slowdown); break;
     case EventKind::drained:
@@ -27,6 +32,7 @@ void Budget::noted(const Event& event, const Client& client) {
       if (client.grant_count == 0) share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns);
       break;
     case EventKind::grant_done:
+      copy_done(event);
       if (share.asked_ns != 0) {
         const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - share.asked_ns, 0, kLongestGuessNs);
         share.guess_ns += (took_ns - share.guess_ns) / 4;
@@ -269,7 +275,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t longest_ns = 0;
   std::int64_t next_ns = next_end_ns(now_ns);
   for (const Client& client : clients().all())
-    if (client.waiting) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
+    if (client.at_gate()) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
   const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
   return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));

@@ -39,6 +39,8 @@ class Budget final : public Policy {
   std::uint32_t granted_launches(const Client& client) const override;
   Client* extended(std::int64_t now_ns) override;
   Client* overstaying(std::int64_t now_ns) override;
+  CopyEngines copies_that_matter(const Client& client) const override;
+  Client* choose_copy(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
   std::int64_t length_ns(const Client& client) const;
@@ -82,6 +84,11 @@ class Budget final : public Policy {
   // The same of this client's kernel, and of all above it.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
   void spend(const Client& client, std::int64_t length_ns, const View& view);
+  // budget_copies.cpp
+  std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;
+  double copy_delay_ns(const Client& higher, Engine engine, std::int64_t end_ns, std::int64_t now_ns) const;
+  Hold copy_obstacle(const Client& client, std::int64_t now_ns) const;
+  void copy_done(const Event& event);
 
   // By slot.
   std::array<Account, kMaxClients> accounts_{};
@@ -89,6 +96,13 @@ class Budget final : public Policy {
   std::array<Above, kMaxClients> above_{}; // room for View::above
   Refusals refusals_; // of one choice
   Lower lower_;       // as the last choice saw it
+  std::array<std::array<Copying, kCopyEngines>, kMaxClients> copying_{}; // of a client as a higher one, by slot
+  struct LowCopy { // the newest that was granted
+    std::int64_t end_ns = 0; // as far as is reckoned, with those before it; a lease from its grant at most
+    ClientId client = 0;
+    std::uint32_t request = 0;
+  };
+  std::array<LowCopy, kCopyEngines> low_copies_{}; // by engine
   std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served
 };
 

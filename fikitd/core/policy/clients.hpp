@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "copying.hpp"
 #include "progress.hpp"
 #include "reason.hpp"
 
@@ -57,7 +58,9 @@ struct Client {
   std::int64_t gap_ns = kUnknown; // predicted after its last launch
   bool at_rest = true;            // its host has waited for all its work, and nothing was launched since
 
-  bool waiting = false; // a request stands at the gate and has no grant
+  bool waiting = false; // a launch stands at the gate and has no grant
+  Engine copy = Engine::compute; // another one: a copy for it stands there
+  CopyEngines asks{};            // copies for these have to
   std::uint32_t request = 0;
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
@@ -76,6 +79,7 @@ struct Client {
   bool reports_done = false; // has ever reported the completion of a grant
   std::size_t grant_count = 0;
 
+  bool at_gate() const { return waiting || copy != Engine::compute; }
   // A measuring client neither holds others nor is held.
   bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }
   // Of two that wait: the higher one, then the longer waiting one.

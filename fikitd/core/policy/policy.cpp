@@ -30,7 +30,9 @@ bool Policy::apply(const Event& event) {
       }
       break;
     case EventKind::waiting:
-      client->waiting = client->closed; // at an open gate nobody waits
+      client->waiting = client->closed && event.engine == Engine::compute; // at an open gate nobody waits
+      client->copy = client->closed ? event.engine : Engine::compute;
+      copies_ |= client->copy != Engine::compute;
       client->request = event.request;
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = event.duration_ns;
@@ -41,7 +43,7 @@ bool Policy::apply(const Event& event) {
       client->run = {};
       break;
     case EventKind::waiting_ended:
-      if (client->request == event.request) client->waiting = false;
+      if (client->request == event.request) client->waiting = false, client->copy = Engine::compute;
       break;
     case EventKind::drained:
       clients_.drained(*client, {.t_ns = event.time_ns,
@@ -55,6 +57,7 @@ bool Policy::apply(const Event& event) {
       client->exclusive_runs = event.exclusive;
       exclusives_ |= event.exclusive;
       break;
+    case EventKind::copied: break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
@@ -79,11 +82,12 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
     clients_.grant(client, now_ns, launches);
     out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
   };
+  if (copies_) grant_copies(now_ns, out);
   while (Client* client = exclusives_ ? not_to_starve() : nullptr) grant(*client, 1);
   while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
   while (Client* client = runs_ ? extended(now_ns) : nullptr)
     out.add({.kind = DecisionKind::extend_run, .client = client->id, .launches = clients_.extend(*client, now_ns)});
-  if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.waiting; })) return;
+  if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.at_gate(); })) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
   if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});
 }
@@ -96,11 +100,25 @@ void Policy::set_gates(Decisions& out) {
     if (!client.measuring) highest = std::min(highest, client.priority);
   for (Client& client : clients_.all()) {
     const bool close = gates() && !client.measuring && client.priority > highest;
-    if (close == client.closed) continue;
-    client.closed = close;
-    if (!close) client.waiting = false, client.run = {};
-    out.add({.kind = close ? DecisionKind::close : DecisionKind::open, .client = client.id});
+    if (close != client.closed) {
+      client.closed = close;
+      if (!close) client.waiting = false, client.copy = Engine::compute, client.run = {};
+      out.add({.kind = close ? DecisionKind::close : DecisionKind::open, .client = client.id});
+    }
+    const CopyEngines asks = close ? copies_that_matter(client) : CopyEngines{};
+    if (asks == client.asks) continue;
+    client.asks = asks;
+    out.add({.kind = DecisionKind::ask_copies, .client = client.id, .engines = asks});
   }
+}
+
+void Policy::grant_copies(std::int64_t now_ns, Decisions& out) {
+  while (Client* client = choose_copy(now_ns)) {
+    client->copy = Engine::compute;
+    out.add({.kind = DecisionKind::grant, .client = client->id, .request = client->request});
+  }
+  const auto all = clients_.all();
+  copies_ = std::any_of(all.begin(), all.end(), [](const Client& c) { return c.copy != Engine::compute; });
 }
 
 // A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.

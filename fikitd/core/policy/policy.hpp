@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "clients.hpp"
+#include "copying.hpp"
 #include "times.hpp"
 #include "tuning.hpp"
 
@@ -24,7 +25,7 @@ struct Outlook {
   // launched: for so long would the device be idle from the end of this launch to the end of the next wait, if it were due
   // by then anyway. drained: the same for the next segment, from its first launch on.
   Times slack;
-  Times idle;                      // drained: until the next launch
+  Times idle;                      // drained: until the next launch; copied: until the next copy in that direction
   std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
   // drained: alone, the wait ends so much later than the work, as reckoned, and its own beginning; negative where the work is
@@ -53,7 +54,8 @@ enum class EventKind : std::uint8_t {
   client_added,    // priority, measuring, protection
   client_removed,
   launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
-  waiting,         // request, duration_ns: a launch stands at a closed gate
+  waiting,         // request, engine, duration_ns: a launch, or a copy, stands at a closed gate
+  copied,          // engine, outlook.idle: a copy was handed to the device
   waiting_ended,   // the client gave the request up
   drained,         // waited; duration_ns: predicted work still queued at time_ns, 0 = the queue ran dry; since_ns: when it was not so;
                    // spread_ns: by how much the predictions behind the reckoning may well be exceeded
@@ -77,6 +79,7 @@ struct Event {
   bool granted = false;
   bool exclusive = false; // waiting: the kernel waits for others like itself once it runs (cooperative, collective)
   std::uint32_t request = 0;
+  Engine engine = Engine::compute; // another one: it is about a copy
   std::int64_t duration_ns = kUnknown;
   std::int64_t gap_ns = kUnknown; // predicted idle time after this launch, until the client's next one
   Outlook outlook{};
@@ -85,6 +88,7 @@ struct Event {
 enum class DecisionKind : std::uint8_t {
   open,
   close,
+  ask_copies, // long copies for these engines ask at the closed gate, others pass
   grant,   // the request, and the launches - 1 that follow it, may go
   extend_run, // so many launches more may follow those of the newest grant
   end_run, // of these, none may go any more
@@ -96,11 +100,12 @@ struct Decision {
   ClientId client = 0;
   std::uint32_t request = 0;  // grant
   std::uint32_t launches = 1; // grant, extend_run
+  CopyEngines engines{};      // ask_copies
   std::int64_t time_ns = 0;   // wake_at: call decide() then, if no event comes first
 };
 
-// Room for the most that one decide() can say: one gate change, one grant, one longer run and the end of one per client, one
-// wake_at.
+// Room for the most that one decide() can say: one gate change, one word on copies, one grant, one longer run and the end of one
+// per client, one wake_at.
 class Decisions {
  public:
   void clear() { size_ = 0; }
@@ -108,7 +113,7 @@ class Decisions {
   std::span<const Decision> items() const { return {items_.data(), size_}; }
 
  private:
-  std::array<Decision, 4 * kMaxClients + 1> items_{};
+  std::array<Decision, 5 * kMaxClients + 1> items_{};
   std::size_t size_ = 0;
 };
 
@@ -143,6 +148,10 @@ class Policy {
   virtual Client* choose(std::int64_t now_ns) = 0;
   // How many launches the grant of a chosen client covers: its request, and so many less one of those that follow it.
   virtual std::uint32_t granted_launches(const Client&) const { return 1; }
+  // Which of this held client's copies matter to somebody above it.
+  virtual CopyEngines copies_that_matter(const Client&) const { return {}; }
+  // Of those whose copy stands at the gate, the next to grant, or nullptr; as choose().
+  virtual Client* choose_copy(std::int64_t) { return nullptr; }
   // A client whose run may go on for what is expected to follow it, or nullptr; asked until it says nullptr.
   virtual Client* extended(std::int64_t) { return nullptr; }
   // A client whose run must not go on, or nullptr; asked until it says nullptr.
@@ -182,17 +191,22 @@ class Policy {
   // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
   std::int64_t next_end_ns(std::int64_t now_ns) const;
 
+  // What copies_that_matter() says has changed.
+  void look_at_gates() { gates_known_ = false; }
+
   ClientTable& clients() { return clients_; }
   const ClientTable& clients() const { return clients_; }
   const Options& options() const { return options_; }
 
  private:
   void set_gates(Decisions& out);
+  void grant_copies(std::int64_t now_ns, Decisions& out);
   Client* not_to_starve();
 
   Options options_;
   ClientTable clients_;
-  bool gates_known_ = true; // false: clients came or went
+  bool gates_known_ = true; // false: clients came or went, or copies came to matter
+  bool copies_ = false;     // some client's copy may stand at the gate
   bool runs_ = false;       // some client may have launches left of a run
   bool exclusives_ = false; // for some client's job an exclusive kernel has run
 };

@@ -27,10 +27,13 @@ extern "C" {
  * while the other runs. A version adds words where the one before had padding and gives none another meaning, so all have the
  * same sizes. Not served any more: 1.
  *   2  the words below, if nothing else is said
- *   3  run_until (the shim reads it). Nobody else writes there: in a page of version 2 it stays 0, and so means nothing. */
+ *   3  run_until (the shim reads it). Nobody else writes there: in a page of version 2 it stays 0, and so means nothing.
+ *   4  copies: the entry COPY, copies_ask_from (the shim reads it), request_copy and request_bytes. In older pages the shim
+ *      reports no copy and holds none. */
 #define FIKIT_PROTOCOL_OLDEST 2u
-#define FIKIT_PROTOCOL_VERSION 3u
+#define FIKIT_PROTOCOL_VERSION 4u
 #define FIKIT_SINCE_RUNS 3u
+#define FIKIT_SINCE_COPIES 4u
 #define FIKIT_MEMORY_VERSION 2u /* of the memory page, which the processes of a job share whatever version they are of */
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
@@ -131,8 +134,14 @@ enum fikit_entry_kind {
   FIKIT_ENTRY_EXPIRED = 7, /* the lease of a closed gate ran out; the launch went through ungranted */
   FIKIT_ENTRY_MARK = 8,    /* mark `slot` stands behind a launch on the device: once it is reached, every launch with
                               launch_seq <= value is complete */
-  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the launch with grant `value`, the last one of its run */
+  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the launch with grant `value`, the last one of its run; or the copy */
+  FIKIT_ENTRY_COPY = 10, /* a copy of `value` bytes, handed over at t_ns. slot: enum fikit_copy. Since version 4; only while
+                            somebody with another priority shares the GPU */
 };
+
+/* Between host and device; the device makes the copies of each direction one after the other. */
+enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
+#define FIKIT_COPY_DIRECTIONS 2u
 
 /* The slots of the three launches before a measured one, as `before` holds them: the newest in the lowest 16 bits, 0 where
  * there was none. */
@@ -177,7 +186,9 @@ struct fikit_page {
    * while launch_seq is below this. The daemon raises and lowers it at any time; it says "not after that", so a launch that
    * has looked already still goes: at most one for each thread that is just then launching. */
   FIKIT_ATOMIC(uint64_t) run_until;
-  uint8_t pad2[16];
+  /* Since version 4: at a CLOSED gate a copy of so many bytes asks, as a launch does; 0: none does. [0] IN, [1] OUT. No run covers
+   * it. */
+  FIKIT_ATOMIC(uint64_t) copies_ask_from[FIKIT_COPY_DIRECTIONS];
 
   /* Written by the client's launch path. */
   FIKIT_ATOMIC(uint64_t) ring_head;
@@ -188,13 +199,13 @@ struct fikit_page {
   FIKIT_ATOMIC(uint32_t) request_seq;  /* +1 for each request; never 0 */
   FIKIT_ATOMIC(uint32_t) waiting;      /* 1 while request_seq waits; written after the fields below */
   FIKIT_ATOMIC(uint32_t) request_slot;
-  FIKIT_ATOMIC(uint32_t) reserved0;
+  FIKIT_ATOMIC(uint32_t) request_copy; /* enum fikit_copy. NONE: a launch. Since version 4 */
   FIKIT_ATOMIC(int64_t) request_ns;
   FIKIT_ATOMIC(uint64_t) wait_count;   /* closed-gate waits, and their total length */
   FIKIT_ATOMIC(uint64_t) wait_total_ns;
   FIKIT_ATOMIC(uint64_t) expired_count;
   FIKIT_ATOMIC(uint64_t) marker_count; /* completion markers issued */
-  uint8_t pad4[8];
+  FIKIT_ATOMIC(uint64_t) request_bytes; /* of a copy. Since version 4 */
 
   FIKIT_ATOMIC(uint32_t) wait_histogram[FIKIT_WAIT_BUCKETS];
   FIKIT_ATOMIC(int64_t) first_launch_ns; /* 0 = none yet */

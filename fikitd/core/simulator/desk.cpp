@@ -85,6 +85,14 @@ void Desk::waited(Client& client, const Note& note, policy::Event& event) {
   }
 }
 
+void Desk::copied(Client& client, const Note& note, policy::Event& event) {
+  event.kind = EventKind::copied;
+  event.engine = client.job->engine(note.step);
+  event.outlook = client.foresight.copied(event.engine, note.t_ns, client.job->bytes(note.step));
+  const policy::Client* view = policy_->client(note.job);
+  if (note.request != 0 && view != nullptr) client.copy_ns = std::max(note.t_ns, view->progress.finish_ns());
+}
+
 // False: it is known already.
 bool Desk::reached(Client& client, std::uint32_t mark, policy::Event& event) {
   while (!client.marks.empty() && client.marks.front().number < mark) client.marks.pop_front();
@@ -119,6 +127,12 @@ void Desk::arrive(const Note& note) {
   policy::Event event{.client = note.job, .time_ns = note.t_ns, .request = note.request};
   switch (note.kind) {
     case Note::Kind::waiting:
+      if (const policy::Engine engine = client.job->engine(note.step); engine != policy::Engine::compute) {
+        event.kind = EventKind::waiting;
+        event.engine = engine;
+        event.duration_ns = client.foresight.copies(engine).expected_ns(client.job->bytes(note.step));
+        break;
+      }
       client.next = predict(client, note);
       event.kind = EventKind::waiting;
       event.duration_ns = client.next.duration_ns;
@@ -128,7 +142,12 @@ void Desk::arrive(const Note& note) {
     case Note::Kind::launched:
     case Note::Kind::granted: launched(client, note, event); break;
     case Note::Kind::drained: waited(client, note, event); break;
-    case Note::Kind::done: event.kind = EventKind::grant_done; break;
+    case Note::Kind::copied: copied(client, note, event); break;
+    case Note::Kind::done:
+      event.kind = EventKind::grant_done;
+      if (const policy::Engine engine = client.job->engine(note.step); engine != policy::Engine::compute)
+        client.foresight.copies(engine).took(client.job->bytes(note.step), note.t_ns - client.copy_ns);
+      break;
     case Note::Kind::reached:
       if (!reached(client, note.mark, event)) return;
       break;

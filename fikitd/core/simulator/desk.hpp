@@ -61,6 +61,7 @@ class Desk {
     foresight::Foresight foresight;
     std::size_t step = 0;  // of the last launch
     std::uint64_t own = 0; // launches
+    std::int64_t copy_ns = 0; // begin of the newest granted copy, which may stand behind its kernels until then
     std::deque<Mark> marks; // that stand on the device, oldest first
     std::int64_t work_ns = 0; // launched
     bool exact = true;        // all of it is known, as far as it may not be complete
@@ -70,6 +71,7 @@ class Desk {
   void arrive(const Note& note);
   void launched(Client& client, const Note& note, policy::Event& event);
   void waited(Client& client, const Note& note, policy::Event& event);
+  void copied(Client& client, const Note& note, policy::Event& event);
   const Truth* truth(const Client& client) const;
   predictor::Prediction predict(const Client& client, const Note& note) const;
 

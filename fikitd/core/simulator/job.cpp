@@ -59,6 +59,20 @@ std::uint32_t Job::put_mark() {
   return wanted ? ++marks_ : 0;
 }
 
+policy::Engine Job::engine(std::size_t step) const {
+  switch (trace().plan().steps[step].event->kind) {
+    case EventKind::copy_to_device: return policy::Engine::to_device;
+    case EventKind::copy_to_host: return policy::Engine::to_host;
+    default: return policy::Engine::compute;
+  }
+}
+
+bool Job::copy_asks() const {
+  const policy::Engine to = engine(host_.index());
+  return to != policy::Engine::compute && copies_ask_[policy::copy_engine(to)] &&
+         bytes(host_.index()) >= policy::kLongCopyBytes;
+}
+
 void Job::next_request(std::int64_t now_ns) {
   const std::size_t done = requests_.size();
   if (options_.arrivals.empty()) {
@@ -111,6 +125,13 @@ void Job::call(std::int64_t now_ns) {
       return;
     }
     host_.spends(costs_.launch_ns);
+  } else if (options_.managed && closed_ && copy_asks()) {
+    ++request_;
+    run_ = 0;
+    state_ = State::at_gate;
+    next_ns_ = kNever;
+    note(Note::Kind::waiting, now_ns, request_);
+    return;
   }
   issue(now_ns);
 }
@@ -151,6 +172,7 @@ void Job::issue(std::int64_t now_ns) {
     stream.marks[(device_.state().streams[stream.slot].tail - 1) % emu::kRingOps] = mark;
     note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0, mark);
   }
+  if (engine(host_.index()) != policy::Engine::compute) note(Note::Kind::copied, now_ns, has_grant_ ? request_ : 0);
   if (step.waits) {
     state_ = State::waiting;
     next_ns_ = kNever;
@@ -215,7 +237,11 @@ void Job::complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq) {
   if (step == kNoStep) return;
   const std::uint32_t request = stream.requests[seq % emu::kRingOps];
   const replay::Event& event = *options_.trace->plan().steps[step].event;
-  if (event.kind != EventKind::kernel) return;
+  if (event.kind != EventKind::kernel) {
+    if (request != 0 && engine(step) != policy::Engine::compute)
+      notes_.note({Note::Kind::done, number_, request, step, end_ns});
+    return;
+  }
   --kernels_in_flight_;
   ++kernels_;
   if (keeps_runs_) runs_.push_back({step, end_ns - event.duration_ns, end_ns});

@@ -2,11 +2,13 @@
 // stands at the gate as the shim does: kernels wait while it is closed, everything else passes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "costs.hpp"
 #include "device_model/device_model.hpp"
+#include "policy/copying.hpp"
 #include "predictor/model.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
@@ -20,7 +22,7 @@ inline constexpr std::int64_t kNever = emu::kNever;
 
 // What the shim would write on its page, or the device model knows.
 struct Note {
-  enum class Kind : std::uint8_t { launched, granted, waiting, drained, done, reached };
+  enum class Kind : std::uint8_t { launched, granted, waiting, copied, drained, done, reached };
   Kind kind = Kind::launched;
   std::uint32_t job = 0;
   std::uint32_t request = 0;
@@ -81,6 +83,7 @@ class Job {
 
   void set_gate(bool closed, std::int64_t now_ns);
   void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns);
+  void ask_copies(policy::CopyEngines engines) { copies_ask_ = engines; } // long ones, at the closed gate
   void end_run() { run_ = 0; }
   // Who stands at the gate already waits for the answer to its request.
   void extend_run(std::uint32_t launches) {
@@ -95,6 +98,9 @@ class Job {
   bool knows_runs() const { return options_.profile != nullptr && options_.runs; }
   bool managed() const { return options_.managed; }
   int process() const { return process_; }
+  // What the step occupies; compute also where it is no copy between host and device.
+  policy::Engine engine(std::size_t step) const;
+  std::uint64_t bytes(std::size_t step) const { return trace().plan().steps[step].event->bytes; }
   std::int64_t device_ns() const { return device_.busy_ns(process_); }
   std::uint64_t kernels() const { return kernels_; }
   std::uint64_t granted() const { return granted_; }
@@ -135,6 +141,7 @@ class Job {
   Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
   void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0, std::uint32_t mark = 0);
   void find_gaps();
+  bool copy_asks() const; // the step in hand is a copy that asks
   std::uint32_t put_mark(); // 0: none
 
   std::uint32_t number_;
@@ -154,6 +161,7 @@ class Job {
   bool closed_ = false;
   bool has_grant_ = false; // the step in hand was granted
   bool stands_behind_ = false; // its wait for another stream's work is in the queue
+  policy::CopyEngines copies_ask_{};
   std::uint32_t run_ = 0;  // so many launches may pass the closed gate
   bool keeps_runs_ = false;
   std::vector<bool> gap_after_; // by step: the device is often idle then, so the launch gets a mark

@@ -53,6 +53,7 @@ void Simulation::decide(std::int64_t now_ns) {
     switch (decision.kind) {
       case policy::DecisionKind::open: jobs_[decision.client]->set_gate(false, now_ns); break;
       case policy::DecisionKind::close: jobs_[decision.client]->set_gate(true, now_ns); break;
+      case policy::DecisionKind::ask_copies: jobs_[decision.client]->ask_copies(decision.engines); break;
       case policy::DecisionKind::grant: jobs_[decision.client]->grant(decision.request, decision.launches, now_ns); break;
       case policy::DecisionKind::extend_run: jobs_[decision.client]->extend_run(decision.launches); break;
       case policy::DecisionKind::end_run: jobs_[decision.client]->end_run(); break;

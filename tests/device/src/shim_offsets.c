@@ -21,11 +21,14 @@ int main(void) {
   FIELD(gate_until_ns);
   FIELD(ring_tail);
   FIELD(run_until);
+  FIELD(copies_ask_from);
   FIELD(ring_head);
   FIELD(launch_seq);
   FIELD(request_seq);
   FIELD(waiting);
   FIELD(request_slot);
+  FIELD(request_copy);
+  FIELD(request_bytes);
   FIELD(request_ns);
   FIELD(wait_count);
   FIELD(wait_total_ns);

@@ -1,0 +1,38 @@
+// A client's copies: when it makes them, for those below it; at its gate, how long they take.
+#include <algorithm>
+#include <utility>
+
+#include "client.hpp"
+
+namespace fikit::dispatcher {
+
+void Client::ask_for_copy(const Page::Request& request, std::int64_t t_ns, policy::Policy& policy) {
+  end_run();
+  copy_ = {.engine = request.engine, .request = request.sequence, .bytes = request.bytes};
+  policy.apply({.kind = policy::EventKind::waiting,
+                .client = id_,
+                .time_ns = t_ns,
+                .request = request.sequence,
+                .engine = request.engine,
+                .duration_ns = foresight_.copies(request.engine).expected_ns(request.bytes)});
+}
+
+void Client::copied(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
+  const policy::Engine engine = engine_of(report.slot);
+  if (engine == policy::Engine::compute) return; // garbage
+  const policy::Client* view = policy.client(id_);
+  if (copy_.request == granted_ && copy_.bytes == report.value && copy_.begin_ns == policy::kNever && view != nullptr)
+    copy_.begin_ns = std::max(t_ns, view->progress.finish_ns());
+  policy::Event event{.kind = policy::EventKind::copied, .client = id_, .time_ns = t_ns, .engine = engine};
+  if (foresees(policy)) event.outlook = foresight_.copied(engine, t_ns, report.value);
+  policy.apply(event);
+}
+
+void Client::grant_done(std::uint32_t request, std::int64_t t_ns, policy::Policy& policy) {
+  exclusives_.grant_done(request);
+  if (request == copy_.request && copy_.begin_ns < t_ns)
+    foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
+  policy.apply({.kind = policy::EventKind::grant_done, .client = id_, .time_ns = t_ns, .request = request});
+}
+
+} // namespace fikit::dispatcher
