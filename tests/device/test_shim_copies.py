@@ -105,9 +105,7 @@ def test_a_fikitd_of_before_hears_nothing_and_holds_no_copy(
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_a_long_copy_waits_at_a_closed_gate(
-    symbol: str, copying: Callable[..., Program], daemon: StartDaemon
-) -> None:
+def test_a_long_copy_waits_at_a_closed_gate(symbol: str, copying: Callable[..., Program], daemon: StartDaemon) -> None:
     fikitd = daemon(lease_s=60)
     run = copying(
         fikitd,
@@ -203,8 +201,7 @@ def test_a_copy_that_the_driver_refuses_is_over_at_once(copying: Callable[..., P
     fikitd = daemon(closed=True, lease_s=60)
     run = copying(
         fikitd,
-        "fake.fake_fail(b'cuMemcpyHtoDAsync_v2', 1)\npause()\n"
-        f"assert copy('cuMemcpyHtoDAsync_v2', 1, {8 * MIB}) == 1",
+        f"fake.fake_fail(b'cuMemcpyHtoDAsync_v2', 1)\npause()\nassert copy('cuMemcpyHtoDAsync_v2', 1, {8 * MIB}) == 1",
     )
     page = _begun(run, fikitd, MIB)
     asks(page, 1)

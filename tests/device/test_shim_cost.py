@@ -21,6 +21,7 @@ StartDaemon = Callable[..., Daemon]
 # Instructions of the shim's own code per launch through an open gate, neither sampled nor marked, as the compiler named here
 # makes them. A change of the launch path changes the figure here, in the same commit; see shim/README.md.
 INSTRUCTIONS = 263
+COPY_INSTRUCTIONS = 50
 COMPILER = "GCC: (Debian 12.2.0"
 OTHER_COMPILERS = 1.25  # how much more the code of another one may be
 
@@ -45,9 +46,9 @@ def own_instructions(profile: Path, library: str) -> int:
     return total
 
 
-def count(program: Path, env: dict[str, str], launches: int, out: Path) -> int:
+def count(program: Path, env: dict[str, str], launches: int, out: Path, what: str = "launch_many") -> int:
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no"]
-    command += ["--compress-pos=no", "--toggle-collect=launch_many", str(program), str(launches)]
+    command += ["--compress-pos=no", f"--toggle-collect={what}", str(program), str(launches)]
     done = outcome([*command], env)
     assert done.returncode == 0, done.stderr
     return own_instructions(out, "libfikit_shim.so")
@@ -64,6 +65,16 @@ def test_instructions_of_a_launch_through_an_open_gate(
     allowed = INSTRUCTIONS if COMPILER in built_by else INSTRUCTIONS * OTHER_COMPILERS
     assert (many - few) % 1000 == 0, "not the same for every launch"
     assert 0 < (many - few) / 1000 <= allowed
+
+
+def test_instructions_of_a_copy_of_a_job_that_is_alone(
+    program: Path, shim: Path, shim_env: Environment, daemon: StartDaemon, tmp_path: Path
+) -> None:
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    env = shim_env(FIKIT_SOCKET=str(daemon().path))
+    few, many = (count(program, env, copies, tmp_path / f"{copies}.out", "copy_many") for copies in (100, 1100))
+    assert 0 < (many - few) / 1000 <= COPY_INSTRUCTIONS * OTHER_COMPILERS
 
 
 @pytest.mark.parametrize("kernels", [1, 4000])

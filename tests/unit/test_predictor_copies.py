@@ -57,9 +57,7 @@ def test_short_copies_say_nothing_of_long_ones() -> None:
 
 @given(
     st.lists(
-        st.tuples(
-            st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1)
-        ),
+        st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1)),
         max_size=50,
     )
 )

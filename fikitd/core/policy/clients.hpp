@@ -60,13 +60,13 @@ struct Client {
 
   bool waiting = false; // a launch stands at the gate and has no grant
   Engine copy = Engine::compute; // another one: a copy for it stands there
-  CopyEngines asks{};            // copies for these have to
   std::uint32_t request = 0;
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
   Hold held; // while waiting: by the last decision
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
+  CopyEngines asks{};             // copies for these have to ask
   std::uint32_t run_launches = 1; // that launch and those that are likely to follow it
   std::int64_t run_ns = kUnknown;
   Run run; // granted

@@ -1,4 +1,4 @@
-/* For tests that count: attaches, launches COUNT times KERNELS kernels, and says how much memory is resident. */
+/* For tests that count: attaches, launches COUNT times KERNELS kernels, copies as often, and says how much memory is resident. */
 #include "shim_hostile.h"
 
 #define NOINLINE __attribute__((noinline, noclone))
@@ -8,6 +8,13 @@ NOINLINE void launch_many(unsigned count);
 NOINLINE void launch_many(unsigned count) {
   for (unsigned i = 0; i < count; i++)
     CHECK(launch(1));
+}
+
+/* The same for copies. */
+NOINLINE void copy_many(unsigned count);
+NOINLINE void copy_many(unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    CHECK(cuMemcpyHtoDAsync_v2((void *)0x1000, "", 1, NULL));
 }
 
 static long resident_kib(void) {
@@ -35,6 +42,7 @@ int main(int argc, char **argv) {
   CHECK(cuCtxSynchronize());
   launch_many(count);
   CHECK(cuCtxSynchronize());
+  copy_many(count);
   printf("%ld\n", resident_kib());
   return 0;
 }

@@ -334,6 +334,12 @@ API CUresult cuMemcpyDtoH_v2(void *to, uintptr_t from, size_t bytes) {
   return 0;
 }
 
+API CUresult cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, void *stream) {
+  (void)to, (void)from, (void)bytes, (void)stream;
+  COUNTED;
+  return 0;
+}
+
 /* An argument in a vector register, and one that only the driver knows how to read. */
 API CUresult cuParamSetf(void *f, int offset, float value) {
   (void)f;

@@ -18,6 +18,7 @@ int cuInit(unsigned flags);
 int cuCtxCreate_v2(void **ctx, unsigned flags, int device);
 int cuCtxSetCurrent(void *ctx);
 int cuCtxSynchronize(void);
+int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream);
 int cuModuleLoadData(void **module, const void *image);
 int cuModuleUnload(void *module);
 int cuModuleGetFunction(void **function, void *module, const char *name);

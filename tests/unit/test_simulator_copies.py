@@ -1,0 +1,65 @@
+"""Copies in the simulator: those of one direction go one after the other, whoever's they are."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fikitd.simulator import Scenario
+
+from fikitd import simulator
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from bench import recordings
+
+MAX_DELAY_NS = 200_000
+
+
+def scenario(low_copies: str = "HtoD", size: int = 30_000_000) -> Scenario:
+    """A job whose requests of some 5 ms begin with a copy, above one that copies for 3 ms now and then."""
+    high, low = (recordings.Made(random.Random(seed)) for seed in (1, 2))
+    high.work("Memcpy HtoD (Pinned -> Device)", 10, size=100_000)
+    for _ in range(100):
+        high.think(40)
+        high.work("gemm<float>", 5)
+    high.synchronize()
+    for _ in range(4):
+        low.work(f"Memcpy {low_copies} (Pinned -> Device)", 3000, size=size)
+        for _ in range(40):
+            low.think(200)
+            low.work("conv_forward", 20)
+        low.synchronize()
+    parsed = (simulator.parse(name, made.text().decode()) for name, made in (("high", high), ("low", low)))
+    return Scenario(next(parsed), list(parsed), requests=300)
+
+
+def test_copies_that_pass_the_gate_hold_up_the_high_job() -> None:
+    assert simulator.simulate(scenario(), "prio").high_p99_ratio > 1.3
+
+
+@pytest.mark.parametrize("arrivals", ["closed", "open30"])
+def test_under_budget_long_copies_go_between_those_of_the_high_job(arrivals: str) -> None:
+    setup = replace(scenario(), arrivals=arrivals)
+    bounded = simulator.simulate(replace(setup, max_delay_ns=MAX_DELAY_NS), "budget")
+    assert bounded.high_p99_ratio < 1.08
+    assert bounded.harvest > 0
+
+
+def test_copies_that_fit_between_those_of_the_high_job_cost_the_low_one_little() -> None:
+    held, passed = (simulator.simulate(scenario(), policy) for policy in ("budget", "prio"))
+    assert held.high_p99_ratio < passed.high_p99_ratio
+    assert held.harvest > 0.8 * passed.harvest
+
+
+def test_copies_the_other_way_do_not_ask() -> None:
+    ways = [simulator.simulate(scenario(way), "budget") for way in ("HtoD", "DtoH")]
+    assert ways[0].grants > ways[1].grants
+    assert ways[1].high_p99_ratio < 1.05
+
+
+def test_short_copies_do_not_ask() -> None:
+    longer, shorter = (simulator.simulate(scenario(size=size), "budget") for size in (1 << 20, (1 << 20) - 1))
+    assert longer.grants > shorter.grants
