@@ -93,11 +93,12 @@ def test_jobs_share_an_instance_and_a_job_on_the_other_one_is_apart(cluster: Clu
     for job, size in sizes.items():
         assert cluster.end(job) == "CANCELLED"
         assert cluster.output(job).startswith(f"on {uuids[size]}\n")
-        report = cluster.until(lambda job=job: ReportStore(cluster.sandbox.report_dir).load(job), "there is no report")
+        cluster.until(lambda job=job: cluster.reported_kernels(job) > 0, f"job {job} has no report")
+        report = ReportStore(cluster.sandbox.report_dir).load(job)
+        assert report is not None
         found = {key: report["device"][key] for key in ("name", "uuid", "emulated")}
         assert found == {"name": f"Emulated H200 MIG {size}", "uuid": uuids[size], "emulated": True}
-        assert report["kernels"] > 0
-    assert report["wait"]["count"] == 0, "nobody is above it on its instance"
+        assert job in on_large or report["wait"]["count"] == 0, "nobody is above it on its instance"
 
 
 def test_an_instance_that_is_shared_is_nobodys_alone(cluster: Cluster, program: Path) -> None:
