@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit.checks import daemon, gpu, slurm
+from fikit.checks import daemon, gpu, plugstack, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import symbols
 from fikit.places import Place
@@ -25,7 +26,7 @@ PrologFlags=Alloc
 NodeName=gpu[1-2] Gres=gpu:h200:2,shard:h200:282
 NodeName=old Gres=gpu:2,shard:32
 """
-GRES_CONF = "Name=gpu Type=h200 File=/dev/nvidia0\nName=shard Count=16\n"
+GRES_CONF = "Name=gpu Type=h200 File=/dev/nvidia[0-1]\nName=shard Count=282\n"
 
 
 @pytest.fixture
@@ -35,8 +36,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tmp_path.chmod(0o755)
     (tmp_path / "slurm.conf").write_text(SLURM_CONF)
     (tmp_path / "gres.conf").write_text(GRES_CONF)
-    (tmp_path / "job_submit.lua").write_text('dofile("/opt/fikit_submit.lua")\n')
-    (tmp_path / "plugstack.conf").write_text("required /opt/spank_fikit.so daemon=/opt/fikitd\n")
+    for name in ("job_submit.lua", "cli_filter.lua"):
+        (tmp_path / name).write_text(f"dofile('{paths.slurm_dir() / name}')\n")
+    (tmp_path / "spank_fikit.so").touch()
+    (tmp_path / "fikitd").touch(mode=0o755)
+    (tmp_path / "plugstack.conf").write_text(f"required {tmp_path}/spank_fikit.so daemon={tmp_path}/fikitd\n")
     return tmp_path / "slurm.conf"
 
 
@@ -59,10 +63,19 @@ def test_correct_configuration_passes(site: Path) -> None:
         ("slurm.conf", "shard:h200:282", "shard:282", "shards", "fail"),
         ("slurm.conf", "shard:", "other:", "shards", "fail"),
         ("gres.conf", "Type=h200 ", "", "gres.conf", "fail"),
-        ("gres.conf", "Name=shard Count=16", "#Name=shard", "gres.conf", "fail"),
+        ("gres.conf", "Name=shard Count=282", "#Name=shard", "gres.conf", "fail"),
+        ("gres.conf", "Count=282", "Count=141", "gres.conf", "fail"),
         ("gres.conf", "Type=h200 File=", "Type=h200 MultipleFiles=", "gres.conf", "fail"),
-        ("job_submit.lua", "fikit_submit", "other", "job_submit.lua", "fail"),
+        ("job_submit.lua", "dofile", "-- dofile", "job_submit.lua", "fail"),
+        ("job_submit.lua", "slurm/job", "job", "job_submit.lua", "fail"),
+        ("cli_filter.lua", "dofile", "-- dofile", "cli_filter.lua", "fail"),
         ("plugstack.conf", "spank_fikit", "spank_other", "plugstack.conf", "fail"),
+        ("plugstack.conf", "/spank_fikit", "/native/spank_fikit", "plugstack.conf", "fail"),
+        ("plugstack.conf", "/fikitd", "/fikidt", "plugstack.conf", "fail"),
+        ("plugstack.conf", "daemon=", "deamon=", "plugstack.conf", "fail"),
+        ("plugstack.conf", "daemon=", "report=on daemon=", "plugstack.conf", "fail"),
+        ("plugstack.conf", "daemon=", "run_dir=run daemon=", "plugstack.conf", "fail"),
+        ("plugstack.conf", "daemon=", "required daemon=", "plugstack.conf", "fail"),
         ("plugstack.conf", "required", "optional", "plugstack.conf", "warn"),
     ],
 )
@@ -73,6 +86,28 @@ def test_each_fault_is_found_with_advice(site: Path, *, file: str, old: str, new
     assert found[name].status == status
     assert found[name].advice
     assert {check.status for check in found.values() if check.name != name} == {"ok"}
+
+
+def test_files_that_are_included_and_spaces_around_a_sign_are_slurms_way_too(site: Path) -> None:
+    for name in ("slurm.conf", "plugstack.conf"):
+        path = site.parent / name
+        (site.parent / f"main-{name}").write_text(path.read_text().replace("GresTypes=", "grestypes = "))
+        path.write_text(f"include main-{name}\n")
+    assert {check.status for check in findings(site).values()} == {"ok"}
+
+
+def test_the_plugins_keys_are_those_that_its_code_knows() -> None:
+    source = Path(__file__).resolve().parents[2] / "slurm_plugin" / "src" / "fikit_config.c"
+    assert set(re.findall(r'KEY\("(\w+)"\)', source.read_text())) == set(plugstack.KEYS)
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus", "shards"),
+    [("gpu:h200:2,shard:h200:282", 2, 282), ("gpu:2,shard:32", 2, 32), ("gpu:3g.71gb:1,gpu:1g.18gb:1,shard:3g.71gb:71,shard:1g.18gb:18", 2, 89),
+     ("gpu", 1, 0), ("gpu:h200:4(s:0-1),shard:8", 4, 8)],
+)  # fmt: skip
+def test_what_a_node_has_is_counted(gres: str, gpus: int, shards: int) -> None:
+    assert (slurm.count(gres, "gpu"), slurm.count(gres, "shard")) == (gpus, shards)
 
 
 ACCESS = """
@@ -122,7 +157,8 @@ def test_rules_that_others_can_write_are_found(site: Path, monkeypatch: pytest.M
 
 
 def test_default_priorities_that_differ_are_found(site: Path) -> None:
-    (site.parent / "plugstack.conf").write_text("required /opt/spank_fikit.so default_priority=low\n")
+    stack = site.parent / "plugstack.conf"
+    stack.write_text(stack.read_text().rstrip() + " default_priority=low\n")
     check = findings(site)["default_priority"]
     assert (check.status, check.found) == ("fail", "low in plugstack.conf, normal in /etc/fikit/fikit.toml")
 
@@ -137,7 +173,7 @@ def test_copies_of_another_versions_lua_files_are_found(site: Path) -> None:
     assert findings(site)["Lua files"].status == "fail"
 
 
-@pytest.mark.parametrize("file", ["gres.conf", "job_submit.lua", "plugstack.conf"])
+@pytest.mark.parametrize("file", ["gres.conf", "job_submit.lua", "cli_filter.lua", "plugstack.conf"])
 def test_missing_file_fails(site: Path, file: str) -> None:
     (site.parent / file).unlink()
     assert findings(site)[file].status == "fail"
@@ -213,6 +249,30 @@ def test_storage_in_which_users_can_delete_each_others_files_is_found(tmp_path: 
     tmp_path.chmod(0o1777)
     assert daemon.storage("report_dir", tmp_path).status == "ok"
     assert daemon.storage("report_dir", tmp_path / "none").status == "warn"
+
+
+def test_storage_that_is_mounted_read_only_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = os.statvfs(tmp_path)
+    read_only = os.statvfs_result((*usual[:8], usual.f_flag | os.ST_RDONLY, usual.f_namemax))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    check = daemon.storage("report_dir", tmp_path)
+    assert (check.status, check.advice) == ("fail", "mount it for writing")
+
+
+def test_configuration_that_users_cannot_read_is_found(tmp_path: Path) -> None:
+    assert daemon.configuration(None).status == "ok"
+    file = tmp_path / "fikit.toml"
+    file.touch(mode=0o644)
+    assert daemon.configuration(file).status == "ok"
+    file.chmod(0o640)
+    assert daemon.configuration(file).advice == f"chmod a+r {file}"
+
+
+def test_run_dir_in_which_anybody_can_put_a_socket_is_found_also_where_nobody_answers(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path)).status == "fail"
+    tmp_path.chmod(0o755)
+    assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path)).status == "warn"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from fikitd.access import rules_of
 
 from fikit.checks.check import Check, fail, ok, warn
-from fikitd import config, paths, priorities
+from fikitd import config, priorities
 
 ENFORCED = {"account": "associations", "qos": "qos"}
 NO_RULES = config.AccessConfig()
@@ -65,16 +65,3 @@ def enforced(access: config.AccessConfig, settings: Mapping[str, str], slurm_con
             f"AccountingStorageEnforce={','.join(missing)}, with slurmdbd, or rules by partition and group only",
         )
     return ok("access", f"{len(access.rule)} rules in fikit.toml")
-
-
-def lua_files(beside: Path) -> Iterator[Check]:
-    """Copies beside slurm.conf, if there are any, are all of them and of this version."""
-    if not (beside / "fikit_submit.lua").is_file():
-        return
-    for source in sorted(paths.slurm_dir().glob("fikit_*.lua")):
-        copy = beside / source.name
-        if not copy.is_file() or copy.read_bytes() != source.read_bytes():
-            found = f"{copy} is not there" if not copy.exists() else f"{copy} is not this version's"
-            yield fail("Lua files", found, f"copy fikit_*.lua from {source.parent} again, or load them from there")
-            return
-    yield ok("Lua files", f"copies in {beside} are this version's")

@@ -23,10 +23,19 @@ def area() -> Iterator[Check]:
         yield fail("fikit.toml", error.format_message(), "correct the file; `fikitd --check-config` checks it again")
         return
     machine = found[0]
-    yield ok("fikit.toml", str(machine.config_file) if machine.config_file else "none, defaults are in force")
+    yield configuration(machine.config_file)
     yield daemon(machine)
     for name, directory in (("report_dir", machine.report_dir), ("profile_dir", machine.profile_dir)):
         yield storage(name, directory)
+
+
+def configuration(file: Path | None) -> Check:
+    """It could be read here; users' sbatch and srun read it too."""
+    if file is None:
+        return ok("fikit.toml", "none, defaults are in force")
+    if not file.stat().st_mode & stat.S_IROTH:
+        return fail("fikit.toml", f"users cannot read {file}, and their sbatch and srun do", f"chmod a+r {file}")
+    return ok("fikit.toml", str(file))
 
 
 def daemon(place: Place) -> Check:
@@ -34,14 +43,20 @@ def daemon(place: Place) -> Check:
     try:
         answer = Control(place.run_dir).ping()
     except DaemonUnreachable as error:
+        if is_open(place.run_dir):
+            return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
         return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
-    status = place.run_dir.stat()
-    if status.st_mode & 0o022:
+    if is_open(place.run_dir):
         return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
     if answer.split()[1:2] != [__version__]:
         found = f"{answer} runs, {__version__} is installed"
         return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")
     return ok("fikitd", f"{answer}, in {place.run_dir}")
+
+
+def is_open(directory: Path) -> bool:
+    """Whether others than its owner can write in it."""
+    return directory.is_dir() and bool(directory.stat().st_mode & 0o022)
 
 
 def storage(name: str, directory: Path) -> Check:
@@ -52,6 +67,8 @@ def storage(name: str, directory: Path) -> Check:
     mode = directory.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         return fail(name, f"everybody can delete others' files in {directory}", f"chmod 1777 {directory}")
+    if os.statvfs(directory).f_flag & os.ST_RDONLY:
+        return fail(name, f"{directory} is on a file system that is mounted read-only here", "mount it for writing")
     if not os.access(directory, os.W_OK | os.X_OK):
         return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
     return ok(name, str(directory))

@@ -6,16 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fikit import slurm_versions
-from fikit.checks import access
+from fikit.checks import access, lua, plugstack
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
 DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
-PLUGIN = "spank_fikit.so"
+DEEPEST_INCLUDE = 8
 
 
 def area() -> Iterator[Check]:
@@ -24,7 +24,7 @@ def area() -> Iterator[Check]:
         yield warn("Slurm", "not installed", "nothing to do for `fikit run`; for jobs: `make setup` installs it")
         return
     yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}")
-    yield plugin(paths.slurm_dir() / PLUGIN, version)
+    yield plugin(paths.slurm_dir() / plugstack.PLUGIN, version)
     yield owned([paths.shim(), *sorted(paths.slurm_dir().glob("*"))])
     yield munge()
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
@@ -92,57 +92,63 @@ def configuration(path: Path) -> Iterator[Check]:
             )
         else:
             yield ok(name, settings[key])
-    yield from shards(path)
-    yield submit_script(path.parent / "job_submit.lua")
-    yield gres(path.parent / "gres.conf")
-    yield from access.lua_files(path.parent)
+    nodes = gres_of_nodes(path)
+    yield from shards(path, nodes)
+    yield from lua.area(path.parent)
+    yield gres(path.parent / "gres.conf", nodes)
     stack = Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf")
-    yield plugstack(stack)
-    yield from access.area(settings, path, default_priority(stack))
+    yield plugstack.check(stack)
+    yield from access.area(settings, path, plugstack.default_priority(stack))
+
+
+def text_of(path: Path, depth: int = 0) -> str:
+    """slurm.conf without comments and with the files that it includes."""
+    lines = []
+    for line in path.read_text(errors="replace").splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 2 and words[0].lower() == "include" and depth < DEEPEST_INCLUDE:
+            included = path.parent / words[1]
+            if included.is_file():
+                lines.append(text_of(included, depth + 1))
+        elif words:
+            lines.append(" ".join(words))
+    return "\n".join(lines)
 
 
 def read_settings(path: Path) -> dict[str, str]:
     """The Name=Value lines of slurm.conf; names in lower case, as Slurm compares them."""
-    settings = {}
-    for line in path.read_text(errors="replace").splitlines():
-        name, equals, value = line.partition("#")[0].strip().partition("=")
-        if equals and " " not in name:
-            settings[name.lower()] = value.strip()
-    return settings
+    lines = (re.fullmatch(r"(\w+) ?= ?(.*)", line) for line in text_of(path).splitlines())
+    return {match[1].lower(): match[2] for match in lines if match}
 
 
-def shards(path: Path) -> Iterator[Check]:
+def gres_of_nodes(path: Path) -> list[str]:
+    """The Gres= of each node line of slurm.conf, in lower case."""
+    return re.findall(r"^nodename=.*?\sgres=(\S+)", text_of(path).lower(), re.MULTILINE)
+
+
+def count(gres: str, name: str) -> int:
+    """How many of that name a node's Gres= has, of all types together."""
+    found = re.findall(rf"(?:^|,){name}(?::[^:,]*[^:,\d][^:,]*)?(?::(\d+))?(?=,|$|\()", gres)
+    return sum(int(number or 1) for number in found)
+
+
+def shards(path: Path, nodes: Sequence[str]) -> Iterator[Check]:
     """Slurm cannot start a step of a job with shards of a type (--gres=gpu:TYPE:1) if the node's shards have none."""
-    nodes = re.findall(
-        r"^\s*NodeName=(\S+).*?\sGres=(\S+)", path.read_text(errors="replace"), re.IGNORECASE | re.MULTILINE
-    )
     typed = {"gpu": set[str](), "shard": set[str]()}
-    for _, gres in nodes:
-        for name, type_ in re.findall(r"(gpu|shard):([^:,]*[^:,\d][^:,]*)", gres.lower()):
+    for gres in nodes:
+        for name, type_ in re.findall(r"(gpu|shard):([^:,]*[^:,\d][^:,]*)", gres):
             typed[name].add(type_)
     missing = sorted(typed["gpu"] - typed["shard"])
-    if nodes and not any("shard:" in gres.lower() for _, gres in nodes):
+    if nodes and not any("shard:" in gres for gres in nodes):
         yield fail("shards", f"no node in {path} has any", "add shard:TYPE:N to its Gres=, N = GPUs x GiB of one GPU")
     elif missing:
         yield fail("shards", f"{path} has GPUs but no shards of type {', '.join(missing)}",
                    f"write shard:{missing[0]}:N in the node's Gres=, or jobs with --gres=gpu:{missing[0]}:1 cannot share")  # fmt: skip
     elif nodes:
-        yield ok("shards", ", ".join(gres for _, gres in nodes))
+        yield ok("shards", ", ".join(nodes))
 
 
-def submit_script(path: Path) -> Check:
-    if not path.is_file():
-        return fail("job_submit.lua", f"{path} does not exist", f"copy it from {paths.slurm_dir()}")
-    if "fikit" not in path.read_text(errors="replace"):
-        return fail(
-            "job_submit.lua",
-            f"{path} does not call fikit",
-            f"call fikit_submit.lua as {paths.slurm_dir() / path.name} does",
-        )
-    return ok("job_submit.lua", str(path))
-
-
-def gres(path: Path) -> Check:
+def gres(path: Path, nodes: Sequence[str]) -> Check:
     """Before Slurm 23.11.5 an exclusive job can land on a shared GPU unless the GPU lines have Type= or Cores=."""
     if not path.is_file():
         return fail("gres.conf", f"{path} does not exist", "list the GPUs with Type=, and one line Name=shard")
@@ -162,29 +168,10 @@ def gres(path: Path) -> Check:
             "a GPU line has neither Type= nor Cores=",
             "add Type=, or exclusive jobs can land on a shared GPU",
         )
+    # A node that finds fewer than slurm.conf says is taken out of service. Of a file for several nodes, nobody knows which is ours.
+    here = sum(int(number) for line in lines for number in re.findall(r"name=shard\b.*\bcount=(\d+)(?!\S)", line))
+    wanted = {number for node in nodes if (number := count(node, "shard"))}
+    if here and wanted and here not in wanted and not any("nodename=" in line for line in lines):
+        return fail("gres.conf", f"it has {here} shards, nodes in slurm.conf have {' or '.join(map(str, sorted(wanted)))}",
+                    "write the same number in Count= and in the node's Gres=")  # fmt: skip
     return ok("gres.conf", str(path))
-
-
-def our_line(path: Path) -> list[str]:
-    """The words of the plugin's line in plugstack.conf; none without one."""
-    if not path.is_file():
-        return []
-    lines = (text.partition("#")[0].split() for text in path.read_text(errors="replace").splitlines())
-    return next((words for words in lines if len(words) > 1 and words[1].endswith(PLUGIN)), [])
-
-
-def default_priority(path: Path) -> str:
-    words = dict(word.split("=", 1) for word in our_line(path)[2:] if "=" in word)
-    return words.get("default_priority", "normal")
-
-
-def plugstack(path: Path) -> Check:
-    line = f"required {paths.slurm_dir() / PLUGIN}"
-    if not path.is_file():
-        return fail("plugstack.conf", f"{path} does not exist", f"make it with the line: {line}")
-    ours = our_line(path)
-    if not ours:
-        return fail("plugstack.conf", f"{path} does not load {PLUGIN}", f"add the line: {line}")
-    if ours[0] != "required":
-        return warn("plugstack.conf", "the plugin is optional", "make it required: its own errors never fail a job")
-    return ok("plugstack.conf", str(path))
