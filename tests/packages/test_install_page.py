@@ -16,7 +16,8 @@ AFTER_EACH_FAULT = {
     "gres.conf": "sed -i s/Type=h200// /etc/slurm/gres.conf",
     "shards": "sed -i s/,shard:h200:282// /etc/slurm/slurm.conf",
     "job_submit.lua": "rm /etc/slurm/job_submit.lua",
-    "plugstack.conf": "sed -i /spank_fikit/d /etc/slurm/plugstack.conf",
+    "cli_filter.lua": "rm /etc/slurm/cli_filter.lua",
+    "plugstack.conf": "sed -i s/native/lib/ /etc/slurm/plugstack.conf",
     "SPANK plugin": "rm /usr/lib/fikit/native/slurm/spank_fikit.so",
     "fikit.toml": "echo [nonsense] >>/etc/fikit/fikit.toml",
     "default_priority": "sed -i 's/fikitd$/fikitd default_priority=low/' /etc/slurm/plugstack.conf",
@@ -70,3 +71,9 @@ def test_doctor_finds_what_is_broken_and_says_what_to_do(system: CleanSystem, na
     code, found = findings(system, AFTER_EACH_FAULT[name])
     assert (code, found[name]["status"]) == (1, "fail")
     assert found[name]["advice"]
+
+
+def test_doctors_advice_has_the_names_that_the_page_has(system: CleanSystem) -> None:
+    _, found = findings(system, f"{AFTER_EACH_FAULT['plugstack.conf']}; {AFTER_EACH_FAULT['cli_filter.lua']}")
+    for name, file in (("plugstack.conf", "spank_fikit.so"), ("cli_filter.lua", "cli_filter.lua")):
+        assert f"/usr/lib/fikit/native/slurm/{file}" in found[name]["advice"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fikit.checks.check import Check, fail, ok
+from fikit.checks.native import slurm_files
 from fikitd import paths
 
 _LOADED = re.compile(r"""dofile\s*\(?\s*(?:\[\[|["'])(/[^"'\]]+)""")  # a path that is not put together
@@ -21,7 +22,7 @@ def area(beside: Path) -> Iterator[Check]:
 
 def script(path: Path) -> Check:
     """One that Slurm loads: it is there, it calls fikit's, and what it loads is there."""
-    installed = paths.slurm_dir() / path.name
+    installed = slurm_files() / path.name
     if not path.is_file():
         return fail(path.name, f"{path} does not exist", f"make it with the line: dofile('{installed}')")
     text = "\n".join(line.partition("--")[0] for line in path.read_text(errors="replace").splitlines())

@@ -33,6 +33,12 @@ def area() -> Iterator[Check]:
         yield symbols(shim)
 
 
+def slurm_files() -> Path:
+    """Where an installed fikit has its Slurm files, by the name that stays when Python's version changes."""
+    lasting = Path(sys.prefix) / "native" / "slurm"
+    return lasting if lasting.is_dir() else paths.slurm_dir()
+
+
 def preload(shim: Path) -> Check:
     """ld.so reports a library that cannot be preloaded on stderr and goes on without it."""
     env = {**os.environ, "LD_PRELOAD": str(shim)}

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fikit.checks.check import Check, fail, ok, warn
-from fikitd import paths, priorities
+from fikit.checks.native import slurm_files
+from fikitd import priorities
 
 PLUGIN = "spank_fikit.so"
 DEEPEST_INCLUDE = 8
@@ -76,7 +77,7 @@ def default_priority(path: Path) -> str:
 
 
 def check(path: Path) -> Check:
-    line = f"required {paths.slurm_dir() / PLUGIN}"
+    line = f"required {slurm_files() / PLUGIN}"
     if not path.is_file():
         return fail("plugstack.conf", f"{path} does not exist", f"make it with the line: {line}")
     ours = our_line(path)
