@@ -50,9 +50,8 @@ def test_long_copies_ask_once_somebody_above_copies_that_way(running: Dispatcher
 
 def test_a_shim_of_before_is_asked_nothing(running: Dispatcher) -> None:
     high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8, version=3)
-    low.page.request_copy = IN  # where it has padding
-    copied(high)
-    request = low.ask()
+    copied(high, 10 * MS)
+    request = low.ask(copy=IN, size=1 << 40)  # where it has padding: a launch
     assert eventually(lambda: low.granted(request))
     assert list(low.page.copies_ask_from) == [0, 0]
 
