@@ -32,6 +32,14 @@ def test_inputs_of_about_the_same_size_are_the_same() -> None:
     assert [times[0] for times in lived(6, bytes_more=1)[1]] == NEXT
 
 
+def test_where_the_last_three_were_never_seen_the_last_one_says_what_follows() -> None:
+    copies = Copies()
+    for n in range(5):  # of another size each time, then always the same, and 5 ms without
+        copies.copied(6 * n * MS, 1000 << n)
+        times = copies.copied((6 * n + 1) * MS, 64)
+    assert times == [5 * MS] * 8
+
+
 def test_what_has_changed_is_forgotten_after_eight_copies() -> None:
     copies, _ = lived(8)
     later_ns = 8 * PASS_NS
