@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fikitd._core import Policy, mean_before
+from fikitd.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,9 +106,26 @@ def test_a_measured_overrun_takes_away_what_was_not_expected_to_be_spent() -> No
     assert granted == {0: [LOW], 4: []}
 
 
-def test_cheap_delays_end_with_the_budget() -> None:
+def test_a_client_begins_with_what_a_fifth_of_a_second_earns_and_no_more() -> None:
+    """Each kernel of 10 ms is certain to delay by 1 ms, and does."""
     made = policy()
-    now = alone(made, 20 * MS)  # earns less than 1 ms
+    now, granted = 0, 0
+    for request in range(1, 40):
+        made.event("launched", HIGH, now, duration_ns=1 * US, slack_ns=[9 * MS - 20 * US])
+        if not grants(made.event("waiting", LOW, now + 2 * US, request=request, duration_ns=10 * MS)):
+            break
+        granted += 1
+        made.event("launched", LOW, now + 2 * US, granted=True, request=request, duration_ns=10 * MS)
+        made.event("grant_done", LOW, now + 10 * MS, request=request)
+        now += 10 * MS
+        made.event("drained", HIGH, now, began_ns=now - 1 * MS, duration_ns=0, slack_ns=[1], idle_ns=[1])
+    earned = 0.05 / TUNING["reserve"] * (TUNING["advance_ns"] + now)
+    assert 2 <= granted <= earned / MS + 1
+
+
+def test_cheap_delays_end_with_the_budget() -> None:
+    made = policy(max_slowdown=0.002)
+    now = alone(made, 20 * MS)  # with what it began with, less than 0.5 ms
     made.event("launched", HIGH, now, duration_ns=0, slack_ns=[9900 * US])
     granted = []
     for request in range(1, 20):  # each is expected to delay by a little more than 1 % of its length
@@ -283,7 +301,8 @@ LENGTHS = st.lists(st.integers(1 * US, 3 * MS), min_size=5, max_size=60)
 @settings(max_examples=80, deadline=None)
 @given(LENGTHS, st.sampled_from([0.01, 0.05, 0.2]), st.integers(0, 1))
 def test_expected_delays_never_exceed_what_was_earned(lengths: list[int], share: float, lie: int) -> None:
-    """No slack at all, so every granted kernel is a delay: their sum stays within the share of the progress."""
+    """No slack at all, so every granted kernel is a delay: their sum stays within the share of the progress, and of what a
+    client begins with. With a lie, the second half of the time that kernels take is believed to be progress."""
     made = Policy("budget", max_slowdown=share, ageing_ns=1_000 * S)
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
@@ -304,4 +323,5 @@ def test_expected_delays_never_exceed_what_was_earned(lengths: list[int], share:
             made.event("waiting_ended", LOW, now + 2, request=request)
         made.event("drained", HIGH, now + 10, duration_ns=0, span_ns=1, slack_ns=[1], idle_ns=[1])
         now += 20
-        assert delayed <= share * (progress + 1 * MS)
+        earning = TUNING["advance_ns"] + progress + lie * delayed + 1 * MS
+        assert delayed <= share / TUNING["reserve"] * earning

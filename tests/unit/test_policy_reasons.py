@@ -115,12 +115,12 @@ def test_equals_wait_for_their_turn_and_lower_ones_behind_the_first() -> None:
 
 
 def test_budget_tells_a_spent_budget_from_a_kernel_that_is_too_long() -> None:
-    """At the first segment's end nothing has been earned yet; after 100 ms of work there is a budget, and a price."""
+    """What a client begins with is not enough for a kernel of 20 ms; for one of 5 ms there is a budget, and a price."""
     policy = with_clients("budget", 1, 8)
     idle = {"slack_ns": [0], "idle_ns": [2 * MS], "span_ns": 10 * MS}
     policy.event("launched", 1, 0, duration_ns=10 * US)
     policy.event("drained", 1, 10 * US, duration_ns=0, **idle)
-    policy.event("waiting", 2, 20 * US, request=1, duration_ns=5 * MS)
+    policy.event("waiting", 2, 20 * US, request=1, duration_ns=20 * MS)
     assert policy.held(2) == ("budget_spent", 1)
 
     policy = with_clients("budget", 1, 8)

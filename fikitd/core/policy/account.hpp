@@ -14,7 +14,10 @@ namespace fikit::policy {
 
 class Account {
  public:
-  void begin(std::int64_t now_ns, const Tuning& tuning) { *this = Account{}, since_ns_ = now_ns, tuning_ = &tuning; }
+  void begin(std::int64_t now_ns, const Tuning& tuning, double max_slowdown) {
+    *this = Account{}, since_ns_ = now_ns, tuning_ = &tuning;
+    earn(tuning.advance_ns, max_slowdown);
+  }
 
   void launched(const Event& event, const Client& client, double max_slowdown);
   void seen(const Client& client) { finish_ns_ = client.progress.finish_ns(); } // how far its work is

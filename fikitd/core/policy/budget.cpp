@@ -14,7 +14,7 @@ void Budget::noted(const Event& event, const Client& client) {
   double& level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
   switch (event.kind) {
     case EventKind::client_added:
-      accounts_[client.slot].begin(event.time_ns, options().tuning);
+      accounts_[client.slot].begin(event.time_ns, options().tuning, client.protection.max_slowdown);
       share = Share{};
       copying_[client.slot] = {};
       break;

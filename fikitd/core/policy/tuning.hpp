@@ -7,6 +7,8 @@ namespace fikit::policy {
 struct Tuning {
   // Budget of so much progress may be saved up: a long kernel's delay comes at once, and is bought from savings.
   double saved_ns = 600e6;
+  // A client begins with the budget of so much progress: what the reserve holds back has paid for it after a second of work.
+  double advance_ns = 200e6;
   // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.
   double cheap = 0.02;
   // A smaller share is what the eight times of a forecast cannot tell from nothing: it is not asked for.

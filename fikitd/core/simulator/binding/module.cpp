@@ -91,6 +91,7 @@ struct Knob {
 
 constexpr Knob kKnobs[] = {
     {"saved_ns", &policy::Tuning::saved_ns},
+    {"advance_ns", &policy::Tuning::advance_ns},
     {"cheap", &policy::Tuning::cheap},
     {"nothing", &policy::Tuning::nothing},
     {"remembered_ns", &policy::Tuning::remembered_ns},
