@@ -65,13 +65,14 @@ def run(
     for name, times in samples.items():
         values[name.replace("_ns", "_p50_us")] = statistics.median(times) / 1000
         values[name.replace("_ns", "_p99_us")] = statistics.quantiles(times, n=100)[98] / 1000
-    values |= {name: measured[name] for name in ("empty_cpu_share", "idle_cpu_share")}
+    values |= {name: measured[name] for name in ("behind_cpu_share", "empty_cpu_share", "idle_cpu_share")}
     title = f"dispatcher, {os.cpu_count()} cores, load average {load:.1f} before it began"
+    behind = f"  CPU while a launch stands behind kernels of 1 ms: {100 * values['behind_cpu_share']:.1f} % of a core"
     idle = (
         f"  CPU of {gpus} dispatchers: {100 * values['empty_cpu_share']:.2f} % of a core without clients, "
         f"{100 * values['idle_cpu_share']:.2f} % with {clients} idle ones each"
     )
-    summary = "\n".join([title, *(_line(name, values) for name in LINES), idle])
+    summary = "\n".join([title, *(_line(name, values) for name in LINES), behind, idle])
     settings = {
         "rounds": rounds, "gpus": gpus, "clients": clients, "idle_ms": idle_ms, "load_average": load, "policy": "budget (decisions), prio",
     }  # fmt: skip

@@ -24,6 +24,7 @@ def test_every_kind_of_waiting_is_measured_so_often_as_asked(measured: dispatch.
     decisions = {name for name in measured.samples if name.startswith("decide")}
     assert all(len(measured.samples[name]) >= 20 for name in decisions)
     assert {len(times) for name, times in measured.samples.items() if name not in decisions} == {20}
+    assert 0 < measured.values["behind_cpu_share"] < 2
     assert measured.values["empty_cpu_share"] >= 0
     assert measured.values["idle_cpu_share"] >= 0
 

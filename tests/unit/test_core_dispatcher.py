@@ -142,7 +142,7 @@ def test_a_request_that_the_gate_opened_for_counts_anew_if_it_closes_again() -> 
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         high.launch()
         request = low.ask()
-        assert eventually(lambda: low.page.awake)
+        assert eventually(lambda: any(entry["by"] == 2 for entry in running.stats(1)["held"])), "it has been seen"
         running.remove_client(2)
         FakeClient(running, 3, 1)
         assert low.closed

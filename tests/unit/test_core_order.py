@@ -41,7 +41,7 @@ def test_a_launch_stands_behind_what_was_launched_before_it(order: tuple[int, in
         launches = [lambda t_ns: low.launch(1, EXPIRED, t_ns=t_ns), lambda t_ns: high.launch(1, t_ns=t_ns)]
         for back, launch in zip((2, 1), launches if low_first else reversed(launches), strict=True):
             launch(began - back * MS)  # in this order, should the dispatcher look in between
-        high.ring()
+        low.ring()  # the other's gate is open: its page is read whenever any is
         assert eventually(lambda: high.read and low.read)
         assert (stood_behind_ns(running, high) > 18 * MS) == low_first
 

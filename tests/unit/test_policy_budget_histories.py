@@ -253,3 +253,38 @@ def test_of_a_crowd_goes_the_first_of_those_who_could_go_alone(
     first = min(alone, key=lambda number: (lows[number - 2][1], number), default=None)
     together = decide(set(numbers))
     assert together[:1] == ([] if first is None else [first])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    EIGHT_TIMES,
+    st.lists(st.integers(1, 20 * MS), min_size=1, max_size=12),
+    st.integers(10 * US, 20 * MS),
+    st.integers(0, 80),
+    st.lists(st.floats(0, 1), min_size=1, max_size=6).map(sorted),
+)
+def test_who_stands_behind_work_cannot_go_before_the_moment_that_was_said(
+    slack: list[int], lengths: list[int], work: int, segments: int, moments: list[float]
+) -> None:
+    """Nobody looks before that moment, and as time goes by forecasts change: not in a way that would have let somebody go."""
+    made = Policy("budget", **PATIENT)
+    made.event("client_added", HIGH, 0, priority=1)
+    lows = range(2, 2 + len(lengths))
+    for low in lows:
+        made.event("client_added", low, 0, priority=8)
+    now = 10 * MS
+    for _ in range(segments):
+        made.event("launched", HIGH, now, duration_ns=10 * MS, slack_ns=[1])
+        now += 10 * MS
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=[1])
+    made.event("launched", HIGH, now, duration_ns=work, slack_ns=slack)
+    for low, length in zip(lows, lengths, strict=True):
+        said = made.event("waiting", low, now, request=1, duration_ns=length)
+    held = [made.held(low) for low in lows]
+    if any(hold is not None and hold[0] != "behind" for hold in held) or not any(held):
+        return
+    again = wake(said)
+    assert again is not None
+    for share in moments:
+        moment = now + int(share * (again - 1 - now))
+        assert grants(made.event("tick", 0, moment)) == []

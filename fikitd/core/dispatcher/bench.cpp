@@ -31,6 +31,7 @@ constexpr std::int64_t kSpinNs = 20'000; // fikit.toml's default, for dispatcher
 constexpr std::int64_t kSettleNs = 1'000'000'000; // the dispatchers fall asleep, and look ever more rarely
 constexpr std::int64_t kSoonNs = 8'000;    // a client that has waited so long still spins
 constexpr std::int64_t kLaterNs = 300'000; // and after so long it sleeps
+constexpr std::int64_t kBehindNs = 1'000'000;
 constexpr int kHigh = 1;
 constexpr int kLow = 8;
 
@@ -92,6 +93,8 @@ Samples decisions(std::size_t clients, int rounds) {
 // A client as the shim is one (shim/gate.c, shim/page.h).
 class FakeClient {
  public:
+  static constexpr std::uint32_t kSlot = 1; // of all its kernels
+
   FakeClient(Dispatcher& gpu, policy::ClientId id, int priority) : doorbell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     const int memfd = dispatcher::make_page(false, kLeaseNs, kSpinNs, 0);
     page_ = static_cast<fikit_page*>(mmap(nullptr, sizeof(fikit_page), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
@@ -110,6 +113,7 @@ class FakeClient {
     fikit_entry& entry = page_->ring[i % FIKIT_RING_ENTRIES];
     entry.stamp.store(0, std::memory_order_release);
     __atomic_store_n(&entry.t_ns, now_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&entry.slot, kind == FIKIT_ENTRY_DRAINED ? 0 : kSlot, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.kind, kind, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.value, value, __ATOMIC_RELAXED);
     entry.stamp.store(i + 1, std::memory_order_release);
@@ -248,7 +252,7 @@ Samples wakes(int rounds, std::int64_t after_ns) {
   return samples;
 }
 
-// ---------------------------------------------------------------- a node full of clients
+// ---------------------------------------------------------------- a client that waits
 
 double cpu_s() {
   rusage usage{};
@@ -262,6 +266,29 @@ double cpu_share(std::int64_t ns) {
   pause_for(ns);
   return (cpu_s() - before_s) / (1e-9 * static_cast<double>(ns));
 }
+
+// Of one core, while a lower launch stands behind a kernel of the high client that takes as long as is known of it.
+double behind_cpu_share(std::int64_t kernel_ns, std::int64_t kernels) {
+  const auto gpu = make_dispatcher();
+  FakeClient high(*gpu, 1, kHigh);
+  FakeClient low(*gpu, 2, kLow);
+  predictor::Model model;
+  model.add_duration(model.describe({.name = "known"}), {}, kernel_ns);
+  gpu->describe(1, FakeClient::kSlot, {.name = "known"});
+  gpu->set_profile(1, model);
+  double share = 0;
+  for (std::int64_t i = 0; i < kernels; ++i) {
+    high.launch();
+    const std::uint32_t request = low.ask();
+    share += cpu_share(kernel_ns) / static_cast<double>(kernels);
+    high.drain();
+    low.wait(request);
+    low.finish(request);
+  }
+  return share;
+}
+
+// ---------------------------------------------------------------- a node full of clients
 
 struct Node {
   double empty_cpu_share = 0; // of one core, without clients
@@ -312,9 +339,11 @@ int run(int rounds, int gpus, int clients, std::int64_t idle_ms) {
   print("hand_over_later_ns", hand_overs_later(rounds));
   print("wake_soon_ns", wakes(rounds, kSoonNs));
   print("wake_later_ns", wakes(rounds, kLaterNs));
+  const double behind_share = behind_cpu_share(kBehindNs, rounds);
   const Node full = node(gpus, clients, rounds, idle_ms * 1'000'000);
   print("node_request_ns", full.request_ns);
-  std::printf("\"empty_cpu_share\": %.6f, \"idle_cpu_share\": %.6f}\n", full.empty_cpu_share, full.idle_cpu_share);
+  std::printf("\"behind_cpu_share\": %.6f, \"empty_cpu_share\": %.6f, \"idle_cpu_share\": %.6f}\n", behind_share,
+              full.empty_cpu_share, full.idle_cpu_share);
   return 0;
 }
 

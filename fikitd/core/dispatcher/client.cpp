@@ -73,7 +73,9 @@ bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
   if (any) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
   any = look_at_gang(now_ns, policy) || any;
-  return look_at_request(now_ns, policy) || any; // the request after the launches that came before it
+  any = look_at_request(now_ns, policy) || any; // the request after the launches that came before it
+  if (any) heard_ns_ = now_ns;
+  return any;
 }
 
 bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
@@ -123,6 +125,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
 void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
   const bool granted = report.kind == FIKIT_ENTRY_GRANTED;
   const std::uint32_t request = granted ? grant_of(static_cast<std::uint32_t>(report.value)) : 0;
+  if (request == granted_ || report.kind == FIKIT_ENTRY_EXPIRED) owes_launch_ = false;
   const predictor::Identity kernel = identity(report.slot);
   predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
   const policy::Client* view = policy.client(id_);

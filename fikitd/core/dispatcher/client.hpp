@@ -65,11 +65,16 @@ class Client {
   bool closed() const { return closed_; }
   bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
+  bool undescribed() const { return undescribed_; } // a request stands there, and its kernel's description is due
   bool on_run() const { return run_.until > page_.launches(); } // launches may follow without asking
   std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
   std::int64_t first_ns() const { return first_ns_; } // when the first of what the last round found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
   bool has_news() const;    // a round would find something for which no doorbell is rung
+  // Its page says nothing new before it rings: its gate is closed, and nothing of what it was allowed to do, or was doing when
+  // the gate closed, is still to be reported.
+  bool silent(std::int64_t now_ns) const;
+  void heard(std::int64_t now_ns) { heard_ns_ = now_ns; } // it rang, or may begin to say something
 
   // A round: what is new on the page is applied to the policy. Each says whether there was anything.
   bool begin_round(std::int64_t now_ns, policy::Policy& policy);
@@ -161,6 +166,8 @@ class Client {
   std::int64_t epsilon_ns_;
   bool closed_ = false;
   bool alone_ = true;
+  bool undescribed_ = false;
+  bool owes_launch_ = false; // on the newest grant: it has not reported it yet
   int disturbed_drains_ = 0; // reports of drains until what is sampled has run alone
   std::uint32_t marks_asked_ = 0;
   Traffic& traffic_;
@@ -177,6 +184,7 @@ class Client {
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
+  std::int64_t heard_ns_ = 0; // when its page last had something new
   struct {
     std::uint64_t until = 0;   // launches below this number go without asking; 0: none
     std::int64_t lease_ns = 0; // until then: what a host has not used by now it had not been expected to

@@ -30,6 +30,7 @@ void Client::copied(const Report& report, std::int64_t t_ns, policy::Policy& pol
 
 void Client::grant_done(std::uint32_t request, std::int64_t t_ns, policy::Policy& policy) {
   exclusives_.grant_done(request);
+  if (request == granted_) owes_launch_ = false; // also where the driver refused it
   if (request == copy_.request && copy_.begin_ns < t_ns)
     foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
   policy.apply({.kind = policy::EventKind::grant_done, .client = id_, .time_ns = t_ns, .request = request});

@@ -22,6 +22,11 @@ bool Client::has_news() const {
   return !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited() != awaited_;
 }
 
+bool Client::silent(std::int64_t now_ns) const {
+  constexpr std::int64_t kSilentNs = 5'000'000; // a thread that has looked at the gate launches within it
+  return closed_ && now_ns - heard_ns_ >= kSilentNs && posted_ == 0 && !undescribed_ && !owes_launch_ && !has_news();
+}
+
 bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   const Page::Request request = page_.request();
   bool changed = false;
@@ -31,10 +36,12 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
     changed = true;
   }
   if (!request.waiting) holds_.left(now_ns);
+  undescribed_ = false;
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const predictor::Identity kernel = identity(request.slot);
   const bool just_posted = request.posted_ns > now_ns - kDescriptionNs && request.posted_ns < now_ns + kDescriptionNs;
-  if (kernel == 0 && request.slot != 0 && just_posted) return changed;
+  undescribed_ = kernel == 0 && request.slot != 0 && just_posted;
+  if (undescribed_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   if (request.engine == policy::Engine::compute) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
@@ -59,6 +66,7 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
 void Client::open_gate(std::int64_t now_ns) {
   closed_ = false;
   holds_.granted(now_ns);
+  owes_launch_ = false;
   posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
   end_run();
   page_.open_gate();
@@ -71,6 +79,7 @@ void Client::close_gate(std::int64_t until_ns) {
 
 bool Client::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
   granted_ = request;
+  owes_launch_ = true;
   holds_.granted(now_ns);
   note_grant(now_ns);
   posted_ = 0;

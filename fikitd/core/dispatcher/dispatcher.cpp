@@ -15,11 +15,13 @@ namespace {
 constexpr std::int64_t kSliceNs = 40'000;         // between looks at the pages while a launch waits
 constexpr std::int64_t kQuietSliceNs = 200'000;   // the same when nothing has moved for kQuietNs
 constexpr std::int64_t kQuietNs = 5'000'000;
+constexpr std::int64_t kLongestSliceNs = 400'000; // the same while the policy knows when it will be over
 constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually follows the last one closely
 constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
-constexpr std::int64_t kMaxKeepingNs = 400'000'000;
+constexpr std::int64_t kMaxKeepingNs = 700'000'000;
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::int64_t kRenewals = 5; // in two leases
+constexpr std::int64_t kSlackLeases = 3; // but no more than so many before the end of a long one
 constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
 constexpr std::int64_t kIdleLeases = 10;
 constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
@@ -28,11 +30,6 @@ std::int64_t now() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-void sleep_until(std::int64_t moment_ns) {
-  const timespec time{.tv_sec = moment_ns / 1'000'000'000, .tv_nsec = moment_ns % 1'000'000'000};
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
 }
 
 void check(const policy::Protection& protection) {
@@ -63,6 +60,7 @@ Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, 
     throw std::invalid_argument(policy::unknown_policy(policy));
   check(options, spin_ns);
   if (trace_events > kMaxTraceEvents) throw std::invalid_argument("trace_events must be at most 1048576");
+  reading_.reserve(policy::kMaxClients);
   moved_ns_ = now();
   thread_ = std::thread([this] { run(); });
 }
@@ -90,15 +88,16 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
                        .measuring = measure,
                        .protection = protection}))
     throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
+  const std::size_t slot = policy_->client(id)->slot;
   try {
-    doorbells_.add(id, doorbell);
+    doorbells_.add(slot, doorbell);
   } catch (...) {
     policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now_ns});
     throw;
   }
-  added->set_awake(true); // the thread is, or wakes up below
-  by_slot_[policy_->client(id)->slot] = added.get();
+  by_slot_[slot] = added.get();
   clients_.push_back(std::move(added));
+  read(*clients_.back());
   decide(now());
   tell_clients();
   doorbells_.ring_own();
@@ -112,7 +111,10 @@ Stats Dispatcher::remove_client(ClientId id) {
   }
   Stats stats = leaving.stats(now());
   leaving.open_gate(now());
-  doorbells_.remove(id);
+  const std::size_t slot = policy_->client(id)->slot;
+  doorbells_.remove(slot);
+  by_slot_[slot] = nullptr;
+  std::erase(reading_, &leaving);
   policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
   std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
   decide(now());
@@ -189,37 +191,26 @@ void Dispatcher::run() {
   while (!stopping_) {
     round();
     const Wait wait = plan(now());
-    if (wait.for_doorbells && !fall_asleep()) {
-      wake_up();
-      const std::int64_t slice_end_ns = now() + kSliceNs; // a client that always has news gets slices, not a busy loop
-      lock.unlock();
-      sleep_until(slice_end_ns);
-      lock.lock();
-      continue;
-    }
-    if (wait.for_doorbells) {
-      sleep(lock, wait.until_ns);
-      wake_up();
-      continue;
-    }
-    lock.unlock();
-    if (wait.until_ns > 0) sleep_until(wait.until_ns);
-    else std::this_thread::yield(); // spin
-    lock.lock();
+    if (wait.look == Look::again) {
+      stay_awake();
+      listen(lock, 0);
+    } else if (fall_asleep()) {
+      sleep(lock, wait);
+    } // else somebody came before it could know that it has to ring: once more
   }
 }
 
 // Decides for the moment at which the pages were read: what was under way then is not over because reading took a while.
-bool Dispatcher::round() {
+void Dispatcher::round() {
   const std::int64_t now_ns = now();
   bool moved = false;
   std::int64_t first_ns = now_ns;
-  for (const auto& client : clients_) {
+  for (Client* client : reading_) {
     client->end_old_run(now_ns);
     moved |= client->begin_round(now_ns, *policy_);
   }
   take_reports(now_ns);
-  for (const auto& client : clients_) {
+  for (Client* client : reading_) {
     if (!client->end_round(now_ns, *policy_)) continue;
     moved = true;
     first_ns = std::min(first_ns, client->first_ns());
@@ -233,16 +224,15 @@ bool Dispatcher::round() {
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
   if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
   renew_leases(now_ns);
-  return moved;
 }
 
 // In the order of their times, whoever reported them: who launched first is first in the device's queue. What is reported
 // meanwhile by a client that had no more is the next round's.
 void Dispatcher::take_reports(std::int64_t now_ns) {
   std::size_t count = 0;
-  for (const auto& client : clients_) {
+  for (Client* client : reading_) {
     const std::int64_t t_ns = client->next_report_ns(now_ns);
-    if (t_ns != policy::kNever) reporting_[count++] = {.t_ns = t_ns, .client = client.get()};
+    if (t_ns != policy::kNever) reporting_[count++] = {.t_ns = t_ns, .client = client};
   }
   while (count > 0) {
     const auto end = reporting_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -266,8 +256,12 @@ void Dispatcher::decide(std::int64_t now_ns) {
 }
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
-  for (const policy::Client& seen : std::as_const(*policy_).all())
-    if (seen.at_gate()) by_slot_[seen.slot]->held(seen.held, now_ns);
+  settled_ = true;
+  for (const policy::Client& seen : std::as_const(*policy_).all()) {
+    if (!seen.at_gate()) continue;
+    by_slot_[seen.slot]->held(seen.held, now_ns);
+    settled_ &= seen.held.reason == policy::Reason::behind;
+  }
 }
 
 void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
@@ -278,7 +272,10 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
   Client& target = client(decision.client);
   gate_moved_ns_ = now_ns;
   switch (decision.kind) {
-    case policy::DecisionKind::open: target.open_gate(now_ns); break;
+    case policy::DecisionKind::open:
+      target.open_gate(now_ns);
+      read(target);
+      break;
     case policy::DecisionKind::close: target.close_gate(now_ns + lease_ns(now_ns)); break;
     case policy::DecisionKind::ask_copies: target.ask_copies(decision.engines); break;
     case policy::DecisionKind::grant:
@@ -297,9 +294,11 @@ void Dispatcher::tell_higher(const Client& lower, std::uint32_t kernels) {
 
 // Nobody waits for a client while every other gate is open: then its launches cost it no mark.
 void Dispatcher::tell_clients() {
-  const bool held = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
+  closed_ = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
+  lowest_ = 0;
   for (const auto& client : clients_) {
-    client->ask_for_marks(held && !client->closed() && !client->measuring() ? mark_every_ : 0);
+    lowest_ = std::max(lowest_, client->priority());
+    client->ask_for_marks(closed_ && !client->closed() && !client->measuring() ? mark_every_ : 0);
     client->set_alone(clients_.size() == 1);
   }
 }
@@ -310,15 +309,20 @@ std::int64_t Dispatcher::lease_ns(std::int64_t now_ns) const {
 }
 
 std::int64_t Dispatcher::renewal_ns(std::int64_t now_ns) const {
-  return renewed_ns_ + 2 * std::min(given_ns_, lease_ns(now_ns)) / kRenewals;
+  const std::int64_t given_ns = std::min(given_ns_, lease_ns(now_ns));
+  return renewed_ns_ + std::max(2 * given_ns / kRenewals, given_ns - kSlackLeases * options_.lease_ns);
 }
 
 bool Dispatcher::renew_leases(std::int64_t now_ns) {
   if (now_ns < renewal_ns(now_ns)) return false;
+  const bool too_late = now_ns >= renewed_ns_ + given_ns_; // whoever came meanwhile went without a grant, or a bell
   renewed_ns_ = now_ns;
   given_ns_ = lease_ns(now_ns);
-  for (const auto& client : clients_)
-    if (client->closed()) client->renew_lease(now_ns + given_ns_);
+  for (const auto& client : clients_) {
+    if (!client->closed()) continue;
+    client->renew_lease(now_ns + given_ns_);
+    if (too_late) read(*client);
+  }
   return true;
 }
 
@@ -327,47 +331,81 @@ std::int64_t Dispatcher::keeping_ns(std::int64_t now_ns) const {
   return clients_.empty() ? policy::kHorizonNs : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
 }
 
+// Those who wait behind work whose end is reckoned wait for that end. It may come sooner, so half of what is left is slept
+// at a time: a reckoning that is wrong is noticed late by no more than that.
+std::int64_t Dispatcher::slice_ns(std::int64_t now_ns) const {
+  const bool marks = std::any_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->marks_out(); });
+  const std::int64_t slice_ns = now_ns - moved_ns_ >= kQuietNs && !marks ? kQuietSliceNs : kSliceNs;
+  if (!settled_ || wake_at_ns_ == policy::kNever) return slice_ns;
+  return std::max(slice_ns, std::min((wake_at_ns_ - now_ns) / 2, kLongestSliceNs));
+}
+
 Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
-  const auto any = [this](auto predicate) { return std::any_of(clients_.begin(), clients_.end(), predicate); };
-  const bool closed = any([](const auto& c) { return c->closed(); });
-  if (any([](const auto& c) { return c->waiting() || c->on_run(); }) || (closed && now_ns - gate_moved_ns_ < kLingerNs)) {
-    if (now_ns - acted_ns_ < spin_.limit_ns()) return {.until_ns = 0};
-    const bool quiet = now_ns - moved_ns_ >= kQuietNs && !any([](const auto& c) { return c->marks_out(); });
-    const std::int64_t slice_ns = quiet ? kQuietSliceNs : kSliceNs;
-    return {.until_ns = std::min(now_ns + slice_ns, std::max(wake_at_ns_, now_ns))};
-  }
-  return {.until_ns = now_ns + keeping_ns(now_ns), .for_doorbells = true};
+  const auto any = [this](auto predicate) { return std::any_of(reading_.begin(), reading_.end(), predicate); };
+  const bool unheard = any([](const Client* c) { return c->on_run() || c->undescribed(); }); // these ring for nothing
+  const bool waiting = any([](const Client* c) { return c->waiting(); });
+  const bool soon = waiting || unheard || (closed_ && now_ns - gate_moved_ns_ < kLingerNs);
+  if (soon && now_ns - acted_ns_ < spin_.limit_ns()) return {.look = Look::again};
+  if (unheard) return {.look = Look::sure, .until_ns = std::min(now_ns + kSliceNs, std::max(wake_at_ns_, now_ns))};
+  if (waiting) return {.look = Look::sure, .until_ns = std::min(now_ns + slice_ns(now_ns), std::max(wake_at_ns_, now_ns))};
+  return {.look = Look::for_news, .until_ns = now_ns + keeping_ns(now_ns)};
+}
+
+void Dispatcher::read(Client& client) {
+  client.heard(now());
+  if (std::find(reading_.begin(), reading_.end(), &client) != reading_.end()) return;
+  reading_.push_back(&client);
+  client.set_awake(awake_);
+}
+
+// Only who outranks nobody: copies that others have to expect pass a gate without a bell.
+void Dispatcher::skip_silent(std::int64_t now_ns) {
+  if (!awake_) std::erase_if(reading_, [&](const Client* c) { return c->priority() == lowest_ && c->silent(now_ns); });
+}
+
+void Dispatcher::stay_awake() {
+  if (awake_) return;
+  awake_ = true;
+  for (Client* client : reading_) client->set_awake(true);
 }
 
 // Asks for doorbells, then looks once more: a client that posted before it could see `awake` = 0 is seen here.
 bool Dispatcher::fall_asleep() {
-  for (const auto& client : clients_) client->set_awake(false);
+  if (!awake_) return true;
+  awake_ = false;
+  for (Client* client : reading_) client->set_awake(false);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return std::none_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->cannot_wait(); });
+  return std::none_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->cannot_wait(); });
 }
 
-// Until a doorbell, or until there is something to read at the given moment or a later one. Whoever changes the clients
-// meanwhile rings.
-void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, std::int64_t until_ns) {
+// Without the lock, for so long at most; true: somebody rang.
+bool Dispatcher::listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns) {
+  const bool all_read = reading_.size() == clients_.size();
+  lock.unlock();
+  if (timeout_ns == 0) std::this_thread::yield();
+  const bool rung = !(timeout_ns == 0 && all_read) && doorbells_.wait(timeout_ns);
+  lock.lock();
+  for (std::size_t i = 0; rung && i < doorbells_.rung().size(); ++i)
+    if (Client* client = by_slot_[doorbells_.rung()[i]]) read(*client);
+  return rung;
+}
+
+// Until a doorbell, or the look that is due. Whoever changes the clients meanwhile rings.
+void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
+  std::int64_t until_ns = wait.until_ns;
   while (!stopping_) {
     std::int64_t now_ns = now();
     if (now_ns >= until_ns) {
-      if (std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->has_news(); })) return;
+      if (wait.look == Look::sure) return;
+      skip_silent(now_ns);
+      if (std::any_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->has_news(); })) return;
       until_ns = now_ns + keeping_ns(now_ns);
     }
-    const bool closed = std::any_of(clients_.begin(), clients_.end(), [](const auto& c) { return c->closed(); });
-    const std::int64_t wake_ns = closed ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
-    lock.unlock();
-    const bool rung = doorbells_.wait(wake_ns - now_ns);
-    lock.lock();
-    if (rung) return;
+    const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
+    if (listen(lock, wake_ns - now_ns)) return;
     now_ns = now();
-    if (renew_leases(now_ns) && given_ns_ > options_.lease_ns) until_ns = now_ns; // awake anyway
+    if (renew_leases(now_ns) && given_ns_ > options_.lease_ns && wait.look == Look::for_news) until_ns = now_ns; // awake anyway
   }
-}
-
-void Dispatcher::wake_up() {
-  for (const auto& client : clients_) client->set_awake(true);
 }
 
 } // namespace fikit::dispatcher

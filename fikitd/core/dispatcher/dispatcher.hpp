@@ -1,10 +1,13 @@
 // The thread that schedules one GPU: reads its clients' pages, feeds the policy, carries out what it decides.
 //
 // All state is behind one mutex, which the thread gives up while it waits, so clients come and go from any thread.
-// How it waits: while a launch stands at a closed gate it spins a little if events have lately been close (spin.hpp), then
-// sleeps in short slices; otherwise it tells the clients to ring (`awake` = 0), looks once more, and blocks until a
-// doorbell or house-keeping: leases are renewed, and a glance at each page says whether there is anything to read. Both become
-// rare when nothing happens: an idle node costs next to nothing.
+// How it waits: if events have lately been close it spins a little after each (spin.hpp); only then need clients not ring
+// (`awake`). Else it sleeps until a doorbell rings, or until it looks by itself: what a GPU writes and what is launched at an
+// open gate rings for nobody. While a launch stands at a closed gate it looks when the policy wants to be asked again, and
+// often enough before (Look). While none does, house-keeping is all there is: rings are read before they overflow, leases
+// renewed, ever more rarely when nothing happens.
+// Pages of which nothing can come without a bell (Client::silent) are not read before one rings: an idle node costs next to
+// nothing.
 #pragma once
 
 #include <array>
@@ -60,12 +63,17 @@ class Dispatcher {
 
  private:
   // All of these with mutex_ held.
+  enum class Look : std::uint8_t {
+    again,   // at once: spin
+    sure,    // then, whatever there is
+    for_news // then, if there is anything to read
+  };
   struct Wait {
+    Look look = Look::again;
     std::int64_t until_ns = 0;
-    bool for_doorbells = false;
   };
   void run();
-  bool round();
+  void round();
   void take_reports(std::int64_t now_ns);
   void decide(std::int64_t now_ns);
   void put_down_holds(std::int64_t now_ns);
@@ -75,11 +83,15 @@ class Dispatcher {
   std::int64_t lease_ns(std::int64_t now_ns) const;
   std::int64_t renewal_ns(std::int64_t now_ns) const; // when leases are due
   std::int64_t keeping_ns(std::int64_t now_ns) const; // between two glances at the pages
+  std::int64_t slice_ns(std::int64_t now_ns) const; // between two while a launch stands at a gate
   Wait plan(std::int64_t now_ns) const;
   void tell_clients(); // who is alone, and whose progress matters
+  void read(Client& client); // in each round, until it is silent
+  void skip_silent(std::int64_t now_ns);
+  void stay_awake();
   bool fall_asleep();
-  void sleep(std::unique_lock<std::mutex>& lock, std::int64_t until_ns);
-  void wake_up();
+  bool listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns);
+  void sleep(std::unique_lock<std::mutex>& lock, const Wait& wait);
   Client& client(ClientId id);
 
   policy::Options options_;
@@ -88,7 +100,8 @@ class Dispatcher {
   std::unique_ptr<policy::Policy> policy_;
   Traffic traffic_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; only slots in use count
+  std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; nullptr: not in use
+  std::vector<Client*> reading_; // whose pages are read in each round; all of those that are not silent, in no order
   struct Reporting {
     std::int64_t t_ns = 0; // of its next report
     Client* client = nullptr;
@@ -97,6 +110,10 @@ class Dispatcher {
   std::size_t trace_events_;
   Doorbells doorbells_;
 
+  bool awake_ = false;        // clients of pages that are read need not ring
+  bool closed_ = false;       // some gate is
+  int lowest_ = 0;            // priority of the lowest client
+  bool settled_ = false;      // nothing of what those who wait are told changes before wake_at_ns_ without an event
   std::int64_t wake_at_ns_ = policy::kNever;
   std::int64_t renewed_ns_ = 0;
   std::int64_t given_ns_ = 0; // the leases, then

@@ -42,6 +42,10 @@ class Account {
   double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
     return expected_delays(now_ns).until_ns(busy_until_ns);
   }
+  // Until then that does not change by itself, for ends beyond it; now_ns: it changes all the time.
+  std::int64_t steady_until_ns(std::int64_t now_ns) const {
+    return in_segment_ && !depth_.high(finish_ns_ - now_ns) ? std::max(finish_ns_, now_ns) : now_ns;
+  }
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
 

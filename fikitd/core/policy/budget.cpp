@@ -268,17 +268,36 @@ Client* Budget::overstaying(std::int64_t now_ns) {
   return nullptr;
 }
 
+// Nothing that stands behind a client's work may go before that is over, or as long as what it waits for does not move: while
+// the device is taken for longer than a grant would take to be used.
+std::int64_t Budget::behind_until_ns(ClientId id, std::int64_t now_ns) const {
+  const Client* higher = clients().find(id);
+  if (higher == nullptr) return now_ns;
+  const std::int64_t free_ns = clients().device_free_ns(nullptr) - static_cast<std::int64_t>(options().tuning.reaction_ns);
+  return std::min({free_ns, higher->progress.dry_ns(), accounts_[higher->slot].steady_until_ns(now_ns)});
+}
+
 std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   // Expected delays change as time goes by without an event: look again when they may have become affordable.
   constexpr std::int64_t kAgainNs = 50'000;
   constexpr std::int64_t kAgainShare = 16;
   std::int64_t longest_ns = 0;
   std::int64_t next_ns = next_end_ns(now_ns);
-  for (const Client& client : clients().all())
-    if (client.at_gate()) longest_ns = std::max(longest_ns, now_ns - client.waiting_since_ns);
+  std::int64_t steady_ns = kNever; // for all that wait
+  Hold last;
+  for (const Client& client : clients().all()) {
+    if (!client.at_gate()) continue;
+    const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
+    longest_ns = std::max(longest_ns, waited_ns);
+    if (waited_ns < options().ageing_ns) next_ns = std::min(next_ns, now_ns + std::min(options().ageing_ns - waited_ns, kHorizonNs));
+    if (!client.waiting) steady_ns = now_ns; // a copy
+    if (client.held == last) continue;
+    last = client.held;
+    steady_ns = std::min(steady_ns, last.reason == Reason::behind ? behind_until_ns(last.by, now_ns) : now_ns);
+  }
   const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
-  return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
+  return std::min(next_ns, std::max(steady_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare)));
 }
 
 } // namespace fikit::policy

@@ -83,6 +83,7 @@ class Budget final : public Policy {
   Refusals::Answer refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   // The same of this client's kernel, and of all above it.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
+  std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
   void spend(const Client& client, std::int64_t length_ns, const View& view);
   // budget_copies.cpp
   std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;

@@ -32,13 +32,22 @@ const Client* ClientTable::find(ClientId id) const { return const_cast<ClientTab
 
 Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t now_ns) {
   if (count_ == kMaxClients || find(id) != nullptr) return nullptr;
-  ids_[count_] = id;
-  Client& client = clients_[count_++];
+  const int level = std::clamp(priority, 0, 9);
+  const auto before = [&](const Client& c) { return c.priority != level ? c.priority < level : c.id < id; };
+  const auto place = std::partition_point(clients_.begin(), clients_.begin() + static_cast<std::ptrdiff_t>(count_), before);
+  const auto at = place - clients_.begin();
+  std::move_backward(place, clients_.begin() + static_cast<std::ptrdiff_t>(count_),
+                     clients_.begin() + static_cast<std::ptrdiff_t>(count_ + 1));
+  std::move_backward(ids_.begin() + at, ids_.begin() + static_cast<std::ptrdiff_t>(count_),
+                     ids_.begin() + static_cast<std::ptrdiff_t>(count_ + 1));
+  ++count_;
+  ids_[static_cast<std::size_t>(at)] = id;
+  Client& client = *place;
   client = Client{};
   client.id = id;
   client.slot = static_cast<std::size_t>(std::find(slots_.begin(), slots_.end(), false) - slots_.begin());
   slots_[client.slot] = true;
-  client.priority = std::clamp(priority, 0, 9);
+  client.priority = level;
   client.measuring = measuring;
   client.progress = Progress(now_ns);
   return &client;
@@ -48,8 +57,10 @@ bool ClientTable::remove(ClientId id) {
   Client* client = find(id);
   if (client == nullptr) return false;
   slots_[client->slot] = false;
-  *client = clients_[--count_];
-  ids_[static_cast<std::size_t>(client - clients_.data())] = client->id;
+  const auto at = client - clients_.data();
+  std::move(client + 1, clients_.data() + count_, client);
+  std::move(ids_.begin() + at + 1, ids_.begin() + static_cast<std::ptrdiff_t>(count_), ids_.begin() + at);
+  --count_;
   return true;
 }
 

@@ -107,6 +107,7 @@ class ClientTable {
   const Client* find(ClientId id) const;
   Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns); // nullptr: present, or table full
   bool remove(ClientId id);
+  // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
   std::span<Client> all() { return {clients_.data(), count_}; }
   std::span<const Client> all() const { return {clients_.data(), count_}; }
 
