@@ -47,6 +47,15 @@ std::int64_t Budget::length_ns(const Client& client) const {
   return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : shares_[client.slot].guess_ns;
 }
 
+Budget::Ageing Budget::ageing() const {
+  const std::int64_t ns = options().ageing_ns;
+  const double guarded_ns = options().tuning.guarded_ageing * static_cast<double>(ns);
+  Ageing ageing{.ns = ns, .guarded_ns = guarded_ns < static_cast<double>(kNever) ? static_cast<std::int64_t>(guarded_ns) : kNever};
+  for (const Client& client : clients().all())
+    if (client.protection.max_delay_ns != kNever) ageing.guard = std::min(ageing.guard, client.priority);
+  return ageing;
+}
+
 Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   Lower lower{.end_ns = now_ns, .hold = {}};
   for (const Client& client : clients().all()) {
@@ -172,6 +181,7 @@ Client* Budget::choose(std::int64_t now_ns) {
   }
   const View seen = view(now_ns, 0);
   const Running equals = lower.granted ? running() : Running{};
+  const Ageing ages = ageing();
   refusals_.forget();
   Client* best = nullptr;
   for (Client& client : clients().all()) {
@@ -179,7 +189,7 @@ Client* Budget::choose(std::int64_t now_ns) {
     Share& share = shares_[client.slot];
     share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
-    const bool aged = now_ns - client.waiting_since_ns >= options().ageing_ns;
+    const bool aged = now_ns - client.waiting_since_ns >= ages.of(client);
     const Client* equal = equals[static_cast<std::size_t>(client.priority)];
     if (!aged && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
     else if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
@@ -284,12 +294,14 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t longest_ns = 0;
   std::int64_t next_ns = next_end_ns(now_ns);
   std::int64_t steady_ns = kNever; // for all that wait
+  const Ageing ages = ageing();
   Hold last;
   for (const Client& client : clients().all()) {
     if (!client.at_gate()) continue;
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
     longest_ns = std::max(longest_ns, waited_ns);
-    if (waited_ns < options().ageing_ns) next_ns = std::min(next_ns, now_ns + std::min(options().ageing_ns - waited_ns, kHorizonNs));
+    const std::int64_t due_ns = ages.of(client) - waited_ns;
+    if (due_ns > 0) next_ns = std::min(next_ns, now_ns + std::min(due_ns, kHorizonNs));
     if (!client.waiting) steady_ns = now_ns; // a copy
     if (client.held == last) continue;
     last = client.held;

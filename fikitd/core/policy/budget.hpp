@@ -8,7 +8,7 @@
 //  - A run goes on while it is under way, as long as what follows would be granted too.
 //  - Higher levels choose first; within a level the client that had least of the device (fair queueing), and who has had much
 //    more than one whose kernel runs waits for that one's next. Who cannot go does not keep others from going.
-//  - A request that has waited for ageing_ns goes next, whatever it costs.
+//  - A request that has waited for ageing_ns goes next, whatever it costs; for longer below a client with a max_delay.
 #pragma once
 
 #include <array>
@@ -44,6 +44,14 @@ class Budget final : public Policy {
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
   std::int64_t length_ns(const Client& client) const;
+  // After how long a request goes next.
+  struct Ageing {
+    std::int64_t ns = 0;
+    std::int64_t guarded_ns = 0; // below a client with a max_delay
+    int guard = 10;              // the highest priority of those
+    std::int64_t of(const Client& client) const { return client.priority > guard ? guarded_ns : ns; }
+  };
+  Ageing ageing() const;
   // When the lower work in flight is over, as far as is known (a lease from now when it is not), and whose it is.
   struct Lower {
     std::int64_t end_ns = 0;

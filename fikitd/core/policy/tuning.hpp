@@ -33,6 +33,9 @@ struct Tuning {
   // Not where delays that were not expected come to more than this share of what lower work has lately had: there forecasts
   // are no good.
   double surprise = 0.005;
+  // Below a job with a max_delay a request ages so many times as slowly. One that breaks the promise meets some ten requests
+  // at a high load, and of those of a few milliseconds that shall be fewer than one in a hundred.
+  double guarded_ageing = 10;
   // Launches that one grant covers.
   double longest_run = 32;
 };

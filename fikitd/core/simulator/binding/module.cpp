@@ -102,6 +102,7 @@ constexpr Knob kKnobs[] = {
     {"behind_ns", &policy::Tuning::behind_ns},
     {"deep", &policy::Tuning::deep},
     {"late", &policy::Tuning::late},
+    {"guarded_ageing", &policy::Tuning::guarded_ageing},
     {"surprise", &policy::Tuning::surprise},
     {"longest_run", &policy::Tuning::longest_run},
 };
