@@ -14,9 +14,11 @@ pytest_plugins = ["shim_fixtures"]
 Start = Callable[..., Program]
 StartDaemon = Callable[..., Daemon]
 
+# The pauses earn the time that samples take, however slow the machine is.
 CYCLE = (
-    "context()\nf = function('k')\n"
-    "for i in range({launches}):\n check(launch(f, grid=1 + i % 3))\n if i % 10 == 9: check(cu.cuCtxSynchronize())\n"
+    "import time\ncontext()\nf = function('k')\n"
+    "for i in range({launches}):\n check(launch(f, grid=1 + i % 3))\n"
+    " if i % 10 == 9: check(cu.cuCtxSynchronize()); time.sleep(0.002)\n"
 )
 
 
