@@ -89,6 +89,10 @@ def test_jobs_share_an_instance_and_a_job_on_the_other_one_is_apart(cluster: Clu
     assert {client["job"]: client["gpu"] for client in control.node()["clients"]} == {
         job: uuids[size] for job, size in sizes.items()
     }
+    cluster.until(
+        lambda: all(client["kernels"] > 0 for client in control.node()["clients"]),
+        "not each of them has launched something",
+    )
     cluster.run("scancel", *sizes)
     for job, size in sizes.items():
         assert cluster.end(job) == "CANCELLED"
