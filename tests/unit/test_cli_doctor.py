@@ -16,6 +16,8 @@ from fikit.places import Place
 
 from fikitd import __version__, paths
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+
 SLURM_CONF = """
 ClusterName=x  # comment
 GresTypes=gpu,shard
@@ -286,3 +288,10 @@ def test_daemon_of_another_version_and_one_that_anybody_can_stand_in_for_are_fou
     tmp_path.chmod(mode)
     monkeypatch.setattr(daemon.Control, "ping", lambda self: answer)
     assert daemon.daemon(Place(tmp_path, tmp_path, tmp_path)).status == status
+
+
+def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None:
+    source = (ROOT / "slurm_plugin" / "src" / "fikit_config.c").read_text()
+    page = (ROOT / "docs" / "admin.md").read_text().partition("## plugstack.conf arguments")[2].partition("\n## ")[0]
+    assert set(plugstack.KEYS) == set(re.findall(r'KEY\("(\w+)"\)', source))
+    assert set(plugstack.KEYS) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

@@ -74,13 +74,19 @@ def test_a_copy_waits_while_the_higher_job_is_about_to_copy(running: Dispatcher)
     assert eventually(lambda: low.granted(low.page.request_seq))  # nobody copies that way
 
 
-def test_a_granted_copy_is_no_launch(running: Dispatcher) -> None:
+def with_granted_copy(running: Dispatcher) -> tuple[FakeClient, FakeClient, int]:
+    """A high client, and a low one that has handed the copy of this request to the device."""
     high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
     copied(high, 100 * MS)
     request = low.ask(copy=IN, size=LONG)
     assert eventually(lambda: low.granted(request))
     low.page.waiting = 0
     low.put(COPY, IN, LONG)
+    return high, low, request
+
+
+def test_a_granted_copy_is_no_launch(running: Dispatcher) -> None:
+    _high, low, request = with_granted_copy(running)
     low.put(DONE, 0, request)
     low.ring()
     assert eventually(lambda: low.read)
@@ -89,12 +95,7 @@ def test_a_granted_copy_is_no_launch(running: Dispatcher) -> None:
 
 
 def test_how_long_copies_take_is_learnt_from_those_that_were_granted(running: Dispatcher) -> None:
-    high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
-    copied(high, 100 * MS)
-    request = low.ask(copy=IN, size=LONG)
-    assert eventually(lambda: low.granted(request))
-    low.page.waiting = 0
-    low.put(COPY, IN, LONG)
+    high, low, request = with_granted_copy(running)
     time.sleep(0.1)  # a hundred times as long as a copy takes on a GPU of which nothing is known
     low.put(DONE, 0, request)
     low.ring()

@@ -172,6 +172,7 @@ void Budget::spend(const Client& client, std::int64_t length, const View& view) 
 
 Client* Budget::choose(std::int64_t now_ns) {
   lower_ = lower_work(now_ns);
+  ages_ = ageing();
   const Lower& lower = lower_;
   const std::int64_t ahead_ns = lower.end_ns - now_ns;
   const bool deep = ahead_ns > options().run_ahead_ns;
@@ -181,7 +182,6 @@ Client* Budget::choose(std::int64_t now_ns) {
   }
   const View seen = view(now_ns, 0);
   const Running equals = lower.granted ? running() : Running{};
-  const Ageing ages = ageing();
   refusals_.forget();
   Client* best = nullptr;
   for (Client& client : clients().all()) {
@@ -189,7 +189,7 @@ Client* Budget::choose(std::int64_t now_ns) {
     Share& share = shares_[client.slot];
     share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
-    const bool aged = now_ns - client.waiting_since_ns >= ages.of(client);
+    const bool aged = now_ns - client.waiting_since_ns >= ages_.of(client);
     const Client* equal = equals[static_cast<std::size_t>(client.priority)];
     if (!aged && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
     else if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
@@ -294,13 +294,12 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t longest_ns = 0;
   std::int64_t next_ns = next_end_ns(now_ns);
   std::int64_t steady_ns = kNever; // for all that wait
-  const Ageing ages = ageing();
   Hold last;
   for (const Client& client : clients().all()) {
     if (!client.at_gate()) continue;
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
     longest_ns = std::max(longest_ns, waited_ns);
-    const std::int64_t due_ns = ages.of(client) - waited_ns;
+    const std::int64_t due_ns = ages_.of(client) - waited_ns;
     if (due_ns > 0) next_ns = std::min(next_ns, now_ns + std::min(due_ns, kHorizonNs));
     if (!client.waiting) steady_ns = now_ns; // a copy
     if (client.held == last) continue;

@@ -105,6 +105,7 @@ class Budget final : public Policy {
   std::array<Above, kMaxClients> above_{}; // room for View::above
   Refusals refusals_; // of one choice
   Lower lower_;       // as the last choice saw it
+  Ageing ages_;       // the same
   std::array<std::array<Copying, kCopyEngines>, kMaxClients> copying_{}; // of a client as a higher one, by slot
   struct LowCopy { // the newest that was granted
     std::int64_t end_ns = 0; // as far as is reckoned, with those before it; a lease from its grant at most

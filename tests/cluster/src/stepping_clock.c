@@ -2,6 +2,8 @@
  *
  * Preloaded into a sandbox's Slurm, fikitd and jobs. What waits until a time of day waits as long as it would have, as
  * with a real clock that is set forward or back between two looks. */
+#include "../../wall_clock.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,22 +33,6 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
   if (error == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
     now->tv_sec += *shift;
   return error;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone) {
-  struct timespec precise;
-  (void)zone;
-  clock_gettime(CLOCK_REALTIME, &precise);
-  *now = (struct timeval){.tv_sec = precise.tv_sec, .tv_usec = precise.tv_nsec / 1000};
-  return 0;
-}
-
-time_t time(time_t *out) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (out)
-    *out = now.tv_sec;
-  return now.tv_sec;
 }
 
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {

@@ -1,9 +1,10 @@
 /* Preloaded: the wall clock is a year later or earlier at every look, the clocks that only run forward are as they are. */
 #define _GNU_SOURCE
+#include "../../wall_clock.h"
+
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdatomic.h>
-#include <sys/time.h>
 #include <time.h>
 
 #define YEAR_S 31536000
@@ -21,20 +22,4 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
   if (clock == CLOCK_REALTIME && result == 0)
     now->tv_sec += jump();
   return result;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone) {
-  struct timespec precise;
-  (void)zone;
-  clock_gettime(CLOCK_REALTIME, &precise);
-  *now = (struct timeval){.tv_sec = precise.tv_sec, .tv_usec = precise.tv_nsec / 1000};
-  return 0;
-}
-
-time_t time(time_t *result) {
-  struct timespec precise;
-  clock_gettime(CLOCK_REALTIME, &precise);
-  if (result)
-    *result = precise.tv_sec;
-  return precise.tv_sec;
 }

@@ -40,14 +40,12 @@ def configuration(file: Path | None) -> Check:
 
 def daemon(place: Place) -> Check:
     """Does fikitd answer, and is its directory safe? Under Slurm it starts with the first job that needs it."""
+    if is_open(place.run_dir):
+        return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
     try:
         answer = Control(place.run_dir).ping()
     except DaemonUnreachable as error:
-        if is_open(place.run_dir):
-            return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
         return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
-    if is_open(place.run_dir):
-        return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
     if answer.split()[1:2] != [__version__]:
         found = f"{answer} runs, {__version__} is installed"
         return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")

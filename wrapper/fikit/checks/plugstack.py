@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.checks.native import slurm_files
+from fikit.errors import nearest
 from fikitd import priorities
 
 PLUGIN = "spank_fikit.so"
@@ -39,7 +39,7 @@ def _priority(value: str) -> str:
     return ""
 
 
-# What the plugin knows (slurm_plugin/src/fikit_config.c); each says what is wrong with a value, or nothing.
+# What the plugin knows (slurm_plugin/src/fikit_config.c; a test compares); each says what is wrong with a value, or nothing.
 KEYS: dict[str, Callable[[str], str]] = {
     "enabled": _one_of("yes", "no"),
     "run_dir": _absolute,
@@ -104,6 +104,6 @@ def _problem(word: str) -> str:
     if not equals:
         return "words have the form key=value"
     if key not in KEYS:
-        near = difflib.get_close_matches(key, KEYS, 1)
+        near = nearest(key, KEYS, 1)
         return f"did you mean {near[0]}=?" if near else f"the keys are {', '.join(KEYS)}"
     return KEYS[key](value)
