@@ -1,4 +1,4 @@
-"""A request for a kernel that the dispatcher has not been told of yet: it waits a moment for the description."""
+"""Requests for and launches of a kernel that the dispatcher has not been told of yet: it waits a moment for the description."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def go(low: FakeClient, request: int, slot: int) -> None:
     assert eventually(lambda: low.granted(request), 20.0)
     low.take(request, slot)
     low.ring()
+
+
+def read(client: FakeClient) -> None:
+    assert eventually(lambda: client.read, 20.0)
 
 
 def low_under_way(running: Dispatcher) -> FakeClient:
@@ -65,4 +69,36 @@ def test_a_kernel_that_is_described_in_time_is_known(running: Dispatcher) -> Non
             assert "unknown" not in {wait.reason for wait in waits(running)}
             return
         running.remove_client(2)
+    pytest.fail("this machine never let the description through in 2 ms")
+
+
+def launched(running: Dispatcher) -> Event:
+    """How the high client's only launch was put down. Who asks does not wait for a description."""
+    (event,) = [event for event in events_of(running.journal(1)["events"]) if event.kind == "launch"]
+    return event
+
+
+def test_a_launch_of_a_kernel_that_nobody_describes_is_unknown_after_a_moment(running: Dispatcher) -> None:
+    high = FakeClient(running, 1, 1)
+    high.launch(NEW)
+    launched_ns = high.page.ring[0].t_ns
+    high.ring()
+    read(high)
+    assert now() >= launched_ns + WAIT_NS
+    assert launched(running).length_ns < 0
+
+
+def test_a_launch_of_a_kernel_that_is_described_in_time_is_known(running: Dispatcher) -> None:
+    for _ in range(20):
+        high = FakeClient(running, 1, 1)
+        running.set_profile(1, [profile_entry("new", MS // 100, 0)])
+        high.launch(NEW)
+        high.ring()
+        high.describe(NEW, "new")
+        in_time = now() < high.page.ring[0].t_ns + WAIT_NS
+        read(high)
+        if in_time:
+            assert launched(running).length_ns > 0
+            return
+        running.remove_client(1)
     pytest.fail("this machine never let the description through in 2 ms")

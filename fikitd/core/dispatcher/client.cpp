@@ -25,6 +25,7 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       page_(memfd),
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
+      nameless_(FIKIT_SLOTS),
       exclusives_(std::move(gang)),
       solo_(FIKIT_SLOTS),
       journal_(journal),
@@ -48,7 +49,8 @@ bool Client::begin_round(std::int64_t now_ns, policy::Policy& policy) {
 std::int64_t Client::next_report_ns(std::int64_t now_ns) {
   if (taken_ == kBatch) return policy::kNever;
   if (!has_next_) has_next_ = ring_.next(page_.raw(), now_ns, next_);
-  return has_next_ ? time_of(next_, now_ns) : policy::kNever;
+  if (!has_next_ || waits_for_description(now_ns)) return policy::kNever;
+  return time_of(next_, now_ns);
 }
 
 // A liar's times decide only when it is its turn.
@@ -73,15 +75,19 @@ bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
   if (any) page_.set_ring_tail(ring_.tail());
   any = look_at_marks(now_ns, policy) || any;
   any = look_at_gang(now_ns, policy) || any;
-  any = look_at_request(now_ns, policy) || any; // the request after the launches that came before it
+  undescribed_ = waits_for_description(now_ns);
+  if (!undescribed_) any = look_at_request(now_ns, policy) || any; // the request after the launches that came before it
   if (any) heard_ns_ = now_ns;
   return any;
 }
 
 bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
+  patient_ = false;
   const bool marks = begin_round(now_ns, policy);
   while (next_report_ns(now_ns) != policy::kNever) take_report(now_ns, policy);
-  return end_round(now_ns, policy) || marks;
+  const bool any = end_round(now_ns, policy);
+  patient_ = true;
+  return any || marks;
 }
 
 void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy) {

@@ -65,7 +65,7 @@ class Client {
   bool closed() const { return closed_; }
   bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
-  bool undescribed() const { return undescribed_; } // a request stands there, and its kernel's description is due
+  bool undescribed() const { return undescribed_; } // what it did or asks for is not taken: its kernel's description is due
   bool on_run() const { return run_.until > page_.launches(); } // launches may follow without asking
   std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
   std::int64_t first_ns() const { return first_ns_; } // when the first of what the last round found happened
@@ -119,6 +119,9 @@ class Client {
 
  private:
   std::int64_t time_of(const Report& report, std::int64_t now_ns) const; // as far as it can be
+  // Is the description of a new slot that was used at t_ns probably on its way?
+  bool waits_for_description(std::int64_t now_ns); // the next report
+  bool describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns);
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
   void end_gap(std::int64_t t_ns, const policy::Client* view);
@@ -176,6 +179,7 @@ class Client {
   Ring ring_;
   Report next_;               // as read from the ring
   bool has_next_ = false;     // and not taken yet
+  bool patient_ = true;       // it may wait for a description
   int taken_ = 0;             // in this round
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::int64_t first_ns_ = 0;
@@ -199,6 +203,7 @@ class Client {
   } copy_;
 
   std::vector<predictor::Identity> identities_; // by slot
+  std::vector<bool> nameless_;                  // by slot: was used and not described in time
   predictor::Model profile_;
   predictor::Model measured_;
   predictor::Context launched_context_;

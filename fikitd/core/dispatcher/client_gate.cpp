@@ -1,16 +1,10 @@
-// A client at its gate: what it asks for, and what it is told.
+// A client at its gate: what it asks for, and what it is told. Of a new kernel neither says anything before the kernel's
+// description is there.
 #include <algorithm>
 
 #include "client.hpp"
 
 namespace fikit::dispatcher {
-namespace {
-
-// Which kernel a new slot stands for comes by the socket, a moment after the first request for it. So long it is waited for:
-// a launch of which nothing is known runs alone.
-constexpr std::int64_t kDescriptionNs = 2'000'000;
-
-} // namespace
 
 bool Client::cannot_wait() const {
   if (ring_.half_full(page_.raw())) return true;
@@ -19,7 +13,21 @@ bool Client::cannot_wait() const {
 }
 
 bool Client::has_news() const {
-  return !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited() != awaited_;
+  return has_next_ || !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited() != awaited_;
+}
+
+// A launch of unknown length would leave open how far the client is, until all of its work so far is done.
+bool Client::waits_for_description(std::int64_t now_ns) {
+  const bool launch = next_.kind == FIKIT_ENTRY_LAUNCH || next_.kind == FIKIT_ENTRY_EXPIRED;
+  return patient_ && has_next_ && launch && describes_soon(next_.slot, next_.t_ns, now_ns);
+}
+
+bool Client::describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns) {
+  constexpr std::int64_t kDescriptionNs = 2'000'000; // it comes by the socket, a moment after the first use of the slot
+  if (slot == 0 || slot >= FIKIT_SLOTS || identities_[slot] != 0 || nameless_[slot]) return false;
+  const bool just_used = t_ns > now_ns - kDescriptionNs && t_ns < now_ns + kDescriptionNs;
+  nameless_[slot] = !just_used;
+  return just_used;
 }
 
 bool Client::silent(std::int64_t now_ns) const {
@@ -36,11 +44,9 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
     changed = true;
   }
   if (!request.waiting) holds_.left(now_ns);
-  undescribed_ = false;
   if (!closed_ || !request.waiting || request.sequence == posted_ || request.sequence == granted_) return changed;
   const predictor::Identity kernel = identity(request.slot);
-  const bool just_posted = request.posted_ns > now_ns - kDescriptionNs && request.posted_ns < now_ns + kDescriptionNs;
-  undescribed_ = kernel == 0 && request.slot != 0 && just_posted;
+  undescribed_ = patient_ && describes_soon(request.slot, request.posted_ns, now_ns);
   if (undescribed_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   if (request.engine == policy::Engine::compute) end_gap(t_ns, policy.client(id_));
