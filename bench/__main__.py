@@ -19,6 +19,7 @@ from bench import (
     load,
     measure,
     model,
+    page,
     predict,
     progress,
     record,
@@ -71,14 +72,19 @@ def main() -> int:
     parser = _parser()
     options = vars(parser.parse_args())
     name, file, real = options.pop("name"), options.pop("json", None), options.pop("real", False)
+    shown_on = options.pop("page", None)
     if name is None:
         parser.print_help()
         return 0
     try:
+        if shown_on:
+            page.around(shown_on, name)
         result = BENCHES[name].run(emulated=not real, **options)
         print(result.summary)
         if file:
             record.write(file, name, result)
+        if shown_on:
+            page.write(shown_on, name, result.table)
     except record.BenchError as error:
         print(f"bench {name}: {error}", file=sys.stderr)
         return 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from fikitd.bound import Bound
 
+from bench import page
 from bench import seeds as several
 from bench.frontier import BUDGETS, DEFAULT
 from bench.pairs import CLAIM, Case, every_case
@@ -56,6 +57,20 @@ def _line(row: dict[str, Any], width: int) -> str:
     return f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}"
 
 
+HEAD = (
+    "case",
+    *(f"{b:.0%}".replace("%", " %") for b in BUDGETS[1:]),
+    "`budget`: JCT ratio",
+    "harvest",
+    f"of the bound at {DEFAULT:.0%}",
+)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    bounds = (f"{row['bounds'][f'{budget:.0%}']:.2f}" for budget in BUDGETS[1:])
+    return row["case"], *bounds, f"{row['jct']:.3f}", f"{row['harvest']:.2f}", f"{row['of_bound']:.2f}"
+
+
 def run(
     *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None,
     seeds: int = several.SEEDS,
@@ -77,4 +92,4 @@ def run(
     summary = "\n".join([CLAIM, head, *(_line(row, width) for row in rows), "", totals])
     samples = {"of_bound": [float(row["of_bound"]) for row in rows]}
     settings = {"budgets": list(BUDGETS), "seeds": seeds, "device": "emulated device model"}
-    return Result(summary, True, values, samples, settings, details={"cases": rows})
+    return Result(summary, True, values, samples, settings, {"cases": rows}, page.markdown(HEAD, map(_cells, rows)))

@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from bench import page
 from bench.frontier import BOUND
 from bench.pairs import CLAIM, PAIRS, Case, on_all_processors
 from bench.record import BenchError, Result
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    page.add_argument(parser)
 
 
 def cases(known: dict[str, bytes], requests: int | None) -> list[Case]:
@@ -51,11 +53,14 @@ def _case(case: Case) -> list[dict[str, Any]]:
     return rows
 
 
-def _line(policy: str, rows: list[dict[str, Any]]) -> str:
+HEAD = ("policy", "mean JCT ratio", "highest", f"cases over {BOUND:.2f}", "mean harvest (1 at most)")
+
+
+def _cells(policy: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     ratios = [row["jct"] for row in rows]
     harvest = statistics.fmean(min(1.0, row["harvest"]) for row in rows)
     over = sum(ratio > BOUND for ratio in ratios)
-    return f"{policy:8}  {statistics.fmean(ratios):8.3f}  {max(ratios):7.3f}  {over:15}  {harvest:12.3f}"
+    return policy, f"{statistics.fmean(ratios):.3f}", f"{max(ratios):.3f}", f"{over}", f"{harvest:.3f}"
 
 
 def run(*, emulated: bool, traces: Path | None = None, requests: int | None = None) -> Result:
@@ -68,8 +73,10 @@ def run(*, emulated: bool, traces: Path | None = None, requests: int | None = No
     rows = on_all_processors(_case, found)
     mine = {policy: [row for row in rows if row["policy"] == policy] for policy in POLICIES}
     over = sorted((row for row in mine["budget"] if row["jct"] > BOUND), key=lambda row: -float(row["jct"]))
-    lines = [f"{'policy':8}  mean JCT  highest  cases over {BOUND:.2f}  mean harvest (1 at most)"]
-    lines += [_line(policy, mine[policy]) for policy in POLICIES]
+    table = [_cells(policy, mine[policy]) for policy in POLICIES]
+    lines = [
+        "  ".join(f"{cell:>{len(name)}}" for cell, name in zip(cells, HEAD, strict=True)) for cells in (HEAD, *table)
+    ]
     lines += [
         f"over: {row['case']}, seed {row['seed']}: {row['jct']:.3f}, harvest {row['harvest']:.2f}" for row in over
     ]
@@ -81,4 +88,5 @@ def run(*, emulated: bool, traces: Path | None = None, requests: int | None = No
     }
     samples = {"high_jct_ratio": [row["jct"] for row in mine["budget"]]}
     settings = {"seeds": list(SEEDS), "device": "emulated device model"}
-    return Result("\n".join([CLAIM, *lines]), True, values, samples, settings, details={"runs": rows})
+    summary = "\n".join([CLAIM, *lines])
+    return Result(summary, True, values, samples, settings, {"runs": rows}, page.markdown(HEAD, table))

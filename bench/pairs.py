@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import page
 from bench import seeds as several
 from bench.record import BenchError
 from bench.recordings import recordings
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
     several.add_argument(parser)
+    page.add_argument(parser)
 
 
 def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import page
 from bench.record import BenchError, Result
 from bench.recordings import recordings
 from bench.timeline import Launch, launches
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traces", type=Path, metavar="DIR", help="recordings (*.csv.gz); default: those of this project"
     )
+    page.add_argument(parser)
 
 
 @dataclass
@@ -223,6 +225,28 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+HEAD = (
+    "recording", "kernels", "error of durations, p50 / p90: no context", "three kernels", "model",
+    "gaps >= 50 us", "precision / recall: no context", "three kernels", "model", "boundaries", "precision / recall: model",
+)  # fmt: skip
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A line of the page's table, as HEAD has it."""
+    ways = [row[way] for way in ("mean_0", "mean_3", "model")]
+    boundaries = row["model"]["boundaries"]
+    return (
+        row["name"], f"{row['kernels']}", *(_pair(way["error_p50"], way["error_p90"]) for way in ways),
+        f"{row['model']['long_gaps']['real']}",
+        *(_pair(way["long_gaps"]["precision"], way["long_gaps"]["recall"]) for way in ways),
+        f"{boundaries['real']}", _pair(boundaries["precision"], boundaries["recall"]),
+    )  # fmt: skip
+
+
+def _pair(*values: float | None) -> str:
+    return " / ".join(_share(value).strip() for value in values)
+
+
 def run(*, emulated: bool, traces: Path | None = None) -> Result:
     """Predict every recording; raises BenchError when one cannot be read."""
     if not emulated:
@@ -248,4 +272,6 @@ def run(*, emulated: bool, traces: Path | None = None) -> Result:
         "long_gap_ns": LONG_GAP_NS, "resolution_ns": RESOLUTION_NS, "boundary_ns": _core.BOUNDARY_NS,
         "calls_per_round": cost["calls_per_round"], "crowd": CROWD,
     }  # fmt: skip
-    return Result(summary, emulated, values, samples, settings, details={"traces": list(rows)})
+    return Result(
+        summary, emulated, values, samples, settings, {"traces": list(rows)}, page.markdown(HEAD, map(_cells, rows))
+    )

@@ -30,6 +30,7 @@ class Result:
     samples: dict[str, list[float]]
     settings: dict[str, Any] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)  # what else belongs into the file
+    table: str = ""  # Markdown, for a page that shows it (bench.page)
 
 
 def machine() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench import page
 from bench import seeds as several
 from bench.frontier import BOUND
 from bench.pairs import CLAIM, Case, add_arguments, every_case
@@ -17,6 +18,7 @@ from fikitd import simulator
 __all__ = ["ABOUT", "add_arguments", "run"]
 ABOUT = "slowdown and harvest of the policy `budget` with each of its constants halved and doubled"
 FACTORS = (0.5, 2.0)
+HEAD = ("constant", "mean JCT ratio", "highest", f"runs over {BOUND:.2f}", "mean harvest")
 
 
 # Where two hosts and the dispatcher share two cores: means of `pairs --live --policy prio`, recordings as fast as they are.
@@ -70,11 +72,14 @@ def run(
     """Simulate every pair with every variant; raises BenchError."""
     rows = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests, seeds=seeds)
     table = [_judge(label, [row for row in rows if row["label"] == label]) for label in variants()]
-    width = max(len(row["label"]) for row in table)
-    lines = [f"{'constant':{width}}  mean JCT  highest  runs over {BOUND:.2f}  mean harvest"]
-    lines += [
-        f"{row['label']:{width}}  {row['mean_jct']:8.3f}  {row['highest_jct']:7.3f}  {row['over']:14}  {row['mean_harvest']:12.3f}"
+    cells = [
+        (row["label"], f"{row['mean_jct']:.3f}", f"{row['highest_jct']:.3f}", f"{row['over']}", f"{row['mean_harvest']:.3f}")
         for row in table
+    ]  # fmt: skip
+    width = max(len(row["label"]) for row in table)
+    lines = [
+        f"{name:{width}}  " + "  ".join(f"{cell:>{len(of)}}" for cell, of in zip(rest, HEAD[1:], strict=True))
+        for name, *rest in (HEAD, *cells)
     ]
     summary = "\n".join([CLAIM, *lines])
     values = {
@@ -83,4 +88,5 @@ def run(
     }
     settings = {"factors": list(FACTORS), "seeds": seeds, "device": "emulated device model"}
     samples = {"mean_harvest": [row["mean_harvest"] for row in table]}
-    return Result(summary, True, values, samples, settings, details={"table": table, "runs": rows})
+    details = {"table": table, "runs": rows}
+    return Result(summary, True, values, samples, settings, details, page.markdown(HEAD, cells))

@@ -221,6 +221,11 @@ class Observed:
     high_ns: int
     low_ns: int = 0
 
+    @property
+    def busy(self) -> float:
+        """With the high job, as a share of its time."""
+        return self.high_ns / self.span_ns
+
 
 @dataclass(frozen=True)
 class Ratios:
@@ -234,7 +239,7 @@ class Ratios:
 
 def compare(alone: Observed, shared: Observed, *, closed: bool) -> Ratios:
     """A run of the high job alone against one with others, with the same requests."""
-    idle_share = 1 - alone.high_ns / alone.span_ns
+    idle_share = 1 - alone.busy
     means = [statistics.fmean(run.responses_ns) for run in (shared, alone)]
     return Ratios(
         high_jct_ratio=shared.span_ns / alone.span_ns if closed else means[0] / means[1],
@@ -253,6 +258,11 @@ def _observed(result: _simulator.Result) -> Observed:
 def _alone(high: Trace, arrivals: str, seed: int, count: int) -> Observed:
     """Without fikit: the same whatever the policy, its settings and the low jobs are."""
     return _observed(_run(Scenario(high, (), arrivals, seed, count), "fifo", alone=True))
+
+
+def idle_alone(scenario: Scenario) -> float:
+    """The share of its time for which the high job, alone with these arrivals, leaves the device idle. Raises SimulatorError."""
+    return 1 - _alone(scenario.high, scenario.arrivals, scenario.seed, scenario.count).busy
 
 
 def simulate(scenario: Scenario, policy: str) -> Outcome:

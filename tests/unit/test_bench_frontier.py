@@ -26,11 +26,15 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
         assert 0 < case["harvest"] <= case["bound"]
         assert case["jct"] == pytest.approx(statistics.fmean(run["high_jct_ratio"] for run in case["seeds"]))
         assert case["highest_jct"] == max(run["high_jct_ratio"] for run in case["seeds"])
+    for run in result.details["runs"]:
+        if run.get("low_share"):
+            assert run["idle"] == pytest.approx(run["low_share"] / run["harvest"])
     assert result.values["cases_with_a_policy_above_the_bound"] == 0
     labels = {run["label"] for run in result.details["runs"]}
     assert {"fifo", "prio", "oracle 5%", "budget 1%", "budget 5%", "budget 20%"} <= labels
     of_case = {case["case"]: [run["seed"] for run in case["seeds"]] for case in cases}
     assert of_case == {"A closed": [1], "A open30": [1, 2], "A open70": [1, 2]}
+    assert [line.count("|") for line in result.table.splitlines()] == [len(frontier.HEAD) + 1] * 5
     assert "emulated" in result.summary
     assert ET.parse(picture).getroot().tag.endswith("svg")
 

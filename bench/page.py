@@ -1,0 +1,49 @@
+"""Tables of benches in pages of the documentation: each stands between two comments, and its bench writes it anew."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bench.record import BenchError
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """For a bench whose Result has a `table`."""
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="Markdown: write the table into it, in place of its last one"
+    )
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that have no bars."""
+    return "\n".join([_line(head), f"|{'---|' * len(head)}", *map(_line, rows)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def around(path: Path, name: str) -> tuple[str, str]:
+    """What stands before and behind the table of this bench. Raises BenchError."""
+    begin, end = f"<!-- python -m bench {name} -->\n", "\n<!-- end -->"
+    try:
+        before, found, rest = path.read_text().partition(begin)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchError(f"couldn't read {path}: {error}") from error
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise BenchError(
+            f"{path} has no place for this table, put {begin.strip()} before it and {end.strip()} behind it"
+        )
+    return before + begin, end + after
+
+
+def write(path: Path, name: str, table: str) -> None:
+    """Put the table of this bench in place of its last one. Raises BenchError."""
+    before, after = around(path, name)
+    try:
+        path.write_text(before + table + after)
+    except OSError as error:
+        raise BenchError(f"couldn't write {path}: {error.strerror}") from error
