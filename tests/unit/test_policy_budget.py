@@ -46,6 +46,15 @@ def test_a_kernel_beyond_the_slack_waits_for_budget() -> None:
     assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=4 * MS)) == []
 
 
+@pytest.mark.parametrize("asks_ns", [1 * MS, 9 * MS])
+def test_who_stands_behind_certain_work_is_looked_at_when_a_grant_would_just_be_in_time(asks_ns: int) -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=10 * MS, slack_ns=[1])
+    held = made.event("waiting", LOW, asks_ns, request=1, duration_ns=5 * MS)
+    assert grants(held) == []
+    assert wake(held) == 11 * MS - TUNING["reaction_ns"]
+
+
 def test_slack_shrinks_by_what_was_granted() -> None:
     made = policy(run_ahead_ns=10 * MS)
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[2 * MS])

@@ -2,12 +2,11 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
-#include <string>
+
+#include "clock.hpp"
 
 namespace fikit::dispatcher {
 namespace {
@@ -19,170 +18,12 @@ constexpr std::int64_t kLongestSliceNs = 400'000; // the same while the policy k
 constexpr std::int64_t kLingerNs = 1'000'000;     // the next request usually follows the last one closely
 constexpr std::int64_t kMinKeepingNs = 5'000'000; // house-keeping (rings read before they overflow) while clients run
 constexpr std::int64_t kMaxKeepingNs = 700'000'000;
-constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::int64_t kRenewals = 5; // in two leases
 constexpr std::int64_t kSlackLeases = 3; // but no more than so many before the end of a long one
 constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
 constexpr std::int64_t kIdleLeases = 10;
-constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
-
-std::int64_t now() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-void check(const policy::Protection& protection) {
-  if (!(protection.max_slowdown >= 0 && protection.max_slowdown <= 1))
-    throw std::invalid_argument("max_slowdown must be between 0 and 1");
-  if (protection.max_delay_ns < 0) throw std::invalid_argument("max_delay_ns must not be negative");
-}
-
-void check(const policy::Options& options, std::int64_t spin_ns) {
-  check(options.protection);
-  if (options.ageing_ns < 0) throw std::invalid_argument("ageing_ns must not be negative");
-  if (options.lease_ns < kMinLeaseNs || options.lease_ns > policy::kHorizonNs)
-    throw std::invalid_argument("lease_ns must be between 5 ms and 10 s");
-  for (const std::int64_t ns : {options.epsilon_ns, options.run_ahead_ns, options.idle_after_ns, spin_ns})
-    if (ns < 0 || ns > policy::kHorizonNs) throw std::invalid_argument("times must be between 0 and 10 s");
-}
 
 } // namespace
-
-Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
-                       std::uint32_t mark_every, std::size_t trace_events)
-    : options_(options),
-      spin_(spin_ns),
-      mark_every_(mark_every),
-      policy_(policy::make_policy(policy, options)),
-      trace_events_(trace_events) {
-  if (policy_ == nullptr)
-    throw std::invalid_argument(policy::unknown_policy(policy));
-  check(options, spin_ns);
-  if (trace_events > kMaxTraceEvents) throw std::invalid_argument("trace_events must be at most 1048576");
-  reading_.reserve(policy::kMaxClients);
-  moved_ns_ = now();
-  thread_ = std::thread([this] { run(); });
-}
-
-Dispatcher::~Dispatcher() { stop(); }
-
-void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
-                            std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang, bool resume) {
-  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
-  const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
-                                      .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
-  check(protection);
-  const std::lock_guard lock(mutex_);
-  if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
-  if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
-  const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang),
-                                        trace_events_);
-  if (resume) added->resume();
-  if (!policy_->apply({.kind = policy::EventKind::client_added,
-                       .client = id,
-                       .time_ns = now_ns,
-                       .priority = priority,
-                       .measuring = measure,
-                       .protection = protection}))
-    throw std::runtime_error("this GPU already has " + std::to_string(policy::kMaxClients) + " clients");
-  const std::size_t slot = policy_->client(id)->slot;
-  try {
-    doorbells_.add(slot, doorbell);
-  } catch (...) {
-    policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now_ns});
-    throw;
-  }
-  by_slot_[slot] = added.get();
-  clients_.push_back(std::move(added));
-  read(*clients_.back());
-  decide(now());
-  tell_clients();
-  doorbells_.ring_own();
-}
-
-Stats Dispatcher::remove_client(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  Client& leaving = client(id);
-  const std::int64_t now_ns = now();
-  while (leaving.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // its last words
-  }
-  Stats stats = leaving.stats(now());
-  leaving.open_gate(now());
-  const std::size_t slot = policy_->client(id)->slot;
-  doorbells_.remove(slot);
-  by_slot_[slot] = nullptr;
-  std::erase(reading_, &leaving);
-  policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
-  std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
-  decide(now());
-  tell_clients();
-  doorbells_.ring_own();
-  return stats;
-}
-
-void Dispatcher::set_profile(ClientId id, predictor::Model profile, const foresight::Learnt& before) {
-  const std::lock_guard lock(mutex_);
-  client(id).set_profile(std::move(profile), before);
-}
-
-void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {
-  if (slot == 0 || slot >= FIKIT_SLOTS) throw std::invalid_argument("kernel slot out of range");
-  const std::lock_guard lock(mutex_);
-  client(id).describe(slot, kernel);
-}
-
-Stats Dispatcher::stats(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  return client(id).stats(now());
-}
-
-predictor::Model Dispatcher::measured(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  Client& measuring = client(id);
-  const std::int64_t now_ns = now();
-  while (measuring.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // what it just wrote
-  }
-  return measuring.measured();
-}
-
-foresight::Learnt Dispatcher::learnt(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  return client(id).learnt();
-}
-
-std::vector<Idle> Dispatcher::idle_moments(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  return client(id).idle_moments();
-}
-
-Dispatcher::Story Dispatcher::journal(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  Client& told = client(id);
-  const std::int64_t now_ns = now();
-  while (told.poll(now_ns, *policy_) && now() - now_ns < kQuietNs) { // what it just wrote
-  }
-  return {.events = told.journal().events(), .lost = told.journal().lost(), .kernels = told.kernel_names()};
-}
-
-void Dispatcher::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    doorbells_.ring_own();
-  }
-  if (thread_.joinable()) thread_.join();
-  const std::lock_guard lock(mutex_);
-  for (const auto& client : clients_) client->open_gate(now());
-}
-
-Client& Dispatcher::client(ClientId id) {
-  const auto it = std::find_if(clients_.begin(), clients_.end(), [id](const auto& c) { return c->id() == id; });
-  if (it == clients_.end()) throw std::out_of_range("no such client");
-  return **it;
-}
 
 void Dispatcher::run() {
   pthread_setname_np(pthread_self(), "fikit-dispatch");

@@ -93,6 +93,7 @@ class Dispatcher {
   bool listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns);
   void sleep(std::unique_lock<std::mutex>& lock, const Wait& wait);
   Client& client(ClientId id);
+  void read_rest(Client& client);
 
   policy::Options options_;
   Spin spin_;
