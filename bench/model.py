@@ -1,15 +1,20 @@
-"""How fast the emulated device's model is by itself, in manual time: what a simulator on top of it can reach."""
+"""How fast the emulated device's model is by itself, in manual time, and the simulator on top of it."""
 
 from __future__ import annotations
 
 import json
 import statistics
 import subprocess
+import time
 
+from bench.pairs import Case, read_pairs
 from bench.record import BenchError, Result
-from fikitd import paths
+from bench.recordings import recordings
+from fikitd import paths, simulator
 
-ABOUT = "kernels per second of the device model alone, in manual time"
+ABOUT = "kernels per second of the device model alone, in manual time, and of simulated pairs"
+POLICIES = ("budget", "fikit", "prio")  # simulated
+ROUNDS = 5
 PROCESSES = (1, 2, 4, 10, 64)
 DEPTH = 8  # kernels that each process keeps in its stream
 KERNELS = 100_000  # per round
@@ -25,6 +30,24 @@ def _measure(processes: int) -> list[float]:
     return list(map(float, json.loads(done.stdout)["kernel_ns"]))
 
 
+def _simulated() -> dict[str, list[float]]:
+    """By policy: million kernels per second of processor time over all pairs, one request after the other; one figure per round."""
+    known = recordings(None)
+    cases = [
+        Case(pair, "closed", names, tuple(known[name] for name in names), None)
+        for pair, names in read_pairs(None, known).items()
+    ]
+    scenarios = [case.scenario() for case in cases]
+    speeds: dict[str, list[float]] = {policy: [] for policy in POLICIES}
+    for number in range(ROUNDS + 1):
+        for policy, rounds in speeds.items():
+            began = time.process_time()
+            kernels = sum(simulator.play(scenario, policy) for scenario in scenarios)
+            if number > 0:  # the first one learns the profiles
+                rounds.append(kernels / (time.process_time() - began) / 1e6)
+    return speeds
+
+
 def run(*, emulated: bool) -> Result:
     """Measure; raises BenchError when the program fails."""
     if not emulated:
@@ -34,4 +57,10 @@ def run(*, emulated: bool) -> Result:
     lines = ["device model alone (emulated, manual time), slices of 2 ms", "processes  ns/kernel  million kernels/s"]
     for processes, ns in zip(PROCESSES, values.values(), strict=True):
         lines.append(f"{processes:9}  {ns:9.1f}  {1e3 / ns:17.2f}")
-    return Result("\n".join(lines), True, values, samples, {"depth": DEPTH, "kernels_per_round": KERNELS})
+    speeds = _simulated()
+    lines += ["", "simulator (emulated device, manual time), all pairs, closed", "policy     million kernels/s"]
+    lines += [f"{policy:9}  {statistics.median(rounds):17.2f}" for policy, rounds in speeds.items()]
+    samples |= {f"simulated_{policy}_mkernels_per_s": rounds for policy, rounds in speeds.items()}
+    values |= {f"simulated_{policy}_mkernels_per_s": statistics.median(rounds) for policy, rounds in speeds.items()}
+    settings = {"depth": DEPTH, "kernels_per_round": KERNELS, "rounds": ROUNDS}
+    return Result("\n".join(lines), True, values, samples, settings)
