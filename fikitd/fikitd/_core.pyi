@@ -333,6 +333,11 @@ class Policy:
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""
+    def index_agrees(self) -> bool:
+        """Does what it knows of all clients together agree with each of them?"""
+    @property
+    def looks(self) -> int:
+        """How many clients, or nodes of trees over them, it has looked at since it was made."""
 
 def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
     """How much before until_ns a time will be, on average, that is none of eight (or one for all) by from_ns."""

@@ -48,6 +48,7 @@ class World:
 
     def event(self, kind: str, client: int = 0, **fields: Any) -> None:
         decisions = self.policy.event(kind, client, self.now, **fields)
+        assert self.policy.index_agrees()
         self.wake_at = None
         for decision in decisions:
             getattr(self, f"on_{decision[0]}")(*decision[1:])

@@ -89,6 +89,9 @@ class ManualPolicy {
     return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(client->held.reason)]), client->held.by);
   }
 
+  std::uint64_t looks() const { return policy_->looks(); }
+  bool index_agrees() const { return policy_->index_agrees(); }
+
  private:
   static policy::EventKind kind_of(const std::string& name) {
     static constexpr std::array<const char*, 11> kNames = {"client_added", "client_removed", "launched", "waiting",
@@ -357,7 +360,9 @@ void bind_policy(nb::module_& m) {
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute")
-      .def("held", &ManualPolicy::held, "client"_a);
+      .def("held", &ManualPolicy::held, "client"_a)
+      .def("index_agrees", &ManualPolicy::index_agrees)
+      .def_prop_ro("looks", &ManualPolicy::looks);
   nb::list reasons;
   for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));
   m.attr("REASONS") = nb::tuple(reasons);

@@ -51,22 +51,22 @@ Budget::Ageing Budget::ageing() const {
   const std::int64_t ns = options().ageing_ns;
   const double guarded_ns = options().tuning.guarded_ageing * static_cast<double>(ns);
   Ageing ageing{.ns = ns, .guarded_ns = guarded_ns < static_cast<double>(kNever) ? static_cast<std::int64_t>(guarded_ns) : kNever};
-  for (const Client& client : clients().all())
-    if (client.protection.max_delay_ns != kNever) ageing.guard = std::min(ageing.guard, client.priority);
+  if (sets().guarded.any()) ageing.guard = clients().at(sets().guarded.first()).priority;
   return ageing;
 }
 
+// Closed are all from the first of them on but those that measure, whose work does not count.
 Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
-  Lower lower{.end_ns = now_ns, .hold = {}};
-  for (const Client& client : clients().all()) {
-    if (!client.closed) continue;
-    lower.granted |= client.grant_count > 0;
+  for (const Client& client : clients().among(sets().closed & sets().unknown))
     if (client.progress.uncertain_at(now_ns))
       return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
-    if (client.progress.finish_ns() <= lower.end_ns) continue;
-    lower.end_ns = client.progress.finish_ns();
-    lower.hold = {.reason = Reason::run_ahead, .by = client.id};
-  }
+  Lower lower{.end_ns = now_ns, .hold = {}, .granted = (sets().closed & sets().granted).any()};
+  const Index::Last& finish = clients().index().finish();
+  const std::size_t begin = sets().closed.first();
+  const std::int64_t end_ns = begin < finish.size() ? finish.best(begin, finish.size()) : kLongAgo;
+  if (end_ns <= now_ns) return lower;
+  lower.end_ns = end_ns;
+  lower.hold = {.reason = Reason::run_ahead, .by = clients().at(finish.first(begin, end_ns)).id};
   return lower;
 }
 
@@ -79,9 +79,8 @@ bool Budget::goes_before(const Client& a, const Client& b) const {
 
 Budget::Running Budget::running() const {
   Running running{};
-  for (const Client& client : clients().all()) {
-    const bool asks = client.waiting && client.grant_count < kMaxGrants;
-    if (!client.closed || asks || client.grant_count == 0) continue;
+  for (const Client& client : clients().among(sets().closed & sets().granted)) {
+    if (client.waiting && client.grant_count < kMaxGrants) continue;
     const Client*& least = running[static_cast<std::size_t>(client.priority)];
     if (least == nullptr || goes_before(client, *least)) least = &client;
   }
@@ -96,21 +95,17 @@ bool Budget::goes_after(const Client& client, const Client* running) const {
 // For decisions about who waits, and others of the priority `lowest` and above.
 Budget::View Budget::view(std::int64_t now_ns, int lowest) {
   constexpr std::size_t kCrowd = 8;
-  std::int64_t free_ns = now_ns;
-  std::size_t waiting = 0;
-  for (const Client& client : clients().all()) {
-    if (client.waiting) ++waiting, lowest = std::max(lowest, client.priority);
-    if (!client.measuring) free_ns = std::max(free_ns, client.progress.finish_ns());
-  }
+  const Rows& waiting = sets().waiting;
+  if (waiting.any()) lowest = std::max(lowest, clients().at(waiting.last()).priority);
+  const std::int64_t free_ns = std::max(now_ns, clients().index().finish().best());
   std::size_t count = 0;
-  for (const Client& client : clients().all()) {
-    if (client.measuring || client.priority >= lowest) continue;
+  for (const Client& client : clients().among(clients().above(lowest))) {
     Above& above = above_[count++];
     above.client = &client;
     above.delays = accounts_[client.slot].expected_delays(now_ns);
     above.delay_ns = above.delays.until_ns(free_ns);
   }
-  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = waiting >= kCrowd};
+  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = waiting.count() >= kCrowd};
 }
 
 std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
@@ -184,8 +179,9 @@ Client* Budget::choose(std::int64_t now_ns) {
   const Running equals = lower.granted ? running() : Running{};
   refusals_.forget();
   Client* best = nullptr;
-  for (Client& client : clients().all()) {
-    if (!client.waiting || (best != nullptr && !goes_before(client, *best))) continue;
+  for (Client& client : clients().among(sets().waiting)) {
+    if (best != nullptr && best->priority != client.priority) break; // and all behind it
+    if (best != nullptr && !goes_before(client, *best)) continue;
     Share& share = shares_[client.slot];
     share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
@@ -237,11 +233,11 @@ bool Budget::may_extend(const Client& client) const {
 
 Client* Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
-  for (Client& client : clients().all())
+  for (Client& client : clients().among(sets().running))
     if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
   if (best == nullptr) return nullptr;
-  for (const Client& client : clients().all())
-    if (client.waiting && !goes_before(*best, client)) return nullptr;
+  for (const Client& client : clients().among(sets().waiting))
+    if (!goes_before(*best, client)) return nullptr;
   if (goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return nullptr;
   const std::int64_t ahead_ns = lower_work(now_ns).end_ns - now_ns;
   if (ahead_ns > deepest_ns()) return nullptr;
@@ -261,13 +257,11 @@ std::uint32_t Budget::granted_launches(const Client& client) const {
 
 // What is left of a run was affordable when it was granted; a higher client may have launched since.
 Client* Budget::overstaying(std::int64_t now_ns) {
-  for (Client& client : clients().all()) {
+  for (Client& client : clients().among(sets().running & sets().closed)) {
     const std::int64_t left_ns = client.run.left_ns;
-    if (client.run.launches == 0 || !client.closed) continue;
     if (client.run.astray) return &client; // it goes another way than what was granted
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
-    for (const Client& higher : clients().all()) {
-      if (!higher.outranks(client)) continue;
+    for (const Client& higher : clients().among(clients().above(client.priority))) {
       const Account& account = accounts_[higher.slot];
       const double delay_ns =
           account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(end_ns - left_ns, now_ns);
@@ -295,8 +289,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   std::int64_t next_ns = next_end_ns(now_ns);
   std::int64_t steady_ns = kNever; // for all that wait
   Hold last;
-  for (const Client& client : clients().all()) {
-    if (!client.at_gate()) continue;
+  for (const Client& client : clients().among(clients().index().at_gate())) {
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
     longest_ns = std::max(longest_ns, waited_ns);
     const std::int64_t due_ns = ages_.of(client) - waited_ns;

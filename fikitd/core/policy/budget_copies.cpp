@@ -51,8 +51,7 @@ void Budget::copy_done(const Event& event) {
 Client* Budget::choose_copy(std::int64_t now_ns) {
   const Ageing ages = ageing();
   Client* best = nullptr;
-  for (Client& client : clients().all()) {
-    if (client.copy == Engine::compute) continue;
+  for (Client& client : clients().among(sets().copying)) {
     const bool due = client.exclusive_runs || now_ns - client.waiting_since_ns >= ages.of(client);
     client.held = due ? Hold{} : copy_obstacle(client, now_ns);
     if (client.held.reason == Reason::none && (best == nullptr || goes_before(client, *best))) best = &client;

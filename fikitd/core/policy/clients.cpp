@@ -23,9 +23,9 @@ std::int64_t Client::forget_ns() const {
 }
 
 Client* ClientTable::find(ClientId id) {
-  const auto live = std::span(ids_).first(count_);
-  const auto it = std::find(live.begin(), live.end(), id);
-  return it == live.end() ? nullptr : &clients_[static_cast<std::size_t>(it - live.begin())];
+  const auto live = std::span(by_id_).first(count_);
+  const auto it = std::ranges::lower_bound(live, id, {}, &Named::id);
+  return it == live.end() || it->id != id ? nullptr : &clients_[it->row];
 }
 
 const Client* ClientTable::find(ClientId id) const { return const_cast<ClientTable*>(this)->find(id); }
@@ -35,13 +35,9 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
   const int level = std::clamp(priority, 0, 9);
   const auto before = [&](const Client& c) { return c.priority != level ? c.priority < level : c.id < id; };
   const auto place = std::partition_point(clients_.begin(), clients_.begin() + static_cast<std::ptrdiff_t>(count_), before);
-  const auto at = place - clients_.begin();
   std::move_backward(place, clients_.begin() + static_cast<std::ptrdiff_t>(count_),
                      clients_.begin() + static_cast<std::ptrdiff_t>(count_ + 1));
-  std::move_backward(ids_.begin() + at, ids_.begin() + static_cast<std::ptrdiff_t>(count_),
-                     ids_.begin() + static_cast<std::ptrdiff_t>(count_ + 1));
   ++count_;
-  ids_[static_cast<std::size_t>(at)] = id;
   Client& client = *place;
   client = Client{};
   client.id = id;
@@ -50,6 +46,7 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
   client.priority = level;
   client.measuring = measuring;
   client.progress = Progress(now_ns);
+  reindex();
   return &client;
 }
 
@@ -57,11 +54,35 @@ bool ClientTable::remove(ClientId id) {
   Client* client = find(id);
   if (client == nullptr) return false;
   slots_[client->slot] = false;
-  const auto at = client - clients_.data();
   std::move(client + 1, clients_.data() + count_, client);
-  std::move(ids_.begin() + at + 1, ids_.begin() + static_cast<std::ptrdiff_t>(count_), ids_.begin() + at);
   --count_;
+  reindex();
   return true;
+}
+
+// Clients came, went or moved to other rows.
+void ClientTable::reindex() {
+  everybody_ = {};
+  level_begin_.fill(count_);
+  for (std::size_t row = count_; row-- > 0;) {
+    everybody_.set(row, true);
+    by_id_[row] = {.id = clients_[row].id, .row = row};
+    for (std::size_t level = 0; level <= static_cast<std::size_t>(clients_[row].priority); ++level) level_begin_[level] = row;
+  }
+  std::ranges::sort(std::span(by_id_).first(count_), {}, &Named::id);
+  index_.begin(span(), index_.passed_ns());
+}
+
+bool ClientTable::index_agrees() const {
+  Index anew;
+  anew.begin(span(), index_.passed_ns());
+  const auto same = [this](const auto& a, const auto& b) {
+    for (std::size_t row = 0; row < count_; ++row)
+      if (a.key(row) != b.key(row) || a.best(0, row + 1) != b.best(0, row + 1)) return false;
+    return a.size() == b.size() && a.best() == b.best();
+  };
+  return anew.sets() == index_.sets() && same(anew.finish(), index_.finish()) && same(anew.dry(), index_.dry()) &&
+         same(anew.forget(), index_.forget());
 }
 
 // The device serves its clients one after the other: a launch waits for what is there, and of that for the lower work only
@@ -70,17 +91,14 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   const std::int64_t free_ns = device_free_ns(&client);
   std::int64_t others_ns = std::max({t_ns, client.progress.finish_ns(), client.stood_until_ns});
   client.stood_ns = 0;
-  if (free_ns <= others_ns) return free_ns; // as nearly always
-  const Client* lower = nullptr;
-  for (const Client& other : all()) {
-    if (other.measuring) continue;
-    const std::int64_t finish_ns = other.progress.finish_ns();
-    if (!client.outranks(other)) others_ns = std::max(others_ns, finish_ns);
-    else if (lower == nullptr || finish_ns > lower->progress.finish_ns()) lower = &other;
-  }
-  if (lower == nullptr) return free_ns;
-  client.stood_behind = lower->id;
-  client.stood_ns = std::clamp<std::int64_t>(lower->progress.finish_ns() - others_ns, 0, lease_ns_);
+  if (free_ns <= others_ns || client.measuring) return free_ns; // as nearly always
+  const Index::Last& finish = index_.finish();
+  const std::size_t below = first_below(client.priority);
+  const std::int64_t lower_ns = finish.best(below, count_);
+  if (lower_ns == Latest::kNone) return free_ns;
+  others_ns = std::max(others_ns, finish.best(0, below));
+  client.stood_behind = at(finish.first(below, lower_ns)).id;
+  client.stood_ns = std::clamp<std::int64_t>(lower_ns - others_ns, 0, lease_ns_);
   client.stood_until_ns = others_ns + client.stood_ns;
   return free_ns;
 }
@@ -151,6 +169,7 @@ void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launc
   client.grants[client.grant_count++] = {.request = client.request,
                                          .duration_ns = duration_ns,
                                          .end_ns = client.progress.dry_ns()};
+  changed(client);
 }
 
 std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
@@ -164,19 +183,37 @@ std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
   client.progress.launched(now_ns, device_free_ns(&client), more_ns, lease_ns_);
   newest.duration_ns += more_ns;
   newest.end_ns = client.progress.dry_ns();
+  changed(client);
   return launches;
 }
 
-void ClientTable::forget_old_grants(std::int64_t now_ns) {
-  for (Client& client : all())
+void ClientTable::pass(std::int64_t now_ns) {
+  if (now_ns < index_.passed_ns()) index_.begin(span(), now_ns);
+  index_.pass(now_ns);
+  while (index_.forget().best() <= now_ns) {
+    Client& client = clients_[index_.forget().first(0, now_ns)];
+    ++looks_;
     while (client.forget_ns() <= now_ns) drop_oldest(client, 1);
+    changed(client);
+  }
 }
 
+std::int64_t ClientTable::next_end_ns(std::int64_t now_ns) const {
+  std::int64_t next_ns = index_.forget().best();
+  if (next_ns <= now_ns) { // just granted, and takes no time
+    next_ns = kNever;
+    for (const Client& client : among(index_.sets().granted))
+      if (const std::int64_t forget_ns = client.forget_ns(); forget_ns > now_ns) next_ns = std::min(next_ns, forget_ns);
+  }
+  return std::min(next_ns, index_.dry().best());
+}
+
+// Measuring clients' work is not among it.
 std::int64_t ClientTable::device_free_ns(const Client* except) const {
-  std::int64_t free_ns = 0;
-  for (const Client& client : all())
-    if (&client != except && !client.measuring) free_ns = std::max(free_ns, client.progress.finish_ns());
-  return free_ns;
+  const Index::Last& finish = index_.finish();
+  if (except == nullptr) return std::max<std::int64_t>(0, finish.best());
+  const std::size_t own = row(*except);
+  return std::max({std::int64_t{0}, finish.best(0, own), finish.best(own + 1, count_)});
 }
 
 } // namespace fikit::policy

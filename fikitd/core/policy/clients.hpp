@@ -8,12 +8,13 @@
 #include <span>
 
 #include "copying.hpp"
+#include "index.hpp"
 #include "progress.hpp"
 #include "reason.hpp"
+#include "rows.hpp"
 
 namespace fikit::policy {
 
-inline constexpr std::size_t kMaxClients = 128;
 inline constexpr std::size_t kMaxGrants = 64; // grants of one client in flight
 
 // What lower clients may cost a client at most.
@@ -99,6 +100,41 @@ struct Client {
   std::array<Grant, kMaxGrants> grants{}; // oldest first; last here, so that what every decision reads lies together
 };
 
+// The clients of a table that are in a set of rows, in its order; each one that is reached counts as looked at.
+template <class Element>
+class Some {
+ public:
+  class Iterator {
+   public:
+    Iterator(Element* clients, const Rows& rows, std::size_t row, std::uint64_t& looks)
+        : clients_(clients), rows_(rows), row_(row), looks_(looks) {}
+    Element& operator*() const {
+      ++looks_;
+      return clients_[row_];
+    }
+    Iterator& operator++() {
+      row_ = rows_.next(row_ + 1);
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return row_ != other.row_; }
+
+   private:
+    Element* clients_;
+    const Rows& rows_;
+    std::size_t row_;
+    std::uint64_t& looks_;
+  };
+
+  Some(Element* clients, const Rows& rows, std::uint64_t& looks) : clients_(clients), rows_(rows), looks_(looks) {}
+  Iterator begin() const { return {clients_, rows_, rows_.first(), looks_}; }
+  Iterator end() const { return {clients_, rows_, kMaxClients, looks_}; }
+
+ private:
+  Element* clients_;
+  Rows rows_; // as they were: whoever is looked at may change
+  std::uint64_t& looks_;
+};
+
 class ClientTable {
  public:
   explicit ClientTable(std::int64_t lease_ns) : lease_ns_(lease_ns) {}
@@ -108,8 +144,29 @@ class ClientTable {
   Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns); // nullptr: present, or table full
   bool remove(ClientId id);
   // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
-  std::span<Client> all() { return {clients_.data(), count_}; }
-  std::span<const Client> all() const { return {clients_.data(), count_}; }
+  std::span<const Client> span() const { return {clients_.data(), count_}; }
+  Some<Client> all() { return among(everybody_); }
+  Some<const Client> all() const { return among(everybody_); }
+  Some<Client> among(const Rows& rows) { return {clients_.data(), rows, looks_}; }
+  Some<const Client> among(const Rows& rows) const { return {clients_.data(), rows, looks_}; }
+  const Client& at(std::size_t row) const {
+    ++looks_;
+    return clients_[row];
+  }
+  std::size_t row(const Client& client) const { return static_cast<std::size_t>(&client - clients_.data()); }
+  // The first row of those that are below this priority, measuring or not; of this priority.
+  std::size_t first_below(int priority) const { return level_begin_[static_cast<std::size_t>(priority) + 1]; }
+  std::size_t first_of(int priority) const { return level_begin_[static_cast<std::size_t>(priority)]; }
+  // Clients above this priority.
+  Rows above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
+
+  // Whoever changes a client in any other way than below says so afterwards.
+  void changed(const Client& client) { index_.put(row(client), client); }
+  const Index& index() const { return index_; }
+  // Is the index what it would be if it were made anew? For tests: it looks at all.
+  bool index_agrees() const;
+  // Clients looked at, and nodes of trees over them, since it was made.
+  std::uint64_t looks() const { return looks_ + index_.looks(); }
 
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
                 std::int64_t in_line_ns = 0);
@@ -121,7 +178,10 @@ class ClientTable {
   void grant(Client& client, std::int64_t now_ns, std::uint32_t launches);
   // Its run by what is likely to follow: so many launches more, which count as launched from now.
   std::uint32_t extend(Client& client, std::int64_t now_ns);
-  void forget_old_grants(std::int64_t now_ns);
+  // What is over by now_ns is not to come any more; grants that old count as complete.
+  void pass(std::int64_t now_ns);
+  // The next moment at which some client's work, or a grant, is over, as far as is reckoned; kNever if there is none.
+  std::int64_t next_end_ns(std::int64_t now_ns) const;
 
   // When all known work of the others is off the device; notes how much of that the client owes to lower ones.
   std::int64_t see_queue(Client& client, std::int64_t t_ns) const;
@@ -130,9 +190,19 @@ class ClientTable {
 
  private:
   std::int64_t lease_ns_;
+  void reindex();
+
   std::array<Client, kMaxClients> clients_{};
-  std::array<ClientId, kMaxClients> ids_{}; // of these
   std::size_t count_ = 0;
+  Rows everybody_;
+  std::array<std::size_t, 11> level_begin_{}; // by priority: the first row at it or below
+  struct Named {
+    ClientId id = 0;
+    std::size_t row = 0;
+  };
+  std::array<Named, kMaxClients> by_id_{};
+  Index index_;
+  mutable std::uint64_t looks_ = 0;
   std::array<bool, kMaxClients> slots_{}; // taken
 };
 

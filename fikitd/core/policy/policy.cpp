@@ -10,6 +10,7 @@ bool Policy::apply(const Event& event) {
     Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns);
     if (added == nullptr) return false;
     added->protection = event.protection.value_or(options_.protection);
+    clients_.changed(*added);
     gates_known_ = false;
     noted(event, *added);
     return true;
@@ -32,7 +33,6 @@ bool Policy::apply(const Event& event) {
     case EventKind::waiting:
       client->waiting = client->closed && event.engine == Engine::compute; // at an open gate nobody waits
       client->copy = client->closed ? event.engine : Engine::compute;
-      copies_ |= client->copy != Engine::compute;
       client->request = event.request;
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = event.duration_ns;
@@ -53,14 +53,12 @@ bool Policy::apply(const Event& event) {
       if (event.waited && event.duration_ns == 0) client->at_rest = true;
       break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
-    case EventKind::exclusive_runs:
-      client->exclusive_runs = event.exclusive;
-      exclusives_ |= event.exclusive;
-      break;
+    case EventKind::exclusive_runs: client->exclusive_runs = event.exclusive; break;
     case EventKind::copied: break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
+  clients_.changed(*client);
   noted(event, *client);
   return true;
 }
@@ -68,26 +66,25 @@ bool Policy::apply(const Event& event) {
 void Policy::decide(std::int64_t now_ns, Decisions& out) {
   out.clear();
   set_gates(out);
-  clients_.forget_old_grants(now_ns);
-  while (Client* client = runs_ ? overstaying(now_ns) : nullptr) {
+  clients_.pass(now_ns);
+  const Index::Sets& some = sets();
+  while (Client* client = some.running.any() ? overstaying(now_ns) : nullptr) {
     client->run.launches = 0;
     client->run.next_launches = 0;
     if (client->run.taken) client->run.left_ns = 0;
+    clients_.changed(*client);
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
-  const auto all = clients_.all();
-  if (runs_) runs_ = std::any_of(all.begin(), all.end(), [](const Client& c) { return c.run.launches > 0; });
   const auto grant = [&](Client& client, std::uint32_t launches) {
-    runs_ |= launches > 1;
     clients_.grant(client, now_ns, launches);
     out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
   };
-  if (copies_) grant_copies(now_ns, out);
-  while (Client* client = exclusives_ ? not_to_starve() : nullptr) grant(*client, 1);
+  if (some.copying.any()) grant_copies(now_ns, out);
+  while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) grant(*client, 1);
   while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
-  while (Client* client = runs_ ? extended(now_ns) : nullptr)
+  while (Client* client = some.running.any() ? extended(now_ns) : nullptr)
     out.add({.kind = DecisionKind::extend_run, .client = client->id, .launches = clients_.extend(*client, now_ns)});
-  if (std::none_of(all.begin(), all.end(), [](const Client& c) { return c.at_gate(); })) return;
+  if (!clients_.index().at_gate().any()) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
   if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});
 }
@@ -103,6 +100,7 @@ void Policy::set_gates(Decisions& out) {
     if (close != client.closed) {
       client.closed = close;
       if (!close) client.waiting = false, client.copy = Engine::compute, client.run = {};
+      clients_.changed(client);
       out.add({.kind = close ? DecisionKind::close : DecisionKind::open, .client = client.id});
     }
     const CopyEngines asks = close ? copies_that_matter(client) : CopyEngines{};
@@ -115,23 +113,21 @@ void Policy::set_gates(Decisions& out) {
 void Policy::grant_copies(std::int64_t now_ns, Decisions& out) {
   while (Client* client = choose_copy(now_ns)) {
     client->copy = Engine::compute;
+    clients_.changed(*client);
     out.add({.kind = DecisionKind::grant, .client = client->id, .request = client->request});
   }
-  const auto all = clients_.all();
-  copies_ = std::any_of(all.begin(), all.end(), [](const Client& c) { return c.copy != Engine::compute; });
 }
 
 // A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.
 Client* Policy::not_to_starve() {
-  for (Client& client : clients_.all())
-    if (client.waiting && client.exclusive_runs && client.grant_count < kMaxGrants) return &client;
+  for (Client& client : clients_.among(sets().waiting & sets().exclusive))
+    if (client.grant_count < kMaxGrants) return &client;
   return nullptr;
 }
 
 Client* Policy::first_waiting(std::int64_t now_ns) {
   Client* best = nullptr;
-  for (Client& client : clients_.all()) {
-    if (!client.waiting) continue;
+  for (Client& client : clients_.among(sets().waiting)) {
     if (const Client* higher = keeps_from_gap(client, now_ns))
       client.held = {.reason = Reason::does_not_fit, .by = higher->id};
     else if (best == nullptr || client.goes_before(*best)) best = &client;
@@ -148,8 +144,8 @@ const Client* Policy::keeps_from_gap(const Client& client, std::int64_t now_ns) 
 
 std::int64_t Policy::next_idle_ns(std::int64_t now_ns) const {
   std::int64_t next_ns = kNever;
-  for (const Client& client : clients_.all())
-    if (const Client* higher = client.waiting ? keeps_from_gap(client, now_ns) : nullptr)
+  for (const Client& client : clients_.among(sets().waiting))
+    if (const Client* higher = keeps_from_gap(client, now_ns))
       next_ns = std::min(next_ns, higher->progress.dry_ns() + options_.idle_after_ns);
   return next_ns;
 }
@@ -157,16 +153,6 @@ std::int64_t Policy::next_idle_ns(std::int64_t now_ns) const {
 Hold Policy::behind(const Client& higher, std::int64_t now_ns) {
   const bool guess = higher.progress.uncertain_at(now_ns) && now_ns >= higher.progress.finish_ns();
   return {.reason = guess ? Reason::uncertain : Reason::behind, .by = higher.id};
-}
-
-std::int64_t Policy::next_end_ns(std::int64_t now_ns) const {
-  std::int64_t next_ns = kNever;
-  for (const Client& client : clients_.all()) {
-    if (client.measuring) continue;
-    for (const std::int64_t moment_ns : {client.progress.dry_ns(), client.forget_ns()})
-      if (moment_ns > now_ns) next_ns = std::min(next_ns, moment_ns);
-  }
-  return next_ns;
 }
 
 } // namespace fikit::policy

@@ -136,7 +136,10 @@ class Policy {
 
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
-  std::span<const Client> all() const { return clients_.all(); }
+  std::span<const Client> all() const { return clients_.span(); }
+  // How many clients, or nodes of trees over them, were looked at since it was made: what its decisions cost, for tests.
+  std::uint64_t looks() const { return clients_.looks(); }
+  bool index_agrees() const { return clients_.index_agrees(); }
 
  protected:
   // Are clients held at all for the sake of those that outrank them?
@@ -185,17 +188,17 @@ class Policy {
   }
   template <class Why>
   void hold_waiting(Why why) {
-    for (Client& client : clients_.all())
-      if (client.waiting) client.held = why(std::as_const(client));
+    for (Client& client : clients_.among(sets().waiting)) client.held = why(std::as_const(client));
   }
   // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
-  std::int64_t next_end_ns(std::int64_t now_ns) const;
+  std::int64_t next_end_ns(std::int64_t now_ns) const { return clients_.next_end_ns(now_ns); }
 
   // What copies_that_matter() says has changed.
   void look_at_gates() { gates_known_ = false; }
 
   ClientTable& clients() { return clients_; }
   const ClientTable& clients() const { return clients_; }
+  const Index::Sets& sets() const { return clients_.index().sets(); }
   const Options& options() const { return options_; }
 
  private:
@@ -206,9 +209,6 @@ class Policy {
   Options options_;
   ClientTable clients_;
   bool gates_known_ = true; // false: clients came or went, or copies came to matter
-  bool copies_ = false;     // some client's copy may stand at the gate
-  bool runs_ = false;       // some client may have launches left of a run
-  bool exclusives_ = false; // for some client's job an exclusive kernel has run
 };
 
 // Its name is one of policy_names(); nullptr for any other.

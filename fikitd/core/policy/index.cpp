@@ -1,0 +1,37 @@
+#include "index.hpp"
+
+#include "clients.hpp"
+
+namespace fikit::policy {
+
+void Index::begin(std::span<const Client> clients, std::int64_t passed_ns) {
+  passed_ns_ = passed_ns;
+  sets_ = {};
+  finish_.clear(clients.size());
+  dry_.clear(clients.size());
+  forget_.clear(clients.size());
+  for (std::size_t row = 0; row < clients.size(); ++row) put(row, clients[row]);
+}
+
+void Index::put(std::size_t row, const Client& client) {
+  sets_.measuring.set(row, client.measuring);
+  sets_.closed.set(row, client.closed);
+  sets_.waiting.set(row, client.waiting);
+  sets_.copying.set(row, client.copy != Engine::compute);
+  sets_.granted.set(row, client.grant_count > 0);
+  sets_.running.set(row, client.run.launches > 0);
+  sets_.unknown.set(row, client.progress.uncertain());
+  sets_.exclusive.set(row, client.exclusive_runs);
+  sets_.guarded.set(row, client.protection.max_delay_ns != kNever);
+  const std::int64_t dry_ns = client.progress.dry_ns();
+  finish_.set(row, client.measuring ? Latest::kNone : client.progress.finish_ns());
+  dry_.set(row, client.measuring || dry_ns <= passed_ns_ ? kNever : dry_ns);
+  forget_.set(row, client.forget_ns());
+}
+
+void Index::pass(std::int64_t now_ns) {
+  passed_ns_ = now_ns;
+  while (dry_.best() <= now_ns) dry_.set(dry_.first(0, now_ns), kNever);
+}
+
+} // namespace fikit::policy

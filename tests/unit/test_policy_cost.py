@@ -1,0 +1,103 @@
+"""What a decision of `budget` costs: how many clients, and nodes of trees over them, it looks at."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+from fikitd._core import Policy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_policy_gates import MS, US, grants
+
+HERE = Path(__file__).resolve().parent
+CORE = HERE.parent.parent / "fikitd" / "core"
+
+HIGH, LOW = 1, 2
+CROWDS = (2, 8, 32, 64)
+SLACK = [0, 10 * US, 20 * US, 30 * US, 50 * US, 100 * US, 200 * US, 400 * US]
+
+
+def test_trees_and_sets_answer_as_a_scan_would(tmp_path: Path) -> None:
+    program = tmp_path / "tournament_check"
+    flags = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", f"-I{CORE}"]
+    subprocess.run(["c++", *flags, HERE / "tournament_check.cpp", "-o", program], check=True)
+    done = subprocess.run([program, "1", "400"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def looks_per_decision(idle: int, priority: int) -> float:
+    """One high client at work, one low one whose kernels wait, are granted and complete; so many others do nothing."""
+    made = Policy("budget")
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    for other in range(10, 10 + idle):
+        made.event("client_added", other, 0, priority=priority)
+    before, decisions, granted = made.looks, 0, 0
+    now = 0
+
+    def happens(kind: str, client: int, **fields: object) -> list[int]:
+        nonlocal decisions
+        decisions += 1
+        return grants(made.event(kind, client, now, **fields))  # type: ignore[arg-type]
+
+    for request in range(1, 60):
+        now += 20 * US
+        happens("launched", HIGH, duration_ns=20 * US, slack_ns=SLACK)
+        went = happens("waiting", LOW, request=request, duration_ns=30 * US)
+        now += 40 * US
+        went += happens("drained", HIGH, duration_ns=0, slack_ns=SLACK, idle_ns=[200 * US], span_ns=0)
+        if went:
+            granted += 1
+            now += 30 * US
+            happens("launched", LOW, granted=True, request=request, duration_ns=30 * US)
+            happens("grant_done", LOW, request=request)
+        else:
+            happens("waiting_ended", LOW, request=request)
+    assert granted > 40
+    return (made.looks - before) / decisions
+
+
+@pytest.mark.parametrize("priority", [8, 9])
+def test_a_decision_costs_no_more_than_a_logarithm_of_the_clients_that_do_nothing(priority: int) -> None:
+    costs = {idle: looks_per_decision(idle, priority) for idle in (0, *CROWDS)}
+    for idle in CROWDS:
+        assert costs[idle] <= costs[0] + 8 * math.log2(idle + 2), costs
+
+
+MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(MOMENTS, st.sampled_from([0, 500 * US]), st.sampled_from([None, 5 * US, 90 * US, 3 * MS]))
+def test_clients_that_do_nothing_cost_a_logarithm_whatever_the_others_do(
+    pauses: list[int], run_ahead: int, length: int | None
+) -> None:
+    def play(idle: int) -> int:
+        made = Policy("budget", run_ahead_ns=run_ahead)
+        made.event("client_added", HIGH, 0, priority=1)
+        for low in (2, 3):
+            made.event("client_added", low, 0, priority=8)
+        for other in range(10, 10 + idle):
+            made.event("client_added", other, 0, priority=8)
+        before, now = made.looks, 0
+        flying: dict[int, int] = {}  # client: request
+        for number, pause in enumerate(pauses):
+            now += pause
+            low = 2 + number % 2
+            if number % 3 == 0:
+                said = made.event("launched", HIGH, now, duration_ns=20 * US, slack_ns=SLACK)
+            elif number % 3 == 1 and low not in flying:
+                flying[low] = number
+                said = made.event("waiting", low, now, request=number, duration_ns=length)
+            else:
+                said = made.event("drained", HIGH, now, duration_ns=0, slack_ns=SLACK, idle_ns=[300 * US], span_ns=0)
+            for granted in grants(said):
+                made.event("launched", granted, now, granted=True, request=flying[granted], duration_ns=length)
+                made.event("grant_done", granted, now, request=flying.pop(granted))
+        return made.looks - before
+
+    alone, beside = play(2), play(64)
+    assert beside <= alone + 8 * math.log2(66) * 3 * len(pauses)
