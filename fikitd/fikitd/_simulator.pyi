@@ -59,7 +59,8 @@ class Profile:
 
 def learn(trace: Trace, passes: int, until_ns: int = ..., *, stored: bool = False) -> Profile:
     """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give. stored: as its file
-    has it; else with all that the run itself knew of its rhythm."""
+    has it, kernels timed by events and so with what the device needs between two; else as they ran, and with all that the run
+    itself knew of its rhythm."""
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no

@@ -58,6 +58,12 @@ def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Sc
     assert nothing < harvest(1.5) < harvest(2.05)
 
 
+def test_a_profile_has_kernels_as_events_time_them_with_the_devices_pause_behind_each(scenario: Scenario) -> None:
+    high = replace(scenario.high, learning_ns=round(2.5 * scenario.high.solo_ns))
+    wrong_us = simulator.simulate(Scenario(high, (), requests=5), "budget").mispredicted_us_p99
+    assert wrong_us == pytest.approx(high.native.kernel_gap_ns / 1000, rel=0.15)  # within the width of a bucket
+
+
 def test_where_hosts_wait_is_said_for_every_piece_of_work(scenario: Scenario) -> None:
     waits = scenario.high.native.waits_before
     kinds = [

@@ -7,7 +7,7 @@
 namespace fikit::simulator {
 namespace {
 
-predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns) {
+predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns, std::int64_t around_ns) {
   JobOptions job;
   job.trace = &trace;
   job.managed = false;
@@ -20,9 +20,9 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
   predictor::Context context;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const predictor::Identity identity = model.describe(trace.kernel(runs[i].step));
-    model.add_duration(identity, context, runs[i].end_ns - runs[i].start_ns);
-    if (i + 1 < runs.size())
-      model.add_gap(identity, context, std::max<std::int64_t>(0, runs[i + 1].start_ns - runs[i].end_ns));
+    const std::int64_t end_ns = runs[i].end_ns + around_ns;
+    model.add_duration(identity, context, end_ns - runs[i].start_ns);
+    if (i + 1 < runs.size()) model.add_gap(identity, context, std::max<std::int64_t>(0, runs[i + 1].start_ns - end_ns));
     context.push(identity);
   }
   return model;
@@ -31,7 +31,9 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 } // namespace
 
 Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored) {
-  Profile profile{.model = measured(trace, passes, until_ns), .rhythm = {}, .runs = {}, .truth = {}};
+  // The events by which the shim times a kernel hold what the device needs between two works of a stream.
+  const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = {}, .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;

@@ -1,5 +1,6 @@
 // A job's profile, as a measuring run alone on the device would give it: durations, and the idle times after each kernel.
-// The run ends with so many passes, or at until_ns. stored: as its file has it, of its rhythm and runs only what it saw twice.
+// The run ends with so many passes, or at until_ns. stored: as its file has it: kernels as events time them, of its rhythm and
+// runs only what it saw twice.
 #pragma once
 
 #include <cstddef>
