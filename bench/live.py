@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Run:
     observed: Observed
     events: list[dict[str, Any]] = field(repr=False)  # the device's own record
     job_ids: list[str] = field(default_factory=list)  # as fikitd knows them; "" without fikit
+    lead_ns: int = 0  # so long before the begin the first program was there
 
 
 class Stage:
@@ -66,16 +67,19 @@ class Stage:
         }
         started: list[subprocess.Popen[str]] = []
         try:
-            pids = []
+            pids, there_ns = [], []
             for number, job in enumerate(jobs):
                 started.append(self._start(job, number, environment))
                 pids.append(_ready(started[-1], job))
+                there_ns.append(time.monotonic_ns())
             for process in reversed(started):
                 _say(process, "begin\n")
             played = _end(started[0], jobs[0], seconds)
             for process, job in zip(started[1:], jobs[1:], strict=True):
                 _end(process, job, 0)
-            return self._seen(jobs, started, pids, played, environment)
+            return replace(
+                self._seen(jobs, started, pids, played, environment), lead_ns=played["begun_ns"] - there_ns[0]
+            )
         finally:
             for process in started:
                 process.kill()

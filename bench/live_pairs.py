@@ -1,8 +1,8 @@
 """Pairs of recorded jobs: what the simulator says, and with --live the same measured.
 
 Live means fikit-replay, fikitd and shim as they are, on an emulated device, everything ten times as long as recorded; the
-simulator runs the same recordings, stretched as much, with the same requests, arrivals, policy and learning time, and the
-times that the dispatcher took to react in these very runs. The high job runs alone and with the low one in turn, and so do
+simulator runs the same recordings, stretched as much, with the same requests, arrivals, policy and learning time, the times
+that the dispatcher took to react in these very runs, and for how long they had been there before the begin. The high job runs alone and with the low one in turn, and so do
 the cases, round by round. Nothing here is a claim about hardware.
 """
 
@@ -84,9 +84,10 @@ class Case:
     def device(self) -> dict[str, float]:
         return device_like(self.scenario.high.native)
 
-    def simulate(self, policy: str, seen: Reactions) -> dict[str, Any]:
-        """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen."""
-        scenario = replace(self.scenario, costs=seen.costs())
+    def simulate(self, policy: str, seen: Reactions, lead_ns: int = 0) -> dict[str, Any]:
+        """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen, and of programs that are
+        there for so long before they begin."""
+        scenario = replace(self.scenario, costs=seen.costs(), lead_ns=lead_ns)
         return {
             **asdict(simulator.simulate(scenario, policy)),
             "low_time": low_time.shares(simulator.low_time(scenario, policy).free),
@@ -153,6 +154,7 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> tuple[dict[str, Any]
         "reported_delayed_ms": sum(entry["total_s"] for entry in delayed) * 1e3,
         "span_ms": shared.observed.span_ns / 1e6,
         "alone_ms": alone.observed.span_ns / 1e6,
+        "lead_ms": shared.lead_ns / 1e6,
     }
     return row, reactions(low_trace, high_trace, shared.events, shared.pids[1])
 
@@ -200,10 +202,11 @@ def _live_row(
     seen = together(reaction for _, reaction in measured)
     if usual is not None:  # what other policies' grants do not show
         seen = replace(seen, done=usual.done, late=usual.late)
+    lead_ns = round(statistics.median(row["lead_ms"] for row, _ in measured) * 1e6)
     return {
         "case": str(case),
-        "simulated": case.simulate(policy, seen),
-        "simulated_with_assumed_costs": case.simulate(policy, Reactions()),
+        "simulated": case.simulate(policy, seen, lead_ns),
+        "simulated_with_assumed_costs": case.simulate(policy, Reactions(), lead_ns),
         "live": [row for row, _ in measured],
         "reactions_us": {
             name: {"mean": statistics.fmean(values), "p50": statistics.median(values), "count": len(values)}

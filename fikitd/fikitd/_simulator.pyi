@@ -114,6 +114,7 @@ def simulate(
     max_delay_ns: int = ...,
     tuning: Mapping[str, float] = ...,
     splits: bool = False,
+    lead_ns: int = 0,
 ) -> Result:
     """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
     of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
@@ -122,6 +123,7 @@ def simulate(
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
     tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp).
     splits: say what became of the low jobs' time.
+    lead_ns: the policy has known the jobs for so long before they begin.
 
     Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
     """

@@ -83,7 +83,8 @@ class Scenario:
 
     cold: no profiles. rhythm, runs False: profiles do not say where hosts wait, what follows without a
     wait. knowledge: what predictions rest on ("context",
-    "kernel", "truth"), by default what the policy is meant to have.
+    "kernel", "truth"), by default what the policy is meant to have. lead_ns: the policy has known the jobs for so long before
+    they begin; silence teaches, too.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     """
@@ -101,6 +102,7 @@ class Scenario:
     rhythm: bool = True
     runs: bool = True
     knowledge: str | None = None
+    lead_ns: int = 0
 
     @property
     def count(self) -> int:
@@ -207,6 +209,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) 
             tuning=scenario.tuning,
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
             splits=splits,
+            lead_ns=scenario.lead_ns,
         )
     except (RuntimeError, ValueError) as error:
         raise SimulatorError(str(error)) from error

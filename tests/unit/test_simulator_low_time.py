@@ -64,6 +64,15 @@ def test_a_profile_has_kernels_as_events_time_them_with_the_devices_pause_behind
     assert wrong_us == pytest.approx(high.native.kernel_gap_ns / 1000, rel=0.15)  # within the width of a bucket
 
 
+def test_the_longer_a_job_has_been_silent_before_its_first_request_the_less_it_is_waited_for(
+    scenario: Scenario,
+) -> None:
+    def harvest(lead_ns: int) -> float:
+        return simulator.simulate(replace(scenario, arrivals="open30", requests=1, lead_ns=lead_ns), "budget").harvest
+
+    assert harvest(0) + 0.01 < harvest(20_000_000)
+
+
 def test_where_hosts_wait_is_said_for_every_piece_of_work(scenario: Scenario) -> None:
     waits = scenario.high.native.waits_before
     kinds = [

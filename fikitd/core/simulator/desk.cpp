@@ -17,12 +17,12 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
 }
 
-void Desk::add(const Job& job, std::uint32_t number) {
+void Desk::add(const Job& job, std::uint32_t number, std::int64_t t_ns) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
   clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
                                                     job.knows_runs() ? job.profile()->runs : predictor::Runs());
-  policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = 0, .priority = job.priority()});
+  policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
   wake_ns_ = 0;
 }
 

@@ -30,7 +30,7 @@ class Desk {
   // Throws std::invalid_argument for an unknown policy.
   Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge);
 
-  void add(const Job& job, std::uint32_t number);
+  void add(const Job& job, std::uint32_t number, std::int64_t t_ns);
   void send(const Note& note, std::int64_t now_ns) {
     (note.kind == Note::Kind::done || note.kind == Note::Kind::reached ? done_ : notes_).send(note, now_ns);
   }

@@ -36,7 +36,7 @@ Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
     jobs_.push_back(std::make_unique<Job>(number, jobs[i], setup.costs, device_, *this));
-    if (jobs[i].managed) desk_.add(*jobs_.back(), number);
+    if (jobs[i].managed) desk_.add(*jobs_.back(), number, -setup.lead_ns);
   }
   if (setup.splits) followed_.resize(jobs.size());
   followed_until_ns_ = now_ns();

@@ -30,6 +30,7 @@ struct Setup {
   std::int64_t kernel_gap_ns = kRecorded;
   std::int64_t slice_ns = 0; // 0: kernels of all jobs one after the other as they arrive; else slices between jobs
   std::int64_t switch_ns = 0;
+  std::int64_t lead_ns = 0; // the policy has known the jobs for so long before they begin
   bool splits = false; // keep a Split of each job but the first
 };
 

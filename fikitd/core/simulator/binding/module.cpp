@@ -168,7 +168,7 @@ void bind(nb::module_& m) {
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
          std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning, bool splits) {
+         const nb::dict& tuning, bool splits, std::int64_t lead_ns) {
         policy::Options options;
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         options.tuning = tuned(tuning);
@@ -180,13 +180,14 @@ void bind(nb::module_& m) {
                           .kernel_gap_ns = kernel_gap_ns,
                           .slice_ns = slice_ns,
                           .switch_ns = switch_ns,
+                          .lead_ns = lead_ns,
                           .splits = splits};
         return simulate(setup, jobs, requests, until_ns);
       },
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict(), "splits"_a = false);
+      "tuning"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;
