@@ -12,7 +12,7 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from fikitd._core import Dispatcher
-from fikitd.traces import events_of
+from fikitd.traces import Event, events_of
 
 THE_DISPATCHERS_OWN = ("reaction", 1)
 
@@ -183,6 +183,36 @@ def test_the_journal_tells_launches_waits_grants_gaps_and_waits_of_the_host() ->
         running.stop()
 
 
+def test_the_journal_tells_of_a_wait_that_goes_on_up_to_now() -> None:
+    running = Dispatcher("prio", LONG_LEASE, 20_000, 500_000, 2_000_000, 20_000, trace_events=100)
+    try:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        low.describe(5, "mine")
+        high.launch()
+        low.ask(5)
+        assert eventually(lambda: behind(high, low) > 0)
+        posted = low.page.request_ns
+
+        def waits() -> list[Event]:
+            return [event for event in events_of(running.journal(1)["events"]) if event.kind == "wait"]
+
+        first, asked = waits(), now()
+        second = waits()
+        for seen in (first, second):
+            assert (seen[-1].reason, seen[-1].by, seen[-1].slot) == ("uncertain", 2, 5)
+            for earlier, later in pairwise(seen):
+                assert earlier.t_ns + earlier.length_ns == later.t_ns
+        assert [event.t_ns for event in first] == [event.t_ns for event in second], "the same wait, longer"
+        until = second[-1].t_ns + second[-1].length_ns
+        assert posted < first[-1].t_ns + first[-1].length_ns <= asked <= until <= now()
+        low.page.waiting = 0  # it gives up, as a process does that is killed
+        assert eventually(lambda: no_change(waits))
+        assert waits()[-1].t_ns == second[-1].t_ns
+        assert running.journal(1)["lost"] == 0
+    finally:
+        running.stop()
+
+
 def test_the_journal_keeps_the_newest_and_counts_the_rest() -> None:
     running = Dispatcher("fikit", LONG_LEASE, 20_000, 500_000, 2_000_000, 20_000, trace_events=100)
     try:
@@ -204,5 +234,10 @@ def test_without_trace_events_there_is_no_journal() -> None:
         client.launch()
         assert eventually(lambda: running.stats(1)["kernels"] == 1)
         assert running.journal(1) == {"events": b"", "lost": 0, "kernels": {}}
+        high = FakeClient(running, 2, 1)
+        high.launch()
+        client.ask()
+        assert eventually(lambda: held(running, 1))
+        assert running.journal(1)["events"] == b"", "nor of a wait that goes on"
         with pytest.raises(ValueError, match="at most 1048576"):
             Dispatcher("fikit", LONG_LEASE, 0, 0, 1, 0, trace_events=2**20 + 1)

@@ -115,6 +115,7 @@ class Client {
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
   const Journal& journal() const { return journal_; }
+  std::vector<JournalEvent> events(std::int64_t now_ns) const; // the journal's, and the wait that goes on
   std::vector<std::string> kernel_names() const; // by slot; "" for slots that mean nothing
 
  private:

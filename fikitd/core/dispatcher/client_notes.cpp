@@ -60,6 +60,13 @@ std::vector<Stats::Held> Client::held_now(std::int64_t now_ns) const {
   return held;
 }
 
+std::vector<JournalEvent> Client::events(std::int64_t now_ns) const {
+  std::vector<JournalEvent> events = journal_.events();
+  const std::optional<JournalEvent> wait = holds_.going_on(now_ns);
+  if (wait && journal_.keeps()) events.push_back(*wait);
+  return events;
+}
+
 std::vector<std::string> Client::kernel_names() const {
   std::vector<std::string> names(identities_.size());
   for (std::size_t slot = 0; slot < names.size(); ++slot)

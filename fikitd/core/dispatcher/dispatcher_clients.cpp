@@ -139,7 +139,7 @@ Dispatcher::Story Dispatcher::journal(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& told = client(id);
   read_rest(told);
-  return {.events = told.journal().events(), .lost = told.journal().lost(), .kernels = told.kernel_names()};
+  return {.events = told.events(now()), .lost = told.journal().lost(), .kernels = told.kernel_names()};
 }
 
 void Dispatcher::stop() {

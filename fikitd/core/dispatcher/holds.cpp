@@ -54,19 +54,28 @@ void Holds::stood(policy::ClientId by, std::int64_t t_ns, std::int64_t length_ns
                 .reason = static_cast<std::uint8_t>(Reason::lower_work)});
 }
 
+JournalEvent Holds::event(std::int64_t until_ns) const {
+  return {.t_ns = since_ns_,
+          .length_ns = until_ns - since_ns_,
+          .predicted_ns = 0,
+          .by = hold_.by,
+          .slot = static_cast<std::uint16_t>(slot_),
+          .kind = JournalKind::wait,
+          .reason = static_cast<std::uint8_t>(hold_.reason)};
+}
+
+std::optional<JournalEvent> Holds::going_on(std::int64_t now_ns) const {
+  if (!waiting_ || until_ns(now_ns) <= since_ns_) return std::nullopt;
+  return event(until_ns(now_ns));
+}
+
 void Holds::put_down(std::int64_t until_ns) {
   const std::int64_t length_ns = until_ns - since_ns_;
   if (length_ns <= 0) return;
   HoldSum& sum = sum_of(hold_, slot_);
   ++sum.count;
   sum.total_ns += length_ns;
-  journal_.add({.t_ns = since_ns_,
-                .length_ns = length_ns,
-                .predicted_ns = 0,
-                .by = hold_.by,
-                .slot = static_cast<std::uint16_t>(slot_),
-                .kind = JournalKind::wait,
-                .reason = static_cast<std::uint8_t>(hold_.reason)});
+  journal_.add(event(until_ns));
   since_ns_ = until_ns;
 }
 
@@ -88,7 +97,7 @@ HoldSum& Holds::sum_of(const Hold& hold, std::uint32_t slot) {
 std::vector<HoldSum> Holds::sums(std::int64_t now_ns) const {
   std::vector<HoldSum> sums(named_.begin(), named_.begin() + static_cast<std::ptrdiff_t>(named_count_));
   std::copy_if(rest_.begin(), rest_.end(), std::back_inserter(sums), [](const HoldSum& s) { return s.count > 0; });
-  const std::int64_t length_ns = (left_ns_ != 0 ? left_ns_ : now_ns) - since_ns_;
+  const std::int64_t length_ns = until_ns(now_ns) - since_ns_;
   if (waiting_ && length_ns > 0) {
     const std::uint32_t kernel = depends_on_kernel(hold_.reason) ? slot_ : 0;
     sums.push_back({.hold = hold_, .slot = kernel, .named = true, .count = 1, .total_ns = length_ns});

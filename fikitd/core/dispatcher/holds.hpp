@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "journal.hpp"
@@ -36,11 +37,14 @@ class Holds {
   void stood(policy::ClientId by, std::int64_t t_ns, std::int64_t length_ns);
 
   std::vector<HoldSum> sums(std::int64_t now_ns) const; // what is still going on included
+  std::optional<JournalEvent> going_on(std::int64_t now_ns) const; // that, which is not in the journal yet
 
  private:
   // A client can have many kernels and meet many others; what does not fit is summed up by reason.
   static constexpr std::size_t kNamed = 96;
 
+  std::int64_t until_ns(std::int64_t now_ns) const { return left_ns_ != 0 ? left_ns_ : now_ns; }
+  JournalEvent event(std::int64_t until_ns) const;
   void put_down(std::int64_t until_ns);
   HoldSum& sum_of(const policy::Hold& hold, std::uint32_t slot);
 

@@ -15,7 +15,7 @@ namespace fikit::dispatcher {
 enum class JournalKind : std::uint8_t {
   launch, // of slot at t_ns; length_ns: predicted, predicted_ns: when it is reckoned to end; negative: unknown
   grant,  // to the request of slot
-  wait,   // of slot, for length_ns, with reason and by: one event for each reason in turn
+  wait,   // of slot, for length_ns, with reason and by: one event for each reason in turn; the last may go on
   gap,    // the device was idle for length_ns from t_ns on, predicted_ns had been expected (negative: unknown)
   drain,  // the host has waited for all its work
 };
@@ -40,6 +40,7 @@ class Journal {
   void add(const JournalEvent& event) {
     if (events_ != nullptr) events_[count_++ & mask_] = event;
   }
+  bool keeps() const { return events_ != nullptr; }
   std::vector<JournalEvent> events() const; // in the order of writing
   std::uint64_t lost() const { return count_ > mask_ ? count_ - mask_ - 1 : 0; }
 
