@@ -50,7 +50,7 @@ void Account::begin_segment(std::int64_t now_ns) {
   if (found_nobody(now_ns)) {
     carried_ns_ = 0;
     queue_ = {.begin_ns = now_ns};
-  } else if (others_ns_ + left_over_ns_ > 0) {
+  } else {
     carried_ns_ += static_cast<double>(copies_ns(idle_ns));
   }
   in_segment_ = true;
@@ -60,12 +60,16 @@ void Account::begin_segment(std::int64_t now_ns) {
   earned_until_ns_ = now_ns;
 }
 
-// Where it goes on after about the same time always but now, it waited for something: with others there, a copy of theirs
-// perhaps, which passes the gate.
+// Where it goes on after about the same time always but now, it waited for something: with others there, for a copy perhaps
+// that stood behind one of theirs. Of short ones, which pass the gate, nobody knows.
 std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
   const std::int64_t usual_ns = idle_.ns[Times::kCount - 3];
   const bool regular = !open_ && usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs;
-  return regular && idle_ns < usual_ns + kLongestCopyNs ? std::max<std::int64_t>(idle_ns - usual_ns, 0) : 0;
+  if (!regular || idle_ns <= usual_ns) return 0;
+  const std::int64_t longer_ns = idle_ns - usual_ns;
+  if (others_ns_ + left_over_ns_ > 0 && longer_ns < kLongestCopyNs) return longer_ns;
+  if (copy_stands_.until_ns > since_ns_ + idle_ns) return 0; // it did not wait for that
+  return std::clamp<std::int64_t>(copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_), 0, longer_ns);
 }
 
 void Account::waited(const Event& event, double max_slowdown) {

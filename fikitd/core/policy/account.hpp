@@ -54,12 +54,26 @@ class Account {
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   // The same of a copy, which keeps nobody's kernels from the device.
   void spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
+  // Lower work that was granted took so much longer than was reckoned.
+  void overran(double ns) { others_ns_ += ns; }
+  // It handed over a copy while one of a lower client was under way, as is reckoned until then.
+  void copy_stands(std::int64_t now_ns, std::int64_t until_ns) {
+    if (copy_stands_.until_ns <= now_ns) copy_stands_.since_ns = now_ns;
+    copy_stands_.until_ns = until_ns;
+  }
+  // That one, if it was granted before, is over.
+  void lower_copy_over(std::int64_t granted_ns, std::int64_t t_ns) {
+    if (granted_ns <= copy_stands_.since_ns) copy_stands_.until_ns = t_ns;
+  }
   bool covers(double delay_ns, std::int64_t now_ns) const {
     return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }
 
   // Has lower work lately cost what it was expected to?
   bool foreseeable() const { return surprise_ns_ <= tuning_->surprise * others_lately_ns_; }
+
+  // Lower work has cost more than there was to spend: forecasts were too kind.
+  bool overdrawn() const { return balance_ns_ < 0; }
 
   double balance_ns() const { return balance_ns_; }
 
@@ -92,6 +106,10 @@ class Account {
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
   Times idle_;
+  struct { // its newest copy that was handed over behind one of a lower client
+    std::int64_t since_ns = 0;
+    std::int64_t until_ns = 0;
+  } copy_stands_;
 
   double surprise_ns_ = 0;      // lately: delays that were not expected
   double others_lately_ns_ = 0; // lately: what lower clients were granted

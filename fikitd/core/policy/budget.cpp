@@ -1,6 +1,7 @@
 #include "budget.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fikit::policy {
 namespace {
@@ -21,8 +22,12 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::copied:
       if (!copying_[client.slot][copy_engine(event.engine)].known()) look_at_gates();
       copying_[client.slot][copy_engine(event.engine)].copied(event.time_ns, event.outlook.idle);
+      copied(event, client);
       break;
-    case EventKind::launched: accounts_[client.slot].launched(event, client, client.protection.max_slowdown); break;
+    case EventKind::launched:
+      accounts_[client.slot].launched(event, client, client.protection.max_slowdown);
+      if (event.granted) overran(client, client.overran_ns);
+      break;
     case EventKind::drained:
       if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, client.protection.max_slowdown);
       else accounts_[client.slot].seen(client);
@@ -33,7 +38,9 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::grant_done:
       copy_done(event);
+      overran(client, client.overran_ns);
       if (share.asked_ns != 0) {
+        overran(client, std::min(event.time_ns - share.asked_ns - share.guess_ns, options().lease_ns));
         const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - share.asked_ns, 0, kLongestGuessNs);
         share.guess_ns += (took_ns - share.guess_ns) / 4;
         share.asked_ns = 0;
@@ -41,6 +48,13 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     default: break;
   }
+}
+
+// What it takes beyond what was granted keeps those above from the device, too.
+void Budget::overran(const Client& client, std::int64_t ns) {
+  if (ns <= 0) return;
+  for (const Client& higher : clients().among(clients().above(client.priority)))
+    accounts_[higher.slot].overran(static_cast<double>(ns));
 }
 
 std::int64_t Budget::length_ns(const Client& client) const {
@@ -53,6 +67,16 @@ Budget::Ageing Budget::ageing() const {
   Ageing ageing{.ns = ns, .guarded_ns = guarded_ns < static_cast<double>(kNever) ? static_cast<std::int64_t>(guarded_ns) : kNever};
   if (sets().guarded.any()) ageing.guard = clients().at(sets().guarded.first()).priority;
   return ageing;
+}
+
+// Has its request waited for so long that it goes next? Who above is overdrawn is seen only where one might.
+bool Budget::aged(const Client& client, std::int64_t now_ns, Ageing& ages) const {
+  const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
+  if (waited_ns < ages.ns) return false;
+  if (!std::exchange(ages.paid_seen, true))
+    for (const Client& higher : clients().among(clients().above(ages.guard)))
+      if (accounts_[higher.slot].overdrawn()) ages.guard = std::min(ages.guard, higher.priority);
+  return waited_ns >= ages.of(client);
 }
 
 // Closed are all from the first of them on but those that measure, whose work does not count.
@@ -185,16 +209,16 @@ Client* Budget::choose(std::int64_t now_ns) {
     Share& share = shares_[client.slot];
     share.whole_run = false;
     const bool alone = ahead_ns == 0 && client.grant_count == 0;
-    const bool aged = now_ns - client.waiting_since_ns >= ages_.of(client);
+    const bool old = aged(client, now_ns, ages_);
     const Client* equal = equals[static_cast<std::size_t>(client.priority)];
-    if (!aged && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
+    if (!old && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
     else if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
     else if (client.waiting_duration_ns < 0 && !alone)
       client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
     else if (client.run_launches > 1 && options().tuning.longest_run > 1 &&
              obstacle(client, client.run_ns, seen).reason == Reason::none)
       client.held = {}, share.whole_run = true;
-    else client.held = aged ? Hold{} : obstacle(client, length_ns(client), seen);
+    else client.held = old ? Hold{} : obstacle(client, length_ns(client), seen);
     const std::int64_t chosen_ns = share.whole_run ? client.run_ns : length_ns(client);
     if (deep && client.held.reason == Reason::none && !may_go_deep(client, chosen_ns, seen)) client.held = lower.hold;
     if (client.held.reason == Reason::none) best = &client;
@@ -292,7 +316,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   for (const Client& client : clients().among(clients().index().at_gate())) {
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
     longest_ns = std::max(longest_ns, waited_ns);
-    const std::int64_t due_ns = ages_.of(client) - waited_ns;
+    const std::int64_t due_ns = (waited_ns < ages_.ns ? ages_.ns : ages_.of(client)) - waited_ns;
     if (due_ns > 0) next_ns = std::min(next_ns, now_ns + std::min(due_ns, kHorizonNs));
     if (!client.waiting) steady_ns = now_ns; // a copy
     if (client.held == last) continue;

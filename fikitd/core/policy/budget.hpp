@@ -8,7 +8,8 @@
 //  - A run goes on while it is under way, as long as what follows would be granted too.
 //  - Higher levels choose first; within a level the client that had least of the device (fair queueing), and who has had much
 //    more than one whose kernel runs waits for that one's next. Who cannot go does not keep others from going.
-//  - A request that has waited for ageing_ns goes next, whatever it costs; for longer below a client with a max_delay.
+//  - A request that has waited for ageing_ns goes next, whatever it costs; below a client with a max_delay, and while what
+//    it was cost before is not paid, only after guarded_ageing times as long.
 #pragma once
 
 #include <array>
@@ -43,15 +44,18 @@ class Budget final : public Policy {
   Client* choose_copy(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
 
+  void overran(const Client& client, std::int64_t ns);
   std::int64_t length_ns(const Client& client) const;
-  // After how long a request goes next.
+  // After how long a request goes next. Who has been cost more than there was to spend is paid back before.
   struct Ageing {
     std::int64_t ns = 0;
-    std::int64_t guarded_ns = 0; // below a client with a max_delay
+    std::int64_t guarded_ns = 0; // below a client with a max_delay, or whose budget is overdrawn
     int guard = 10;              // the highest priority of those
+    bool paid_seen = false;      // the overdrawn are among them
     std::int64_t of(const Client& client) const { return client.priority > guard ? guarded_ns : ns; }
   };
   Ageing ageing() const;
+  bool aged(const Client& client, std::int64_t now_ns, Ageing& ages) const;
   // When the lower work in flight is over, as far as is known (a lease from now when it is not), and whose it is.
   struct Lower {
     std::int64_t end_ns = 0;
@@ -97,6 +101,7 @@ class Budget final : public Policy {
   std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;
   double copy_delay_ns(const Client& higher, Engine engine, std::int64_t end_ns, std::int64_t now_ns) const;
   Hold copy_obstacle(const Client& client, std::int64_t now_ns) const;
+  void copied(const Event& event, const Client& client);
   void copy_done(const Event& event);
 
   // By slot.
@@ -108,9 +113,12 @@ class Budget final : public Policy {
   Ageing ages_;       // the same
   std::array<std::array<Copying, kCopyEngines>, kMaxClients> copying_{}; // of a client as a higher one, by slot
   struct LowCopy { // the newest that was granted
+    std::int64_t granted_ns = 0;
     std::int64_t end_ns = 0; // as far as is reckoned, with those before it; a lease from its grant at most
+    std::int64_t over_ns = 0; // by then: as its client said, or a lease from its grant
     ClientId client = 0;
     std::uint32_t request = 0;
+    int priority = 0;
   };
   std::array<LowCopy, kCopyEngines> low_copies_{}; // by engine
   std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served

@@ -43,16 +43,28 @@ Hold Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
   return {};
 }
 
+// A client has handed over a copy: behind a lower one, perhaps.
+void Budget::copied(const Event& event, const Client& client) {
+  const LowCopy& lower = low_copies_[copy_engine(event.engine)];
+  if (client.priority < lower.priority && event.time_ns < lower.over_ns)
+    accounts_[client.slot].copy_stands(event.time_ns, lower.end_ns);
+}
+
 void Budget::copy_done(const Event& event) {
-  for (LowCopy& copy : low_copies_)
-    if (copy.client == event.client && copy.request == event.request) copy.end_ns = std::min(copy.end_ns, event.time_ns);
+  for (LowCopy& copy : low_copies_) {
+    if (copy.client != event.client || copy.request != event.request) continue;
+    copy.end_ns = std::min(copy.end_ns, event.time_ns);
+    copy.over_ns = std::min(copy.over_ns, event.time_ns);
+    for (const Client& higher : clients().among(clients().above(copy.priority)))
+      accounts_[higher.slot].lower_copy_over(copy.granted_ns, copy.over_ns);
+  }
 }
 
 Client* Budget::choose_copy(std::int64_t now_ns) {
-  const Ageing ages = ageing();
+  Ageing ages = ageing();
   Client* best = nullptr;
   for (Client& client : clients().among(sets().copying)) {
-    const bool due = client.exclusive_runs || now_ns - client.waiting_since_ns >= ages.of(client);
+    const bool due = client.exclusive_runs || aged(client, now_ns, ages);
     client.held = due ? Hold{} : copy_obstacle(client, now_ns);
     if (client.held.reason == Reason::none && (best == nullptr || goes_before(client, *best))) best = &client;
   }
@@ -62,8 +74,13 @@ Client* Budget::choose_copy(std::int64_t now_ns) {
     if (higher.outranks(*best) && copying_[higher.slot][copy_engine(best->copy)].expected(now_ns))
       accounts_[higher.slot].spend_on_copy(std::max(0.0, copy_delay_ns(higher, best->copy, end_ns, now_ns)),
                                            best->waiting_duration_ns, now_ns);
-  low_copies_[copy_engine(best->copy)] = {
-      .end_ns = std::min(end_ns, now_ns + options().lease_ns), .client = best->id, .request = best->request};
+  const std::int64_t over_ns = now_ns + options().lease_ns;
+  low_copies_[copy_engine(best->copy)] = {.granted_ns = now_ns,
+                                          .end_ns = std::min(end_ns, over_ns),
+                                          .over_ns = over_ns,
+                                          .client = best->id,
+                                          .request = best->request,
+                                          .priority = best->priority};
   return best;
 }
 

@@ -1,6 +1,7 @@
 #include "clients.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fikit::policy {
 namespace {
@@ -119,6 +120,7 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   client.run.taken = true;
   const std::int64_t rest_ns = left_ns - std::max<std::int64_t>(0, duration_ns);
   const std::int64_t unforeseen_ns = std::clamp<std::int64_t>(-rest_ns, 0, kHorizonNs);
+  client.overran_ns = unforeseen_ns;
   client.run.astray = unforeseen_ns > 0;
   client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
@@ -139,15 +141,29 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
 
 void ClientTable::drained(Client& client, const Completion& seen) {
   client.progress.drained(seen, lease_ns_);
-  if (seen.remaining_ns == 0) client.grant_count = 0;
+  if (seen.remaining_ns != 0 || client.grant_count == 0) return;
+  client.forgotten = client.grants[client.grant_count - 1]; // its client may say yet when it was complete
+  client.grant_count = 0;
+}
+
+// How much longer than reckoned it took; what is in flight behind it is as late without any fault of its own.
+void ClientTable::see_end(Client& client, const Grant& grant, std::int64_t t_ns) const {
+  const std::int64_t late_ns = grant.duration_ns < 0 ? 0 : t_ns - grant.end_ns;
+  client.overran_ns = std::clamp<std::int64_t>(late_ns - client.late_ns, 0, lease_ns_);
+  client.late_ns = client.grant_count > 1 ? late_ns : 0;
 }
 
 void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t request) {
   client.reports_done = true;
+  client.overran_ns = 0;
   const auto live = std::span(client.grants).first(client.grant_count);
   const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
-  if (it == live.end()) return; // forgotten before, or never given
+  if (it == live.end()) { // forgotten before, or never given
+    if (client.forgotten.request == request) see_end(client, std::exchange(client.forgotten, {}), t_ns);
+    return;
+  }
   const std::int64_t late_ns = it->duration_ns < 0 ? 0 : t_ns - it->end_ns;
+  see_end(client, *it, t_ns);
   drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
   std::int64_t remaining_ns = 0;
   for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
@@ -193,7 +209,7 @@ void ClientTable::pass(std::int64_t now_ns) {
   while (index_.forget().best() <= now_ns) {
     Client& client = clients_[index_.forget().first(0, now_ns)];
     ++looks_;
-    while (client.forget_ns() <= now_ns) drop_oldest(client, 1);
+    for (; client.forget_ns() <= now_ns; drop_oldest(client, 1)) client.forgotten = client.grants.front();
     changed(client);
   }
 }

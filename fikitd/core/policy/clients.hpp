@@ -77,6 +77,10 @@ struct Client {
   std::int64_t stood_ns = 0;
   std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
 
+  std::int64_t overran_ns = 0; // its newest launch, or complete grant, takes so much more than was granted
+  std::int64_t late_ns = 0;    // than reckoned that grant was; what is in flight behind it is as late
+  Grant forgotten;             // the newest that counts as over without its client's word
+
   bool reports_done = false; // has ever reported the completion of a grant
   std::size_t grant_count = 0;
 
@@ -183,6 +187,7 @@ class ClientTable {
   // The next moment at which some client's work, or a grant, is over, as far as is reckoned; kNever if there is none.
   std::int64_t next_end_ns(std::int64_t now_ns) const;
 
+  void see_end(Client& client, const Grant& grant, std::int64_t t_ns) const;
   // When all known work of the others is off the device; notes how much of that the client owes to lower ones.
   std::int64_t see_queue(Client& client, std::int64_t t_ns) const;
   // When all known work of everybody but `except` is off the device, which serves its clients one after the other.
