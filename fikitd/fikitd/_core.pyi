@@ -330,11 +330,15 @@ class Policy:
         run_ns: int | None = None,
         began_ns: int | None = None,
         engine: str = "compute",
+        in_line_ns: int = 0,
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""
     def index_agrees(self) -> bool:
         """Does what it knows of all clients together agree with each of them?"""
+    @property
+    def queue_free_ns(self) -> int:
+        """When the device is reckoned to be done with all clients' work."""
     @property
     def looks(self) -> int:
         """How many clients, or nodes of trees over them, it has looked at since it was made."""

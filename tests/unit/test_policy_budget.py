@@ -135,15 +135,39 @@ def test_a_client_begins_with_what_a_fifth_of_a_second_earns_and_no_more() -> No
 def test_cheap_delays_end_with_the_budget() -> None:
     made = policy(max_slowdown=0.002)
     now = alone(made, 20 * MS)  # with what it began with, less than 0.5 ms
-    made.event("launched", HIGH, now, duration_ns=0, slack_ns=[9900 * US])
-    granted = []
-    for request in range(1, 20):  # each is expected to delay by a little more than 1 % of its length
-        granted.append(grants(made.event("waiting", LOW, now + request, request=request, duration_ns=10 * MS)) == [LOW])
-        if not granted[-1]:
+    granted = 0
+    for request in range(1, 20):  # each is expected to delay by a little more than 1 % of its length, and does
+        made.event("launched", HIGH, now, duration_ns=0, slack_ns=[9900 * US])
+        if not grants(made.event("waiting", LOW, now + 1, request=request, duration_ns=10 * MS)):
             break
-        made.event("launched", LOW, now + request, granted=True, request=request, duration_ns=10 * MS)
-        made.event("grant_done", LOW, now + request, request=request)  # much sooner: the device is free again
-    assert 1 < len(granted) < 10
+        granted += 1
+        made.event("launched", LOW, now + 1, granted=True, request=request, duration_ns=10 * MS)
+        now += 10 * MS
+        made.event("grant_done", LOW, now, request=request)
+        made.event("drained", HIGH, now, began_ns=now - 110 * US, duration_ns=0, slack_ns=[9900 * US], idle_ns=[1])
+    assert 1 < granted < 10
+
+
+def test_what_was_feared_and_did_not_come_has_cost_nothing() -> None:
+    """The high job rests: each kernel may meet its return, and none does. At once there is budget for 0.3 ms of delays."""
+    made = policy(max_slowdown=0.002)
+    made.event("launched", HIGH, 0, duration_ns=1 * US)
+    made.event("drained", HIGH, 1 * MS, duration_ns=0, span_ns=1 * MS, slack_ns=[1], idle_ns=[1])
+    now, feared = 200 * MS, 0.0
+    for request in range(1, 200):
+        assert grants(made.event("waiting", LOW, now, request=request, duration_ns=1 * MS)) == [LOW]
+        feared += mean_before([1], now - 1 * MS, now)
+        made.event("launched", LOW, now, granted=True, request=request, duration_ns=1 * MS)
+        now += 1 * MS
+        made.event("grant_done", LOW, now, request=request)
+    assert feared > 1 * MS
+
+
+def test_what_a_lower_kernel_needs_in_line_is_of_its_length() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=100 * US, slack_ns=[2 * MS])
+    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1950 * US, in_line_ns=100 * US)) == []
+    assert grants(made.event("waiting", LOW, 1 * MS, request=2, duration_ns=1950 * US)) == [LOW]
 
 
 def test_between_requests_a_kernel_costs_what_it_is_expected_to_delay_the_next_one() -> None:

@@ -51,7 +51,7 @@ class ManualPolicy {
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
                  const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open,
                  std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
-                 std::optional<std::int64_t> began_ns, const std::string& engine) {
+                 std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
                                        .client = client,
                                        .time_ns = time_ns,
@@ -71,7 +71,7 @@ class ManualPolicy {
                                                    .span_ns = span_ns.value_or(policy::kUnknown),
                                                    .tail_ns = policy::kUnknown,
                                                    .after_ns = 0,
-                                                   .in_line_ns = 0,
+                                                   .in_line_ns = in_line_ns,
                                                    .run_launches = run_launches,
                                                    .run_ns = run_ns.value_or(policy::kUnknown),
                                                    .open = open}});
@@ -90,6 +90,7 @@ class ManualPolicy {
   }
 
   std::uint64_t looks() const { return policy_->looks(); }
+  std::int64_t queue_free_ns() const { return policy_->queue_free_ns(); }
   bool index_agrees() const { return policy_->index_agrees(); }
 
  private:
@@ -359,9 +360,10 @@ void bind_policy(nb::module_& m) {
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
-           "began_ns"_a = nb::none(), "engine"_a = "compute")
+           "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0)
       .def("held", &ManualPolicy::held, "client"_a)
       .def("index_agrees", &ManualPolicy::index_agrees)
+      .def_prop_ro("queue_free_ns", &ManualPolicy::queue_free_ns)
       .def_prop_ro("looks", &ManualPolicy::looks);
   nb::list reasons;
   for (const std::string_view name : policy::kReasonNames) reasons.append(std::string(name));

@@ -17,11 +17,17 @@ std::int64_t in_line_ns(const predictor::Prediction& predicted) {
   return predicted.gap_low_ns > kLongestNs ? kUsualNs : std::max<std::int64_t>(predicted.gap_low_ns, 0);
 }
 
+// Of the device, by a kernel that stands in line.
+std::int64_t takes_ns(const predictor::Prediction& predicted) {
+  return predicted.duration_ns < 0 ? policy::kUnknown : predicted.duration_ns + in_line_ns(predicted);
+}
+
 } // namespace
 
 policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
-  const predictor::Run run = runs_.starting(identity, predicted.duration_ns);
   policy::Outlook outlook;
+  outlook.in_line_ns = in_line_ns(predicted);
+  const predictor::Run run = runs_.starting(identity, takes_ns(predicted));
   outlook.run_launches = run.launches;
   outlook.run_ns = run.work_ns;
   return outlook;
@@ -32,7 +38,7 @@ policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity ident
   in_segment_ = true;
   policy::Outlook outlook = granted && !exclusive ? waiting(identity, predicted) : policy::Outlook{};
   outlook.in_line_ns = in_line_ns(predicted);
-  runs_.launched(identity, exclusive ? policy::kUnknown : predicted.duration_ns);
+  runs_.launched(identity, exclusive ? policy::kUnknown : takes_ns(predicted));
   outlook.slack = {rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns)};
   return outlook;
 }

@@ -91,6 +91,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   left_over_ns_ = std::max(0.0, others_ns_ - delay_ns);
   others_ns_ = 0;
   spent_ns_ = 0;
+  expected_ns_ = 0;
   since_ns_ = event.time_ns;
   slack_ = outlook.slack;
   idle_ = outlook.idle;
@@ -209,13 +210,19 @@ double Account::left_ns(std::int64_t now_ns) const {
   return found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
 }
 
+// What was spent on lower work that has done its work in time has cost nothing, and is there again.
 void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
-  spend_on_copy(delay_ns, length_ns, now_ns);
+  const double expected_ns = weight(now_ns) * delay_ns;
+  take(expected_ns - expected_ns_, length_ns);
+  expected_ns_ = expected_ns;
   if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;
 }
 
 void Account::spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
-  const double spent_ns = weight(now_ns) * delay_ns;
+  take(weight(now_ns) * delay_ns, length_ns);
+}
+
+void Account::take(double spent_ns, std::int64_t length_ns) {
   balance_ns_ -= spent_ns;
   spent_ns_ += spent_ns;
   others_ns_ += static_cast<double>(length_ns);

@@ -51,8 +51,9 @@ class Account {
 
   // May lower work of this length be granted, if it is expected to delay the client by so much?
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
+  // delay_ns: what is expected of all that is on the device, with this lower work of length_ns.
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
-  // The same of a copy, which keeps nobody's kernels from the device.
+  // delay_ns: what is expected of this copy, which keeps nobody's kernels from the device.
   void spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   // Lower work that was granted took so much longer than was reckoned.
   void overran(double ns) { others_ns_ += ns; }
@@ -81,6 +82,7 @@ class Account {
   const Tuning* tuning_ = nullptr;
   void compare(double delay_ns, double longer_ns);
   void earn(double progress_ns, double max_slowdown);
+  void take(double spent_ns, std::int64_t length_ns);
   void begin_segment(std::int64_t now_ns);
   std::int64_t copies_ns(std::int64_t idle_ns) const;
   void request_ended(std::int64_t now_ns, double max_slowdown);
@@ -102,6 +104,7 @@ class Account {
   double others_ns_ = 0;   // length of what lower clients were granted since the last wait
   double left_over_ns_ = 0; // of that before, which may be on the device still
   double spent_ns_ = 0;    // of the budget, for what that is expected to cost
+  double expected_ns_ = 0; // of that: for the kernels that were on the device when the last one was granted
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait

@@ -121,7 +121,7 @@ Budget::View Budget::view(std::int64_t now_ns, int lowest) {
   constexpr std::size_t kCrowd = 8;
   const Rows& waiting = sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients().at(waiting.last()).priority);
-  const std::int64_t free_ns = std::max(now_ns, clients().index().finish().best());
+  const std::int64_t free_ns = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns()});
   std::size_t count = 0;
   for (const Client& client : clients().among(clients().above(lowest))) {
     Above& above = above_[count++];
@@ -182,7 +182,7 @@ Hold Budget::obstacle(const Client& client, std::int64_t length, const View& vie
 void Budget::spend(const Client& client, std::int64_t length, const View& view) {
   for (const Above& higher : view.above)
     if (higher.client->outranks(client))
-      accounts_[higher.client->slot].spend(marginal_delay_ns(higher, length, view), length, view.now_ns);
+      accounts_[higher.client->slot].spend(higher.delays.until_ns(end_ns(length, view)), length, view.now_ns);
   Share& share = shares_[client.slot];
   share.served_ns += static_cast<double>(length);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;

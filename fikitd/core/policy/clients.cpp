@@ -14,6 +14,16 @@ void drop_oldest(Client& client, std::size_t count) {
   client.grant_count -= count;
 }
 
+// Of what was granted to it, as far as it is in flight; kUnknown: cannot say.
+std::int64_t granted_ns(const Client& client) {
+  std::int64_t sum_ns = 0;
+  for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
+    if (grant.duration_ns < 0) return kUnknown;
+    sum_ns += grant.duration_ns;
+  }
+  return sum_ns;
+}
+
 } // namespace
 
 std::int64_t Client::forget_ns() const {
@@ -51,9 +61,10 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
   return &client;
 }
 
-bool ClientTable::remove(ClientId id) {
+bool ClientTable::remove(ClientId id, std::int64_t now_ns) {
   Client* client = find(id);
   if (client == nullptr) return false;
+  queue_.at_most(client->backlog, now_ns, 0);
   slots_[client->slot] = false;
   std::move(client + 1, clients_.data() + count_, client);
   --count_;
@@ -109,6 +120,8 @@ void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t durat
   client.progress.launched(t_ns, see_queue(client, t_ns), duration_ns, lease_ns_, in_line_ns);
   client.gap_ns = gap_ns;
   client.at_rest = false;
+  if (client.measuring || duration_ns < 0) return;
+  queue_.add(client.backlog, t_ns, duration_ns, in_line_ns);
 }
 
 void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
@@ -135,12 +148,14 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   // What is left of the grant begins now at the earliest.
   const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns + left_ns - newest->end_ns, 0, lease_ns_) + unforeseen_ns;
   newest->duration_ns += unforeseen_ns;
+  queue_.add(client.backlog, t_ns, unforeseen_ns);
   client.progress.delay(late_ns);
   newest->end_ns += late_ns;
 }
 
 void ClientTable::drained(Client& client, const Completion& seen) {
   client.progress.drained(seen, lease_ns_);
+  if (seen.remaining_ns >= 0) queue_.at_most(client.backlog, seen.t_ns, seen.remaining_ns);
   if (seen.remaining_ns != 0 || client.grant_count == 0) return;
   client.forgotten = client.grants[client.grant_count - 1]; // its client may say yet when it was complete
   client.grant_count = 0;
@@ -165,11 +180,8 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   const std::int64_t late_ns = it->duration_ns < 0 ? 0 : t_ns - it->end_ns;
   see_end(client, *it, t_ns);
   drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
-  std::int64_t remaining_ns = 0;
-  for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
-    if (grant.duration_ns < 0) remaining_ns = kUnknown;
-    else if (remaining_ns >= 0) remaining_ns += grant.duration_ns;
-  }
+  std::int64_t remaining_ns = granted_ns(client);
+  if (remaining_ns >= 0) queue_.at_most(client.backlog, t_ns, remaining_ns);
   // Others' work may stand between its grants: what was reckoned of the newest holds, as late as this one was.
   if (remaining_ns > 0)
     remaining_ns = std::max(remaining_ns, client.grants[client.grant_count - 1].end_ns + late_ns - t_ns);
@@ -182,6 +194,7 @@ void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launc
   const std::int64_t known_ns = std::max<std::int64_t>(0, duration_ns);
   client.run = {.launches = launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
   client.progress.launched(now_ns, device_free_ns(&client), duration_ns, lease_ns_);
+  queue_.add(client.backlog, now_ns, known_ns);
   client.grants[client.grant_count++] = {.request = client.request,
                                          .duration_ns = duration_ns,
                                          .end_ns = client.progress.dry_ns()};
@@ -198,6 +211,7 @@ std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
   run.granted_ns += more_ns;
   client.progress.launched(now_ns, device_free_ns(&client), more_ns, lease_ns_);
   newest.duration_ns += more_ns;
+  queue_.add(client.backlog, now_ns, more_ns);
   newest.end_ns = client.progress.dry_ns();
   changed(client);
   return launches;
@@ -210,6 +224,7 @@ void ClientTable::pass(std::int64_t now_ns) {
     Client& client = clients_[index_.forget().first(0, now_ns)];
     ++looks_;
     for (; client.forget_ns() <= now_ns; drop_oldest(client, 1)) client.forgotten = client.grants.front();
+    if (const std::int64_t left_ns = granted_ns(client); left_ns >= 0) queue_.at_most(client.backlog, now_ns, left_ns);
     changed(client);
   }
 }

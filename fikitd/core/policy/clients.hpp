@@ -10,6 +10,7 @@
 #include "copying.hpp"
 #include "index.hpp"
 #include "progress.hpp"
+#include "queue.hpp"
 #include "reason.hpp"
 #include "rows.hpp"
 
@@ -56,6 +57,7 @@ struct Client {
   Protection protection;
   bool closed = false; // its gate
   Progress progress;
+  Backlog backlog; // in the table's queue
   std::int64_t gap_ns = kUnknown; // predicted after its last launch
   bool at_rest = true;            // its host has waited for all its work, and nothing was launched since
 
@@ -146,7 +148,7 @@ class ClientTable {
   Client* find(ClientId id);
   const Client* find(ClientId id) const;
   Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns); // nullptr: present, or table full
-  bool remove(ClientId id);
+  bool remove(ClientId id, std::int64_t now_ns);
   // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
   std::span<const Client> span() const { return {clients_.data(), count_}; }
   Some<Client> all() { return among(everybody_); }
@@ -192,11 +194,14 @@ class ClientTable {
   std::int64_t see_queue(Client& client, std::int64_t t_ns) const;
   // When all known work of everybody but `except` is off the device, which serves its clients one after the other.
   std::int64_t device_free_ns(const Client* except) const;
+  // The same of all of it, in whatever order the device serves it.
+  std::int64_t queue_free_ns() const { return queue_.free_ns(); }
 
  private:
   std::int64_t lease_ns_;
   void reindex();
 
+  Queue queue_; // measuring clients' work is not in it
   std::array<Client, kMaxClients> clients_{};
   std::size_t count_ = 0;
   Rows everybody_;

@@ -17,15 +17,18 @@ bool Policy::apply(const Event& event) {
   }
   Client* client = clients_.find(event.client);
   if (client == nullptr) return false;
+  // Of the device, by a lower kernel, which mostly stands in line.
+  const std::int64_t in_line_ns = looks_ahead() ? event.outlook.in_line_ns : 0;
+  const std::int64_t takes_ns = event.duration_ns < 0 ? kUnknown : event.duration_ns + in_line_ns;
   switch (event.kind) {
     case EventKind::client_removed:
       noted(event, *client);
       gates_known_ = false;
-      return clients_.remove(event.client);
+      return clients_.remove(event.client, event.time_ns);
     case EventKind::launched:
       if (event.granted) {
-        clients_.granted_launch(*client, event.time_ns, event.request, event.duration_ns, event.gap_ns);
-        client->run.follows(event.outlook.run_launches, event.outlook.run_ns, event.duration_ns);
+        clients_.granted_launch(*client, event.time_ns, event.request, takes_ns, event.gap_ns);
+        client->run.follows(event.outlook.run_launches, event.outlook.run_ns, takes_ns);
       } else {
         clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
       }
@@ -35,11 +38,11 @@ bool Policy::apply(const Event& event) {
       client->copy = client->closed ? event.engine : Engine::compute;
       client->request = event.request;
       client->waiting_since_ns = event.time_ns;
-      client->waiting_duration_ns = event.duration_ns;
+      client->waiting_duration_ns = takes_ns;
       client->held = {};
       client->waiting_exclusive = event.exclusive;
       client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run_launches, 1U);
-      client->run_ns = std::max(event.duration_ns, event.outlook.run_ns);
+      client->run_ns = std::max(takes_ns, event.outlook.run_ns);
       client->run = {};
       break;
     case EventKind::waiting_ended:

@@ -140,6 +140,7 @@ class Policy {
   // How many clients, or nodes of trees over them, were looked at since it was made: what its decisions cost, for tests.
   std::uint64_t looks() const { return clients_.looks(); }
   bool index_agrees() const { return clients_.index_agrees(); }
+  std::int64_t queue_free_ns() const { return clients_.queue_free_ns(); }
 
  protected:
   // Are clients held at all for the sake of those that outrank them?
