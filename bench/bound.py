@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fikitd.bound import Bound
+from fikitd.unforeseen import Unforeseen
 
 from bench import page
 from bench import seeds as several
@@ -33,12 +34,15 @@ def _case(case: Case) -> list[dict[str, Any]]:
         bounds = {f"{budget:.0%}": bound.harvest(1 + budget) for budget in BUDGETS}
         outcome = case.simulate(scenario, "budget")
         own = bound.harvest(min(outcome.high_jct_ratio, 1 + bound.most))
+        unforeseen = None  # whether anybody knows the arrivals makes a difference only where there are some
+        if simulator.ARRIVALS[case.arrivals] is not None:
+            unforeseen = min(bounds[f"{DEFAULT:.0%}"], Unforeseen(scenario).harvest(1 + DEFAULT))
     except simulator.SimulatorError as error:
         raise BenchError(f"{case}: {error}") from error
     return [
         {
             "case": str(case), "seed": case.seed, "jct": outcome.high_jct_ratio, "harvest": outcome.harvest,
-            "bounds": bounds, "above": outcome.harvest > own,
+            "bounds": bounds, "unforeseen": unforeseen, "above": outcome.harvest > own,
         }
     ]  # fmt: skip
 
@@ -47,14 +51,21 @@ def _judge(same: list[Mapping[str, Any]]) -> dict[str, Any]:
     """One case of the table: means over its seeds."""
     row = several.mean(same)
     most = row["bounds"][f"{DEFAULT:.0%}"]
+    unforeseen = row["unforeseen"]
     return row | {
-        "of_bound": row["harvest"] / most if most else 1.0, "above": any(of_seed["above"] for of_seed in same), "seeds": same
-    }  # fmt: skip
+        "of_bound": row["harvest"] / most if most else 1.0,
+        "of_unforeseen": row["harvest"] / unforeseen if unforeseen else None,
+        "above": any(of_seed["above"] for of_seed in same),
+        "seeds": same,
+    }
 
 
 def _line(row: dict[str, Any], width: int) -> str:
     bounds = " ".join(f"{row['bounds'][f'{budget:.0%}']:6.3f}" for budget in BUDGETS)
-    return f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}"
+    unforeseen = f"{row['unforeseen']:10.3f} {row['of_unforeseen']:6.2f}" if row["unforeseen"] else ""
+    return (
+        f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}{unforeseen}"
+    )
 
 
 HEAD = (
@@ -63,12 +74,15 @@ HEAD = (
     "`budget`: JCT ratio",
     "harvest",
     f"of the bound at {DEFAULT:.0%}",
+    f"{DEFAULT:.0%}, arrivals not known".replace("%", " %", 1),
+    "of that",
 )
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     bounds = (f"{row['bounds'][f'{budget:.0%}']:.2f}" for budget in BUDGETS[1:])
-    return row["case"], *bounds, f"{row['jct']:.3f}", f"{row['harvest']:.2f}", f"{row['of_bound']:.2f}"
+    unforeseen = (f"{row[name]:.2f}" if row[name] else "" for name in ("unforeseen", "of_unforeseen"))
+    return row["case"], *bounds, f"{row['jct']:.3f}", f"{row['harvest']:.2f}", f"{row['of_bound']:.2f}", *unforeseen
 
 
 def run(
@@ -79,7 +93,11 @@ def run(
     runs = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests, seeds=seeds)
     rows = [_judge(same) for same in several.by_case(runs, "case")]
     width = max(len(row["case"]) for row in rows)
-    head = f"{'bound at':{width}}  " + " ".join(f"{budget:6.0%}" for budget in BUDGETS) + "     JCT harvest  share"
+    head = (
+        f"{'bound at':{width}}  "
+        + " ".join(f"{budget:6.0%}" for budget in BUDGETS)
+        + "     JCT harvest  share unforeseen  share"
+    )
     values = {
         "cases": len(rows),
         "of_bound_median": statistics.median(row["of_bound"] for row in rows),
