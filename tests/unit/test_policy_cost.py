@@ -67,6 +67,51 @@ def test_a_decision_costs_no_more_than_a_logarithm_of_the_clients_that_do_nothin
         assert costs[idle] <= costs[0] + 8 * math.log2(idle + 2), costs
 
 
+def looks_while_many_wait(lengths: list[int]) -> float:
+    """Looks per decision while low clients want ever more, below a high one that leaves time for some kernels."""
+    made = Policy("budget")
+    made.event("client_added", HIGH, 0, priority=1)
+    lows = dict(enumerate(lengths, start=10))
+    for low in lows:
+        made.event("client_added", low, 0, priority=8)
+    made.event("launched", HIGH, 0, duration_ns=20 * US, slack_ns=SLACK)
+    requests = dict.fromkeys(lows, 0)
+    now, decisions, went = 0, 0, 0
+
+    def happens(kind: str, client: int, **fields: object) -> list[int]:
+        nonlocal decisions
+        decisions += 1
+        return grants(made.event(kind, client, now, **fields))  # type: ignore[arg-type]
+
+    def ask(low: int) -> list[int]:
+        requests[low] += 1
+        return happens("waiting", low, request=requests[low], duration_ns=lows[low])
+
+    going = [granted for low in lows for granted in ask(low)]
+    before, decisions = made.looks, 0
+    for _ in range(100):
+        going += happens("launched", HIGH, duration_ns=20 * US, slack_ns=SLACK)
+        now += 40 * US
+        going += happens("drained", HIGH, duration_ns=0, slack_ns=SLACK, idle_ns=[200 * US], span_ns=0)
+        for low in going[:20]:
+            going.remove(low)
+            now += lows[low]
+            going += happens("launched", low, granted=True, request=requests[low], duration_ns=lows[low])
+            going += happens("grant_done", low, request=requests[low])
+            going += ask(low)
+            went += 1
+        now += 50 * US
+    assert went > 20
+    return (made.looks - before) / decisions
+
+
+@pytest.mark.parametrize("lengths", [[60 * US], [40 * US, 60 * US, 5 * MS]])
+def test_a_decision_costs_no_more_than_a_logarithm_of_the_equals_that_wait(lengths: list[int]) -> None:
+    costs = {many: looks_while_many_wait((lengths * many)[:many]) for many in (8, 16, 32, 64)}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 16 * math.log2(many / 8), costs
+
+
 MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)
 
 

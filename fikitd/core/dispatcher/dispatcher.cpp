@@ -98,8 +98,7 @@ void Dispatcher::decide(std::int64_t now_ns) {
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
   settled_ = true;
-  for (const policy::Client& seen : std::as_const(*policy_).all()) {
-    if (!seen.at_gate()) continue;
+  for (const policy::Client& seen : std::as_const(*policy_).at_gate()) {
     by_slot_[seen.slot]->held(seen.held, now_ns);
     settled_ &= seen.held.reason == policy::Reason::behind;
   }

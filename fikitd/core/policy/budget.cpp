@@ -18,7 +18,9 @@ void Budget::noted(const Event& event, const Client& client) {
       accounts_[client.slot].begin(event.time_ns, options().tuning, client.protection.max_slowdown);
       share = Share{};
       copying_[client.slot] = {};
+      rows_moved();
       break;
+    case EventKind::client_removed: rows_moved(); break;
     case EventKind::copied:
       if (!copying_[client.slot][copy_engine(event.engine)].known()) look_at_gates();
       copying_[client.slot][copy_engine(event.engine)].copied(event.time_ns, event.outlook.idle);
@@ -34,7 +36,9 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::running: accounts_[client.slot].seen(client); break;
     case EventKind::waiting:
+      told_.forget(clients().row(client));
       if (client.grant_count == 0) share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns);
+      put_in_line(client);
       break;
     case EventKind::grant_done:
       copy_done(event);
@@ -73,10 +77,14 @@ Budget::Ageing Budget::ageing() const {
 bool Budget::aged(const Client& client, std::int64_t now_ns, Ageing& ages) const {
   const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
   if (waited_ns < ages.ns) return false;
-  if (!std::exchange(ages.paid_seen, true))
-    for (const Client& higher : clients().among(clients().above(ages.guard)))
-      if (accounts_[higher.slot].overdrawn()) ages.guard = std::min(ages.guard, higher.priority);
+  see_overdrawn(ages);
   return waited_ns >= ages.of(client);
+}
+
+void Budget::see_overdrawn(Ageing& ages) const {
+  if (std::exchange(ages.paid_seen, true)) return;
+  for (const Client& higher : clients().among(clients().above(ages.guard)))
+    if (accounts_[higher.slot].overdrawn()) ages.guard = std::min(ages.guard, higher.priority);
 }
 
 // Closed are all from the first of them on but those that measure, whose work does not count.
@@ -118,7 +126,6 @@ bool Budget::goes_after(const Client& client, const Client* running) const {
 
 // For decisions about who waits, and others of the priority `lowest` and above.
 Budget::View Budget::view(std::int64_t now_ns, int lowest) {
-  constexpr std::size_t kCrowd = 8;
   const Rows& waiting = sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients().at(waiting.last()).priority);
   const std::int64_t free_ns = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns()});
@@ -129,7 +136,7 @@ Budget::View Budget::view(std::int64_t now_ns, int lowest) {
     above.delays = accounts_[client.slot].expected_delays(now_ns);
     above.delay_ns = above.delays.until_ns(free_ns);
   }
-  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = waiting.count() >= kCrowd};
+  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = crowd()};
 }
 
 std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
@@ -163,13 +170,21 @@ Refusals::Answer Budget::refusal(std::int64_t shortest_ns, std::int64_t longest_
   return answer;
 }
 
+Hold Budget::refused_by_class(const Client& client, std::int64_t length, const View& view) {
+  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); };
+  const LengthClass number = LengthClass::of(length);
+  const Refusals::Answer& octave = refusals_.of_octave(number.octave, ask);
+  if (client.priority > octave.above) return octave.hold;
+  const Refusals::Answer& eighth = refusals_.of_eighth(number, ask);
+  return client.priority > eighth.above ? eighth.hold : Hold{};
+}
+
 Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) {
   if (const Client* higher = keeps_from_gap(client, view.now_ns))
     return {.reason = Reason::does_not_fit, .by = higher->id};
   if (view.crowd) {
-    const Refusals::Answer& refused = refusals_.of(
-        length, [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); });
-    if (client.priority > refused.above) return refused.hold;
+    const Hold refused = refused_by_class(client, length, view);
+    if (refused.reason != Reason::none) return refused;
   }
   for (const Above& above : view.above) {
     if (!above.client->outranks(client)) continue;
@@ -187,44 +202,6 @@ void Budget::spend(const Client& client, std::int64_t length, const View& view) 
   share.served_ns += static_cast<double>(length);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
   if (client.waiting_duration_ns < 0) share.asked_ns = view.now_ns;
-}
-
-Client* Budget::choose(std::int64_t now_ns) {
-  lower_ = lower_work(now_ns);
-  ages_ = ageing();
-  const Lower& lower = lower_;
-  const std::int64_t ahead_ns = lower.end_ns - now_ns;
-  const bool deep = ahead_ns > options().run_ahead_ns;
-  if (ahead_ns > deepest_ns()) {
-    hold_waiting([&](const Client&) { return lower.hold; });
-    return nullptr;
-  }
-  const View seen = view(now_ns, 0);
-  const Running equals = lower.granted ? running() : Running{};
-  refusals_.forget();
-  Client* best = nullptr;
-  for (Client& client : clients().among(sets().waiting)) {
-    if (best != nullptr && best->priority != client.priority) break; // and all behind it
-    if (best != nullptr && !goes_before(client, *best)) continue;
-    Share& share = shares_[client.slot];
-    share.whole_run = false;
-    const bool alone = ahead_ns == 0 && client.grant_count == 0;
-    const bool old = aged(client, now_ns, ages_);
-    const Client* equal = equals[static_cast<std::size_t>(client.priority)];
-    if (!old && goes_after(client, equal)) client.held = {.reason = Reason::turn, .by = equal->id};
-    else if (client.grant_count == kMaxGrants) client.held = {.reason = Reason::run_ahead, .by = client.id};
-    else if (client.waiting_duration_ns < 0 && !alone)
-      client.held = {.reason = Reason::unknown, .by = ahead_ns > 0 ? lower.hold.by : client.id};
-    else if (client.run_launches > 1 && options().tuning.longest_run > 1 &&
-             obstacle(client, client.run_ns, seen).reason == Reason::none)
-      client.held = {}, share.whole_run = true;
-    else client.held = old ? Hold{} : obstacle(client, length_ns(client), seen);
-    const std::int64_t chosen_ns = share.whole_run ? client.run_ns : length_ns(client);
-    if (deep && client.held.reason == Reason::none && !may_go_deep(client, chosen_ns, seen)) client.held = lower.hold;
-    if (client.held.reason == Reason::none) best = &client;
-  }
-  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), seen);
-  return best;
 }
 
 std::int64_t Budget::deepest_ns() const {
@@ -303,29 +280,6 @@ std::int64_t Budget::behind_until_ns(ClientId id, std::int64_t now_ns) const {
   if (higher == nullptr) return now_ns;
   const std::int64_t free_ns = clients().device_free_ns(nullptr) - static_cast<std::int64_t>(options().tuning.reaction_ns);
   return std::min({free_ns, higher->progress.dry_ns(), accounts_[higher->slot].steady_until_ns(now_ns)});
-}
-
-std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
-  // Expected delays change as time goes by without an event: look again when they may have become affordable.
-  constexpr std::int64_t kAgainNs = 50'000;
-  constexpr std::int64_t kAgainShare = 16;
-  std::int64_t longest_ns = 0;
-  std::int64_t next_ns = next_end_ns(now_ns);
-  std::int64_t steady_ns = kNever; // for all that wait
-  Hold last;
-  for (const Client& client : clients().among(clients().index().at_gate())) {
-    const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
-    longest_ns = std::max(longest_ns, waited_ns);
-    const std::int64_t due_ns = (waited_ns < ages_.ns ? ages_.ns : ages_.of(client)) - waited_ns;
-    if (due_ns > 0) next_ns = std::min(next_ns, now_ns + std::min(due_ns, kHorizonNs));
-    if (!client.waiting) steady_ns = now_ns; // a copy
-    if (client.held == last) continue;
-    last = client.held;
-    steady_ns = std::min(steady_ns, last.reason == Reason::behind ? behind_until_ns(last.by, now_ns) : now_ns);
-  }
-  const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
-  if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
-  return std::min(next_ns, std::max(steady_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare)));
 }
 
 } // namespace fikit::policy

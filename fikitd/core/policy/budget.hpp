@@ -18,6 +18,7 @@
 #include "account.hpp"
 #include "policy.hpp"
 #include "refusals.hpp"
+#include "told.hpp"
 
 namespace fikit::policy {
 
@@ -56,6 +57,7 @@ class Budget final : public Policy {
   };
   Ageing ageing() const;
   bool aged(const Client& client, std::int64_t now_ns, Ageing& ages) const;
+  void see_overdrawn(Ageing& ages) const;
   // When the lower work in flight is over, as far as is known (a lease from now when it is not), and whose it is.
   struct Lower {
     std::int64_t end_ns = 0;
@@ -92,11 +94,37 @@ class Budget final : public Policy {
   bool goes_after(const Client& client, const Client* running) const;
   // Why the delay of any kernel of these lengths to a higher client cannot be afforded now, Reason::none when some can be.
   Hold objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
+  // Of a crowd.
+  Hold refused_by_class(const Client& client, std::int64_t length_ns, const View& view);
   Refusals::Answer refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   // The same of this client's kernel, and of all above it.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
   void spend(const Client& client, std::int64_t length_ns, const View& view);
+  // budget_choice.cpp
+  // What one choice is made from, by level and for all.
+  struct Choice {
+    View seen;
+    Running equals{};
+    std::int64_t ahead_ns = 0;
+    bool deep = false; // more than run_ahead_ns of lower work is in flight
+  };
+  bool crowd() const { return sets().waiting.count() >= kCrowd; }
+  Rows all_aged(std::int64_t now_ns);
+  Hold answer(Client& client, const Choice& choice);
+  Hold refused(Client& client, bool aged, const Choice& choice);
+  Client* first_of_few(const Choice& choice);
+  Client* first_of_crowd(const Choice& choice);
+  // Of those in classes that are refused, all; said(rows, why) of each class, as far as it is refused to them.
+  template <class Said>
+  Rows refused(const ByLength& lengths, const View& view, Said said);
+  Rows refused_together(const Rows& aged, const Choice& choice);
+  Client* first_of_level(Rows level, const Rows& aged, const Choice& choice);
+  void tell(const Rows& rows, const Hold& hold);
+  void rows_moved() { told_.forget(), line_known_ = false; }
+  void put_in_line(const Client& client);
+  std::size_t first_in_line(int priority);
+  std::int64_t next_due_ns(std::int64_t now_ns) const;
   // budget_copies.cpp
   std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;
   double copy_delay_ns(const Client& higher, Engine engine, std::int64_t end_ns, std::int64_t now_ns) const;
@@ -111,6 +139,11 @@ class Budget final : public Policy {
   Refusals refusals_; // of one choice
   Lower lower_;       // as the last choice saw it
   Ageing ages_;       // the same
+  static constexpr std::size_t kCrowd = 8;
+  Told told_; // by row; only while many wait
+  // Those who wait by what they were served, and others that have waited; by row.
+  Tournament<Earliest, kMaxClients> line_;
+  bool line_known_ = false; // false: rows have moved
   std::array<std::array<Copying, kCopyEngines>, kMaxClients> copying_{}; // of a client as a higher one, by slot
   struct LowCopy { // the newest that was granted
     std::int64_t granted_ns = 0;

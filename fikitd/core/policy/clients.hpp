@@ -155,13 +155,14 @@ class ClientTable {
   Some<const Client> all() const { return among(everybody_); }
   Some<Client> among(const Rows& rows) { return {clients_.data(), rows, looks_}; }
   Some<const Client> among(const Rows& rows) const { return {clients_.data(), rows, looks_}; }
-  const Client& at(std::size_t row) const {
+  Client& at(std::size_t row) {
     ++looks_;
     return clients_[row];
   }
+  const Client& at(std::size_t row) const { return const_cast<ClientTable*>(this)->at(row); }
   std::size_t row(const Client& client) const { return static_cast<std::size_t>(&client - clients_.data()); }
   // The first row of those that are below this priority, measuring or not; of this priority.
-  std::size_t first_below(int priority) const { return level_begin_[static_cast<std::size_t>(priority) + 1]; }
+  std::size_t first_below(int priority) const { return priority < 9 ? level_begin_[static_cast<std::size_t>(priority) + 1] : count_; }
   std::size_t first_of(int priority) const { return level_begin_[static_cast<std::size_t>(priority)]; }
   // Clients above this priority.
   Rows above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
@@ -205,7 +206,7 @@ class ClientTable {
   std::array<Client, kMaxClients> clients_{};
   std::size_t count_ = 0;
   Rows everybody_;
-  std::array<std::size_t, 11> level_begin_{}; // by priority: the first row at it or below
+  std::array<std::size_t, 11> level_begin_{}; // by priority, and below all: the first row at it or below
   struct Named {
     ClientId id = 0;
     std::size_t row = 0;

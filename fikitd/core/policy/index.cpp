@@ -10,6 +10,9 @@ void Index::begin(std::span<const Client> clients, std::int64_t passed_ns) {
   finish_.clear(clients.size());
   dry_.clear(clients.size());
   forget_.clear(clients.size());
+  since_.clear(clients.size());
+  by_length_ = {};
+  by_run_ = {};
   for (std::size_t row = 0; row < clients.size(); ++row) put(row, clients[row]);
 }
 
@@ -27,6 +30,10 @@ void Index::put(std::size_t row, const Client& client) {
   finish_.set(row, client.measuring ? Latest::kNone : client.progress.finish_ns());
   dry_.set(row, client.measuring || dry_ns <= passed_ns_ ? kNever : dry_ns);
   forget_.set(row, client.forget_ns());
+  since_.set(row, client.at_gate() ? client.waiting_since_ns : kNever);
+  const bool plain = client.waiting && client.waiting_duration_ns >= 0 && !client.waiting_exclusive && client.grant_count < kMaxGrants;
+  by_length_.put(row, plain ? client.waiting_duration_ns : kUnknown);
+  by_run_.put(row, !plain ? kUnknown : client.run_launches > 1 ? client.run_ns : client.waiting_duration_ns);
 }
 
 void Index::pass(std::int64_t now_ns) {

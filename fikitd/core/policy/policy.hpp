@@ -137,6 +137,7 @@ class Policy {
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
   std::span<const Client> all() const { return clients_.span(); }
+  Some<const Client> at_gate() const { return clients_.among(clients_.index().at_gate()); }
   // How many clients, or nodes of trees over them, were looked at since it was made: what its decisions cost, for tests.
   std::uint64_t looks() const { return clients_.looks(); }
   bool index_agrees() const { return clients_.index_agrees(); }

@@ -1,17 +1,16 @@
 // Which of those that wait need not be looked at: their kernels cost somebody above them too much, whatever their length is
-// within a factor of two.
+// within a class.
 //
 // A delay grows with the length of the kernel that causes it, and what may be paid for it does too. So what cannot be paid
-// for the shortest kernel of a class by the means for the longest one cannot be paid for any of it. Lengths that differ by
-// less than a factor of two are one class, and a decision asks once for each class that waits.
+// for the shortest kernel of a class by the means for the longest one cannot be paid for any of it. A decision asks once for
+// lengths that differ by less than a factor of two, and where these are not refused together, for eighths of them.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "by_length.hpp"
 #include "reason.hpp"
 
 namespace fikit::policy {
@@ -27,20 +26,36 @@ class Refusals {
 
   // ask(shortest, longest) -> Answer, of a class; asked at most once for each since forget().
   template <class Ask>
-  const Answer& of(std::int64_t length_ns, Ask ask) {
-    const auto number = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(length_ns, 0))));
-    const std::uint64_t bit = std::uint64_t{1} << number; // of a positive length: below 64
+  const Answer& of_octave(std::size_t number, Ask ask) {
+    const std::uint64_t bit = std::uint64_t{1} << number;
+    Octave& octave = octaves_[number];
     if ((known_ & bit) == 0) {
       known_ |= bit;
-      const std::uint64_t shortest_ns = number == 0 ? 0 : bit / 2;
-      answers_[number] = ask(static_cast<std::int64_t>(shortest_ns), static_cast<std::int64_t>(bit - 1));
+      octave.known = 0;
+      octave.answer = ask(LengthClass::shortest_of(number), LengthClass::longest_of(number));
     }
-    return answers_[number];
+    return octave.answer;
+  }
+  // After its octave.
+  template <class Ask>
+  const Answer& of_eighth(const LengthClass& number, Ask ask) {
+    const std::uint32_t bit = 1U << number.eighth;
+    Octave& octave = octaves_[number.octave];
+    if ((octave.known & bit) == 0) {
+      octave.known |= bit;
+      octave.eighths[number.eighth] = ask(number.shortest_ns(), number.longest_ns());
+    }
+    return octave.eighths[number.eighth];
   }
 
  private:
-  std::uint64_t known_ = 0; // classes
-  std::array<Answer, 64> answers_{};
+  struct Octave {
+    Answer answer;
+    std::uint32_t known = 0; // eighths
+    std::array<Answer, LengthClass::kEighths> eighths{};
+  };
+  std::uint64_t known_ = 0; // octaves
+  std::array<Octave, LengthClass::kOctaves> octaves_{};
 };
 
 } // namespace fikit::policy

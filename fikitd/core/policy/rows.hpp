@@ -59,6 +59,9 @@ class Rows {
     return rows;
   }
 
+  // Those that come later, with it.
+  Rows from(std::size_t row) const { return without(before(row)); }
+
   friend Rows operator&(Rows a, const Rows& b) {
     for (std::size_t number = 0; number < a.words_.size(); ++number) a.words_[number] &= b.words_[number];
     return a;

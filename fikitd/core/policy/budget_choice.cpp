@@ -1,0 +1,215 @@
+// Who of those that wait goes next, and when to ask again. Of a crowd those are refused together of whom one answer is known to
+// hold for all, and who has had least of its level is asked before the others.
+#include <algorithm>
+#include <bit>
+
+#include "budget.hpp"
+
+namespace fikit::policy {
+
+Client* Budget::choose(std::int64_t now_ns) {
+  lower_ = lower_work(now_ns);
+  ages_ = ageing();
+  if (!crowd()) told_.forget();
+  const std::int64_t ahead_ns = lower_.end_ns - now_ns;
+  if (ahead_ns > deepest_ns()) {
+    if (crowd()) tell(sets().waiting, lower_.hold);
+    else hold_waiting([&](const Client&) { return lower_.hold; });
+    return nullptr;
+  }
+  const Choice choice{.seen = view(now_ns, 0),
+                      .equals = lower_.granted ? running() : Running{},
+                      .ahead_ns = ahead_ns,
+                      .deep = ahead_ns > options().run_ahead_ns};
+  refusals_.forget();
+  Client* best = choice.seen.crowd ? first_of_crowd(choice) : first_of_few(choice);
+  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), choice.seen);
+  return best;
+}
+
+Client* Budget::first_of_few(const Choice& choice) {
+  Client* best = nullptr;
+  for (Client& client : clients().among(sets().waiting)) {
+    if (best != nullptr && best->priority != client.priority) break; // and all behind it
+    if (best != nullptr && !goes_before(client, *best)) continue;
+    client.held = answer(client, choice);
+    if (client.held.reason == Reason::none) best = &client;
+  }
+  return best;
+}
+
+Hold Budget::answer(Client& client, const Choice& choice) {
+  const bool due = aged(client, choice.seen.now_ns, ages_);
+  const Client* equal = choice.equals[static_cast<std::size_t>(client.priority)];
+  const bool later = !due && goes_after(client, equal);
+  // Of a crowd the refusal is said first, which it may share with others.
+  const bool shared = choice.seen.crowd && !due && clients().index().by_length().length_ns(clients().row(client)) >= 0;
+  const Hold turn{.reason = Reason::turn, .by = later ? equal->id : 0};
+  if (later && !shared) return turn;
+  if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
+  if (client.waiting_duration_ns < 0 && (choice.ahead_ns != 0 || client.grant_count != 0))
+    return {.reason = Reason::unknown, .by = choice.ahead_ns > 0 ? lower_.hold.by : client.id};
+  const Hold hold = refused(client, due, choice);
+  return later && hold.reason == Reason::none ? turn : hold;
+}
+
+// Whether or not it is its turn.
+Hold Budget::refused(Client& client, bool due, const Choice& choice) {
+  Share& share = shares_[client.slot];
+  share.whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 &&
+                    obstacle(client, client.run_ns, choice.seen).reason == Reason::none;
+  const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, length_ns(client), choice.seen);
+  if (!choice.deep || hold.reason != Reason::none) return hold;
+  const std::int64_t chosen_ns = share.whole_run ? client.run_ns : length_ns(client);
+  return may_go_deep(client, chosen_ns, choice.seen) ? Hold{} : lower_.hold;
+}
+
+Client* Budget::first_of_crowd(const Choice& choice) {
+  const Rows aged = all_aged(choice.seen.now_ns);
+  Rows left = sets().waiting.without(refused_together(aged, choice));
+  while (left.any()) {
+    const std::size_t below = clients().first_below(clients().at(left.first()).priority);
+    if (Client* best = first_of_level(left.before(below), aged, choice)) return best;
+    left = left.from(below);
+  }
+  return nullptr;
+}
+
+template <class Said>
+Rows Budget::refused(const ByLength& lengths, const View& view, Said said) {
+  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); };
+  Rows all;
+  lengths.each_class([&](const LengthClass& number) {
+    Rows left = lengths.of(number);
+    const auto take = [&](const Refusals::Answer& answer) {
+      const Rows rows = answer.above > 9 ? Rows{} : left.from(clients().first_below(answer.above));
+      if (rows.any()) said(rows, answer.hold);
+      all = all | rows;
+      left = left.without(rows);
+    };
+    take(refusals_.of_octave(number.octave, ask));
+    if (left.any()) take(refusals_.of_eighth(number, ask));
+  });
+  return all;
+}
+
+// Those whose length is refused, and that of the run which they begin.
+Rows Budget::refused_together(const Rows& aged, const Choice& choice) {
+  const Index& index = clients().index();
+  const Rows by_run = refused(index.by_run(), choice.seen, [](const Rows&, const Hold&) {}).without(aged);
+  const auto said = [&](const Rows& rows, const Hold& hold) { tell(rows & by_run, hold); };
+  return refused(index.by_length(), choice.seen, said) & by_run;
+}
+
+Client* Budget::first_of_level(Rows level, const Rows& aged, const Choice& choice) {
+  const Index& index = clients().index();
+  Client* best = nullptr;
+  const auto ask = [&](std::size_t row) {
+    Client& client = clients().at(row);
+    level.set(row, false);
+    if (best != nullptr && !goes_before(client, *best)) return;
+    const Hold hold = answer(client, choice);
+    if (hold.reason == Reason::none) {
+      best = &client;
+      return;
+    }
+    Rows same;
+    same.set(row, true);
+    if (hold.reason != Reason::turn && index.by_length().length_ns(row) >= 0 && !aged.has(row)) {
+      same = same | (index.by_length().equal(row) & index.by_run().equal(row) & level).without(aged);
+      level = level.without(same);
+    }
+    tell(same, hold);
+  };
+  const std::size_t first = first_in_line(clients().at(level.first()).priority);
+  if (first < kMaxClients && level.has(first)) ask(first);
+  if (best != nullptr) return best; // nobody goes before it
+  while (level.any()) ask(level.first());
+  return best;
+}
+
+void Budget::tell(const Rows& rows, const Hold& hold) {
+  for (Client& client : clients().among(told_.tell(rows, hold))) client.held = hold;
+}
+
+// What a client was served is not negative, and such numbers are in the order of their bits.
+void Budget::put_in_line(const Client& client) {
+  if (!line_known_) return;
+  line_.set(clients().row(client), client.waiting ? std::bit_cast<std::int64_t>(shares_[client.slot].served_ns) : kNever);
+}
+
+// Of those of a level that wait, who has had least; kMaxClients: nobody waits.
+std::size_t Budget::first_in_line(int priority) {
+  if (!line_known_) {
+    line_known_ = true;
+    line_.clear(clients().span().size());
+    for (const Client& client : clients().among(sets().waiting)) put_in_line(client);
+  }
+  const std::size_t begin = clients().first_of(priority);
+  for (;;) {
+    const std::int64_t least = line_.best(begin, clients().first_below(priority));
+    if (least == kNever) return kMaxClients;
+    const std::size_t row = line_.first(begin, least);
+    if (sets().waiting.has(row)) return row;
+    line_.set(row, kNever); // it has gone
+  }
+}
+
+Rows Budget::all_aged(std::int64_t now_ns) {
+  const Index::First& since = clients().index().since();
+  const auto waited = [&](std::size_t row, std::int64_t ns) {
+    Rows rows;
+    while ((row = since.first(row, now_ns - ns)) < since.size()) rows.set(row++, true);
+    return rows & sets().waiting;
+  };
+  const Rows old = waited(0, ages_.ns);
+  if (!old.any()) return old;
+  see_overdrawn(ages_);
+  const std::size_t guarded = clients().first_below(ages_.guard);
+  return old.before(guarded) | (old & waited(guarded, ages_.guarded_ns));
+}
+
+// When the next of those who wait has waited for so long that it may go whatever it costs.
+std::int64_t Budget::next_due_ns(std::int64_t now_ns) const {
+  std::int64_t next_ns = kNever;
+  const auto due = [&](std::int64_t waited_ns, std::int64_t ns) {
+    if (waited_ns < ns) next_ns = std::min(next_ns, now_ns + std::min(ns - waited_ns, kHorizonNs));
+  };
+  const std::int64_t longest_ns = now_ns - clients().index().since().best();
+  if (longest_ns < ages_.ns) {
+    due(longest_ns, ages_.ns);
+    return next_ns;
+  }
+  for (const Client& client : clients().among(clients().index().at_gate())) {
+    const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
+    due(waited_ns, waited_ns < ages_.ns ? ages_.ns : ages_.of(client));
+  }
+  return next_ns;
+}
+
+std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
+  // Expected delays change as time goes by without an event: look again when they may have become affordable.
+  constexpr std::int64_t kAgainNs = 50'000;
+  constexpr std::int64_t kAgainShare = 16;
+  const std::int64_t longest_ns = std::max<std::int64_t>(0, now_ns - clients().index().since().best());
+  std::int64_t next_ns = std::min(next_end_ns(now_ns), next_due_ns(now_ns));
+  std::int64_t steady_ns = sets().copying.any() ? now_ns : kNever; // for all that wait
+  const auto held = [&](const Hold& hold) {
+    steady_ns = std::min(steady_ns, hold.reason == Reason::behind ? behind_until_ns(hold.by, now_ns) : now_ns);
+  };
+  if (crowd() && told_.knows(sets().waiting)) {
+    told_.each(sets().waiting, held);
+  } else {
+    Hold last;
+    for (const Client& client : clients().among(sets().waiting)) {
+      if (client.held == last) continue;
+      last = client.held;
+      held(last);
+    }
+  }
+  const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
+  if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
+  return std::min(next_ns, std::max(steady_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare)));
+}
+
+} // namespace fikit::policy

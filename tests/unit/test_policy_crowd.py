@@ -1,0 +1,64 @@
+"""Where many wait below `budget`: what is refused to many at once is what each of them would be told alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_policy_gates import MS, US
+from test_policy_invariants import SOME_TIME, World, play
+
+STRANGER = 99
+ACTIONS = {"tick": 2, "wait": 20, "launch": 6, "done": 5, "drain": 5, "give up": 1, "add": 1, "remove": 1}
+LENGTH = st.one_of(
+    st.none(), st.sampled_from([40 * US, 41 * US, 45 * US]), st.integers(0, 200 * US), st.integers(0, 20 * MS)
+)
+STEP = st.tuples(
+    st.sampled_from([action for action, weight in ACTIONS.items() for _ in range(weight)]),
+    st.integers(1, 16),
+    st.sampled_from([1, 5, 8, 8]),
+    LENGTH,
+    LENGTH,
+    SOME_TIME,
+)
+CROWD = st.tuples(
+    st.lists(st.sampled_from([1, 5, 8, 8, 8, 8]), min_size=12, max_size=16),
+    st.lists(STEP, min_size=40, max_size=90),
+    st.sampled_from([{}, {"ageing_ns": 5 * MS}, {"run_ahead_ns": 0}, {"run_ahead_ns": 2 * MS}]),
+)
+
+
+class Watched(World):
+    """Keeps every decision and every reason."""
+
+    def __post_init__(self) -> None:
+        self.said: list[Any] = []
+        super().__post_init__()
+
+    def event(self, kind: str, client: int = 0, **fields: Any) -> None:
+        super().event(kind, client, **fields)
+        if client == STRANGER:
+            return
+        held = {number: self.policy.held(number) for number in self.clients}
+        waiting = {number: seen.waiting for number, seen in self.clients.items()}
+        self.said.append((self.now, self.wake_at, held, waiting))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CROWD)
+def test_each_of_a_crowd_knows_why_it_waits_whoever_else_comes_and_goes(
+    crowd: tuple[list[int], list[Any], dict[str, Any]],
+) -> None:
+    """Somebody of no account comes and leaves: everybody's row moves, and all is asked and said anew."""
+    priorities, steps, options = crowd
+    alone, disturbed = (Watched("budget", priorities, options=options) for _ in range(2))
+    for number, step in enumerate(steps):
+        for world in (alone, disturbed):
+            play(world, [step])
+            if number % 3 == 0:
+                world.event("tick")
+        if number % 3 == 0:
+            disturbed.event("client_added", STRANGER, priority=0, measuring=True)
+            disturbed.event("client_removed", STRANGER)
+        assert disturbed.said == alone.said
