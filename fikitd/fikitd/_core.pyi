@@ -40,7 +40,7 @@ class _Kernel(TypedDict):
 
 class _Held(TypedDict):
     """What waits are put down to: a reason of REASONS, who is blamed (None: not known any more), a kernel of the client's
-    own where it matters ("" elsewhere). `lower_work` is no wait: launches stood behind lower work on the device."""
+    own where it matters ("" elsewhere). `lower_work` is no wait: work stood on the device while lower work ran there."""
 
     reason: str
     by: int | None

@@ -122,7 +122,7 @@ void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& pol
                   .until_ns = end_ns + lease_ns_});
       break;
     }
-    case FIKIT_ENTRY_DONE: grant_done(static_cast<std::uint32_t>(report.value), t_ns, policy); break;
+    case FIKIT_ENTRY_DONE: grant_done(static_cast<std::uint32_t>(report.value), t_ns, t_ns, policy); break;
     case FIKIT_ENTRY_COPY: copied(report, t_ns, policy); break;
     default: break; // a newer shim, or garbage
   }
@@ -152,6 +152,8 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .gap_ns = predicted.gap_ns};
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
+  if (view != nullptr) stood_.launched(t_ns, view->progress.finish_ns());
+  if (granted) outstanding_.launched(request, predicted.duration_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }
@@ -231,6 +233,7 @@ void Client::drained(const Drain& drain, policy::Policy& policy) {
                       .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
   if (drain.waited && all && foresees(policy))
     event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
+  if (all) note_ran(outstanding_.all_done(), drain.t_ns);
   policy.apply(event);
   if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);
@@ -246,7 +249,7 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
       return;
     }
     any = true;
-    if (mark.granted) return grant_done(static_cast<std::uint32_t>(mark.value), now_ns, policy);
+    if (mark.granted) return grant_done(static_cast<std::uint32_t>(mark.value), mark.missing_ns, now_ns, policy);
     exclusives_.drained(mark.value);
     drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
   });

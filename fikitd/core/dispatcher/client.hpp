@@ -1,8 +1,10 @@
 // One client of a dispatcher: turns what its page says into events of the policy, and keeps its books.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
 #include "ring.hpp"
+#include "stood.hpp"
 
 namespace fikit::dispatcher {
 
@@ -106,6 +109,10 @@ class Client {
   // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
   void ask_for_marks(std::uint32_t every);
   void set_alone(bool alone); // on its GPU
+  // When granted work of it was on the device, as far as that is known, of what it reported complete since the last call.
+  std::span<const Ran> take_ran() { return std::span(ran_).first(std::exchange(ran_count_, 0)); } // valid until the next report
+  // That of a lower client.
+  void lower_ran(ClientId lower, const Ran& ran, const policy::Policy& policy);
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
@@ -129,11 +136,13 @@ class Client {
   // client_copies.cpp
   void ask_for_copy(const Page::Request& request, std::int64_t t_ns, policy::Policy& policy);
   void copied(const Report& report, std::int64_t t_ns, policy::Policy& policy);
-  void grant_done(std::uint32_t request, std::int64_t t_ns, policy::Policy& policy);
+  // At t_ns; at since_ns it was not.
+  void grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy);
   // For the report and the journal; client_notes.cpp.
   void note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns);
   void note_grant(std::int64_t now_ns);
   void note_drain(std::int64_t t_ns);
+  void note_ran(std::int64_t length_ns, std::int64_t until_ns);
   void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void sample(const Report& report, std::int64_t ns);
@@ -219,6 +228,11 @@ class Client {
   SoloAccount solo_;
   Journal journal_;
   Holds holds_;
+  std::array<Ran, policy::kMaxGrants> ran_{}; // that others have not been told of
+  std::size_t ran_count_ = 0;
+  std::int64_t ran_until_ns_ = 0;
+  Outstanding outstanding_;
+  Stood stood_;
 };
 
 } // namespace fikit::dispatcher

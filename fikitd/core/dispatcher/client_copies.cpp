@@ -28,11 +28,15 @@ void Client::copied(const Report& report, std::int64_t t_ns, policy::Policy& pol
   policy.apply(event);
 }
 
-void Client::grant_done(std::uint32_t request, std::int64_t t_ns, policy::Policy& policy) {
+void Client::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy) {
   exclusives_.grant_done(request);
   if (request == granted_) owes_launch_ = false; // also where the driver refused it
   if (request == copy_.request && copy_.begin_ns < t_ns)
     foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
+  if (const policy::Client* view = policy.client(id_)) {
+    const std::int64_t end_ns = view->reckoned_end_ns(request).value_or(t_ns);
+    note_ran(outstanding_.done(request), std::clamp(end_ns, std::min(since_ns, t_ns), t_ns));
+  }
   policy.apply({.kind = policy::EventKind::grant_done, .client = id_, .time_ns = t_ns, .request = request});
 }
 

@@ -12,7 +12,10 @@ void Client::note_launch(const Report& report, std::int64_t t_ns, std::int64_t d
   if (mine || report.kind == FIKIT_ENTRY_EXPIRED || !closed_)
     holds_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
   if (view == nullptr) return;
-  if (report.kind == FIKIT_ENTRY_LAUNCH && view->stood_ns > 0) holds_.stood(view->stood_behind, t_ns, view->stood_ns);
+  if (report.kind == FIKIT_ENTRY_LAUNCH && view->stood_ns > 0) {
+    holds_.stood(view->stood_behind, t_ns, view->stood_ns);
+    stood_.counted(view->stood_until_ns);
+  }
   const bool known = duration_ns >= 0 && !view->progress.uncertain();
   journal_.add({.t_ns = t_ns,
                 .length_ns = duration_ns,
@@ -45,6 +48,21 @@ void Client::note_grant(std::int64_t now_ns) {
 
 void Client::note_drain(std::int64_t t_ns) {
   journal_.add({.t_ns = t_ns, .length_ns = 0, .predicted_ns = 0, .by = 0, .slot = 0, .kind = JournalKind::drain, .reason = 0});
+}
+
+// No sooner than what was complete before.
+void Client::note_ran(std::int64_t length_ns, std::int64_t until_ns) {
+  const Ran ran{.from_ns = std::max(until_ns - length_ns, ran_until_ns_), .until_ns = until_ns};
+  if (length_ns <= 0 || ran.from_ns >= ran.until_ns) return;
+  ran_until_ns_ = until_ns;
+  if (ran_count_ < ran_.size()) ran_[ran_count_++] = ran;
+}
+
+void Client::lower_ran(ClientId lower, const Ran& ran, const policy::Policy& policy) {
+  const policy::Client* view = policy.client(id_);
+  if (view == nullptr) return;
+  const std::int64_t stood_ns = stood_.beside(ran, view->progress.finish_ns());
+  if (stood_ns > 0) holds_.stood(lower, ran.until_ns - stood_ns, stood_ns);
 }
 
 std::vector<Stats::Held> Client::held_now(std::int64_t now_ns) const {

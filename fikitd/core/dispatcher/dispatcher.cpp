@@ -57,6 +57,7 @@ void Dispatcher::round() {
     first_ns = std::min(first_ns, client->first_ns());
     if (client->closed()) gate_moved_ns_ = now_ns;
     if (const std::uint32_t passed = client->take_passed()) tell_higher(*client, passed);
+    tell_higher_what_ran(*client);
   }
   if (moved) {
     spin_.came_after(first_ns - acted_ns_);
@@ -130,6 +131,13 @@ void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns
 void Dispatcher::tell_higher(const Client& lower, std::uint32_t kernels) {
   for (const auto& other : clients_)
     if (!other->measuring() && other->priority() < lower.priority()) other->kernels_of_other(kernels);
+}
+
+void Dispatcher::tell_higher_what_ran(Client& lower) {
+  for (const Ran& ran : lower.take_ran())
+    for (const auto& other : clients_)
+      if (!other->measuring() && !lower.measuring() && other->priority() < lower.priority())
+        other->lower_ran(lower.id(), ran, *policy_);
 }
 
 // Nobody waits for a client while every other gate is open: then its launches cost it no mark.

@@ -79,6 +79,7 @@ class Dispatcher {
   void put_down_holds(std::int64_t now_ns);
   void carry_out(const policy::Decision& decision, std::int64_t now_ns);
   void tell_higher(const Client& lower, std::uint32_t kernels); // that it was given them
+  void tell_higher_what_ran(Client& lower);
   bool renew_leases(std::int64_t now_ns); // true: they were due
   std::int64_t lease_ns(std::int64_t now_ns) const;
   std::int64_t renewal_ns(std::int64_t now_ns) const; // when leases are due

@@ -33,6 +33,12 @@ std::int64_t Client::forget_ns() const {
   return oldest.end_ns + std::max(oldest.duration_ns / 2, kMinGraceNs);
 }
 
+std::optional<std::int64_t> Client::reckoned_end_ns(std::uint32_t request) const {
+  const auto live = std::span(grants).first(grant_count);
+  const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
+  return it == live.end() ? std::nullopt : std::optional(it->end_ns);
+}
+
 Client* ClientTable::find(ClientId id) {
   const auto live = std::span(by_id_).first(count_);
   const auto it = std::ranges::lower_bound(live, id, {}, &Named::id);
@@ -109,8 +115,10 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   const std::size_t below = first_below(client.priority);
   const std::int64_t lower_ns = finish.best(below, count_);
   if (lower_ns == Latest::kNone) return free_ns;
+  const Client& lower = at(finish.first(below, lower_ns));
+  if (lower.reports_done && lower.grant_count > 0) return free_ns; // what it delayed is known when it is complete
   others_ns = std::max(others_ns, finish.best(0, below));
-  client.stood_behind = at(finish.first(below, lower_ns)).id;
+  client.stood_behind = lower.id;
   client.stood_ns = std::clamp<std::int64_t>(lower_ns - others_ns, 0, lease_ns_);
   client.stood_until_ns = others_ns + client.stood_ns;
   return free_ns;

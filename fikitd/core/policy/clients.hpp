@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "copying.hpp"
@@ -74,7 +75,8 @@ struct Client {
   std::int64_t run_ns = kUnknown;
   Run run; // granted
 
-  // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned.
+  // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned. Not where it
+  // will be said when that work is complete.
   ClientId stood_behind = 0;
   std::int64_t stood_ns = 0;
   std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
@@ -102,6 +104,7 @@ struct Client {
   // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
   // completions is given half a kernel more; dead reckoning is all there is for one that does not.
   std::int64_t forget_ns() const;
+  std::optional<std::int64_t> reckoned_end_ns(std::uint32_t request) const; // of a grant that is not known to be over
 
   std::array<Grant, kMaxGrants> grants{}; // oldest first; last here, so that what every decision reads lies together
 };

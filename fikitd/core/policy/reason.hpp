@@ -22,7 +22,7 @@ enum class Reason : std::uint8_t {
   limit,        // so many launches in a period and no more (tgs)
   // Of no policy, said by the dispatcher:
   reaction,   // its own time, until it sees the request, and until the client sees the grant
-  lower_work, // no gate: a launch stood behind a lower client's work that was on the device already
+  lower_work, // no gate: work stood on the device while a lower client's ran there
 };
 inline constexpr std::array<std::string_view, 11> kReasonNames{
     "none",      "behind", "does_not_fit", "budget_spent", "turn", "run_ahead", "unknown",

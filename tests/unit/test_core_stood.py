@@ -1,0 +1,139 @@
+"""For how long a high client's work stood on the device while a low one's ran: counted when the low work is complete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from core_fake_client import DONE, LONG_LEASE, MS, FakeClient, dispatcher, eventually, now, profile_entry
+from fikitd._core import Dispatcher
+
+LENGTH = 20 * MS  # of every kernel
+WIDTH = 0.13  # of a bucket in which a length is remembered
+
+
+@pytest.fixture
+def running(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
+    """Under `budget` a client whose kernels leave long gaps has slack: lower kernels go although it has work there."""
+    with dispatcher(getattr(request, "param", "budget"), LONG_LEASE, max_slowdown=1.0) as running:
+        yield running
+
+
+@pytest.fixture
+def high(running: Dispatcher) -> FakeClient:
+    client = FakeClient(running, 1, 1)
+    client.describe(1, "step")
+    running.set_profile(1, [profile_entry("step", LENGTH, 4000 * MS)])
+    return client
+
+
+@pytest.fixture
+def low(running: Dispatcher, high: FakeClient) -> FakeClient:
+    return filling(running, 2)
+
+
+def filling(running: Dispatcher, number: int) -> FakeClient:
+    """A low client. It has reported a kernel complete: from now on the dispatcher counts on that."""
+    client = FakeClient(running, number, 8)
+    client.describe(1, "filler")
+    running.set_profile(number, [profile_entry("filler", LENGTH, 0)])
+    client.pass_gate(1)
+    assert eventually(lambda: client.read)
+    return client
+
+
+def stood_ns(high: FakeClient) -> int:
+    high.dispatcher.journal(high.number)  # everything that it has said is read
+    return sum(h["total_ns"] for h in high.dispatcher.stats(high.number)["held"] if h["reason"] == "lower_work")
+
+
+def begin(low: FakeClient) -> int:
+    """It asks, and launches. The request."""
+    request = low.ask(1)
+    assert eventually(lambda: low.granted(request))
+    low.take(request, 1)
+    return request
+
+
+def end(low: FakeClient, request: int) -> int:
+    """Its kernel is complete, at the moment that is returned."""
+    t_ns = now()
+    low.put(DONE, 1, request, t_ns=t_ns)
+    low.ring()
+    assert eventually(lambda: low.read)
+    return t_ns
+
+
+def launch_much(high: FakeClient) -> None:
+    """More than the device does in the whole test."""
+    for _ in range(100):
+        high.launch(1)
+
+
+def test_what_came_between_the_works_of_a_host_that_waits_counts(high: FakeClient, low: FakeClient) -> None:
+    launch_much(high)
+    request = begin(low)
+    time.sleep(1.5 * LENGTH / 1e9)
+    assert stood_ns(high) == 0
+    end(low, request)
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)
+    launch_much(high)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH), "the same kernel delays them all, but once"
+
+
+@pytest.mark.parametrize("running", ["prio"], indirect=True)
+def test_only_the_time_counts_in_which_there_was_something_to_delay(high: FakeClient, low: FakeClient) -> None:
+    request = begin(low)
+    time.sleep(0.5 * LENGTH / 1e9)
+    came_ns = now()
+    high.launch(1, t_ns=came_ns)
+    time.sleep(0.25 * LENGTH / 1e9)
+    together_ns = end(low, request) - came_ns
+    assert eventually(lambda: stood_ns(high) > 0)
+    longest_ns = (1 + WIDTH) * LENGTH  # on a slow machine it had all that time something to delay
+    assert stood_ns(high) == together_ns or (1 - WIDTH) * LENGTH <= stood_ns(high) <= min(together_ns, longest_ns)
+
+
+@pytest.mark.parametrize("running", ["prio"], indirect=True)
+def test_lower_work_beside_a_client_without_any_delays_nothing(high: FakeClient, low: FakeClient) -> None:
+    for _ in range(3):
+        request = begin(low)
+        time.sleep(0.5 * LENGTH / 1e9)
+        end(low, request)
+    high.launch(1)
+    assert stood_ns(high) == 0
+
+
+def test_work_that_is_complete_because_the_host_has_waited_for_it_counts_too(high: FakeClient, low: FakeClient) -> None:
+    launch_much(high)
+    begin(low)
+    time.sleep(1.5 * LENGTH / 1e9)
+    low.drained()
+    low.ring()
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)
+
+
+def test_what_takes_so_long_that_nobody_reckons_with_it_any_more_counts(high: FakeClient, low: FakeClient) -> None:
+    launch_much(high)
+    request = begin(low)
+    time.sleep(5 * LENGTH / 1e9)
+    end(low, request)
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)
+
+
+def test_time_in_which_two_are_said_to_have_run_counts_once(
+    running: Dispatcher, high: FakeClient, low: FakeClient
+) -> None:
+    other = filling(running, 3)
+    launch_much(high)
+    request = begin(low)
+    time.sleep(1.5 * LENGTH / 1e9)
+    first_ns = end(low, request)
+    second_ns = end(other, begin(other))  # much sooner than was reckoned
+    assert eventually(lambda: len({h["by"] for h in running.stats(1)["held"]}) == 2)
+    expected_ns = LENGTH + min(second_ns - first_ns, LENGTH)
+    assert stood_ns(high) == pytest.approx(expected_ns, abs=WIDTH * LENGTH)
