@@ -14,7 +14,7 @@ from fikitd import paths, simulator
 
 ABOUT = "kernels per second of the device model alone, in manual time, and of simulated pairs"
 POLICIES = ("budget", "fikit", "prio")  # simulated
-ROUNDS = 5
+ROUNDS = 3
 PROCESSES = (1, 2, 4, 10, 64)
 DEPTH = 8  # kernels that each process keeps in its stream
 KERNELS = 100_000  # per round

@@ -331,6 +331,7 @@ class Policy:
         began_ns: int | None = None,
         engine: str = "compute",
         in_line_ns: int = 0,
+        high_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""

@@ -55,6 +55,39 @@ def test_who_stands_behind_certain_work_is_looked_at_when_a_grant_would_just_be_
     assert wake(held) == 11 * MS - TUNING["reaction_ns"]
 
 
+def test_a_long_kernel_is_asked_about_as_long_as_it_well_may_be_and_a_short_one_as_it_mostly_is() -> None:
+    asked = {
+        (duration_us, high_us): policy(run_ahead_ns=500 * US)
+        for duration_us, high_us in ((1000, 1500), (1000, 4000), (400, 4000))
+    }
+    went = {}
+    for (duration_us, high_us), made in asked.items():
+        made.event("launched", HIGH, 1 * MS, duration_ns=100 * US, slack_ns=[2 * MS])
+        lengths = {"duration_ns": duration_us * US, "high_ns": high_us * US}
+        went[duration_us, high_us] = grants(made.event("waiting", LOW, 1 * MS, request=1, **lengths))
+    assert went == {(1000, 1500): [LOW], (1000, 4000): [], (400, 4000): [LOW]}
+
+
+def test_equals_share_by_what_they_took_and_not_by_what_they_might_have() -> None:
+    made = policy()
+    made.event("client_added", LOWER, 0, priority=8)
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[10 * S])  # nothing costs it anything
+    lengths = {LOW: {"duration_ns": 1 * MS, "high_ns": 4 * MS}, LOWER: {"duration_ns": 1 * MS}}
+    took = {LOW: 0, LOWER: 0}
+    now = 1 * MS
+    ready: list[int] = []
+    for client in (LOW, LOWER):
+        ready += grants(made.event("waiting", client, now, request=1, **lengths[client]))
+    while sum(took.values()) < 40:
+        client = ready.pop(0)
+        took[client] += 1
+        made.event("launched", client, now, granted=True, request=took[client], duration_ns=1 * MS)
+        now += 1 * MS
+        ready += grants(made.event("grant_done", client, now, request=took[client]))
+        ready += grants(made.event("waiting", client, now, request=took[client] + 1, **lengths[client]))
+    assert abs(took[LOW] - took[LOWER]) <= 2
+
+
 def test_slack_shrinks_by_what_was_granted() -> None:
     made = policy(run_ahead_ns=10 * MS)
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[2 * MS])

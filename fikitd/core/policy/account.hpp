@@ -76,6 +76,9 @@ class Account {
   // Lower work has cost more than there was to spend: forecasts were too kind.
   bool overdrawn() const { return balance_ns_ < 0; }
 
+  // Both: it was cost more than there was to spend although less was expected. Then more is feared.
+  bool doubtful() const { return overdrawn() && !foreseeable(); }
+
   double balance_ns() const { return balance_ns_; }
 
  private:

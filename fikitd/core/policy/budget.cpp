@@ -18,9 +18,15 @@ void Budget::noted(const Event& event, const Client& client) {
       accounts_[client.slot].begin(event.time_ns, options().tuning, client.protection.max_slowdown);
       share = Share{};
       copying_[client.slot] = {};
+      doubtful_[client.slot] = false;
+      see_doubts();
       rows_moved();
       break;
-    case EventKind::client_removed: rows_moved(); break;
+    case EventKind::client_removed:
+      doubtful_[client.slot] = false;
+      see_doubts();
+      rows_moved();
+      break;
     case EventKind::copied:
       if (!copying_[client.slot][copy_engine(event.engine)].known()) look_at_gates();
       copying_[client.slot][copy_engine(event.engine)].copied(event.time_ns, event.outlook.idle);
@@ -28,11 +34,13 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::launched:
       accounts_[client.slot].launched(event, client, client.protection.max_slowdown);
+      see_doubts(client);
       if (event.granted) overran(client, client.overran_ns);
       break;
     case EventKind::drained:
       if (event.waited && event.duration_ns == 0) accounts_[client.slot].waited(event, client.protection.max_slowdown);
       else accounts_[client.slot].seen(client);
+      see_doubts(client);
       break;
     case EventKind::running: accounts_[client.slot].seen(client); break;
     case EventKind::waiting:
@@ -65,6 +73,8 @@ std::int64_t Budget::length_ns(const Client& client) const {
   return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : shares_[client.slot].guess_ns;
 }
 
+std::int64_t Budget::cautious_ns(const Client& client) const { return std::max(length_ns(client), client.cautious_ns); }
+
 Budget::Ageing Budget::ageing() const {
   const std::int64_t ns = options().ageing_ns;
   const double guarded_ns = options().tuning.guarded_ageing * static_cast<double>(ns);
@@ -87,11 +97,34 @@ void Budget::see_overdrawn(Ageing& ages) const {
     if (accounts_[higher.slot].overdrawn()) ages.guard = std::min(ages.guard, higher.priority);
 }
 
-// Closed are all from the first of them on but those that measure, whose work does not count.
+void Budget::see_doubts(const Client& client) {
+  bool& before = doubtful_[client.slot];
+  if (std::exchange(before, accounts_[client.slot].doubtful()) != before) see_doubts();
+}
+
+// Whose forecasts are no good has changed, or who there is.
+void Budget::see_doubts() {
+  bool above = false; // of the level, and of those above it
+  bool doubtful = false;
+  int level = 0;
+  for (Client& client : clients().all()) {
+    if (client.priority != level) above = doubtful, level = client.priority;
+    doubtful |= !client.measuring && doubtful_[client.slot];
+    if (client.patient == (above && !client.measuring)) continue;
+    client.patient = above && !client.measuring;
+    clients().changed(client);
+  }
+}
+
+// Closed are all from the first of them on but those that measure, whose work does not count. Where forecasts were no good,
+// work that is not known to be over by its end keeps what comes after it from the device.
 Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   for (const Client& client : clients().among(sets().closed & sets().unknown))
     if (client.progress.uncertain_at(now_ns))
       return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
+  for (const Client& client : clients().among(sets().closed & sets().granted))
+    if (client.late(now_ns))
+      return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::run_ahead, .by = client.id}, .granted = true};
   Lower lower{.end_ns = now_ns, .hold = {}, .granted = (sets().closed & sets().granted).any()};
   const Index::Last& finish = clients().index().finish();
   const std::size_t begin = sets().closed.first();
@@ -152,7 +185,8 @@ Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_
   const Account& account = accounts_[higher.slot];
   if (account.longest_delay_ns(end_ns(shortest_ns, view), now_ns) > higher.protection.max_delay_ns)
     return {.reason = Reason::does_not_fit, .by = higher.id};
-  const double delay_ns = marginal_delay_ns(above, shortest_ns, view) - (shortest_ns < longest_ns ? kRoundingNs : 0);
+  const double expected_ns = account.doubtful() ? late_delay_ns(above, shortest_ns, view) : marginal_delay_ns(above, shortest_ns, view);
+  const double delay_ns = expected_ns - (shortest_ns < longest_ns ? kRoundingNs : 0);
   const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(longest_ns);
   const bool at_work = higher.progress.busy(now_ns);
   if (nothing || account.affords(delay_ns, longest_ns, now_ns, at_work, higher.protection.max_slowdown)) return {};
@@ -194,12 +228,12 @@ Hold Budget::obstacle(const Client& client, std::int64_t length, const View& vie
   return {};
 }
 
-void Budget::spend(const Client& client, std::int64_t length, const View& view) {
+void Budget::spend(const Client& client, std::int64_t length, std::int64_t served_ns, const View& view) {
   for (const Above& higher : view.above)
     if (higher.client->outranks(client))
       accounts_[higher.client->slot].spend(higher.delays.until_ns(end_ns(length, view)), length, view.now_ns);
   Share& share = shares_[client.slot];
-  share.served_ns += static_cast<double>(length);
+  share.served_ns += static_cast<double>(served_ns);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
   if (client.waiting_duration_ns < 0) share.asked_ns = view.now_ns;
 }
@@ -208,17 +242,18 @@ std::int64_t Budget::deepest_ns() const {
   return static_cast<std::int64_t>(options().tuning.deep * static_cast<double>(options().run_ahead_ns));
 }
 
+double Budget::late_delay_ns(const Above& higher, std::int64_t length, const View& view) const {
+  return higher.delays.until_ns(late_ns(end_ns(length, view), view)) - higher.delays.until_ns(late_ns(view.free_ns, view));
+}
+
 bool Budget::may_go_deep(const Client& client, std::int64_t length, const View& view) const {
-  const auto late = [&](std::int64_t t_ns) {
-    return view.now_ns + static_cast<std::int64_t>(options().tuning.late * static_cast<double>(t_ns - view.now_ns));
-  };
-  const std::int64_t end = late(end_ns(length, view));
+  const std::int64_t end = late_ns(end_ns(length, view), view);
   return std::all_of(view.above.begin(), view.above.end(), [&](const Above& above) {
     const Client& higher = *above.client;
     const Account& account = accounts_[higher.slot];
     if (!higher.outranks(client)) return true;
     if (!account.foreseeable() || account.longest_delay_ns(end, view.now_ns) > higher.protection.max_delay_ns) return false;
-    const double delay_ns = above.delays.until_ns(end) - above.delays.until_ns(late(view.free_ns));
+    const double delay_ns = late_delay_ns(above, length, view);
     return delay_ns <= options().tuning.nothing * static_cast<double>(length) ||
            account.affords(delay_ns, length, view.now_ns, true, higher.protection.max_slowdown);
   });
@@ -247,7 +282,7 @@ Client* Budget::extended(std::int64_t now_ns) {
   const std::int64_t more_ns = best->run.more_ns();
   if (ahead_ns > options().run_ahead_ns && !may_go_deep(*best, more_ns, seen)) return nullptr;
   if (obstacle(*best, more_ns, seen).reason != Reason::none) return nullptr;
-  spend(*best, more_ns, seen);
+  spend(*best, more_ns, more_ns, seen);
   return best;
 }
 

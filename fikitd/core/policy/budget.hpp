@@ -47,6 +47,7 @@ class Budget final : public Policy {
 
   void overran(const Client& client, std::int64_t ns);
   std::int64_t length_ns(const Client& client) const;
+  std::int64_t cautious_ns(const Client& client) const; // which is asked about
   // After how long a request goes next. Who has been cost more than there was to spend is paid back before.
   struct Ageing {
     std::int64_t ns = 0;
@@ -65,6 +66,8 @@ class Budget final : public Policy {
     bool granted = false; // some of it was granted, and is not known to be complete
   };
   Lower lower_work(std::int64_t now_ns) const;
+  void see_doubts();
+  void see_doubts(const Client& client);
   struct Above {
     const Client* client = nullptr;
     Account::Delays delays; // expected
@@ -81,6 +84,11 @@ class Budget final : public Policy {
   std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
   double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
     return higher.delays.until_ns(end_ns(length_ns, view)) - higher.delay_ns;
+  }
+  // The same if everything on the device takes so many times as long as is reckoned (Tuning::late).
+  double late_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const;
+  std::int64_t late_ns(std::int64_t t_ns, const View& view) const {
+    return view.now_ns + static_cast<std::int64_t>(options().tuning.late * static_cast<double>(t_ns - view.now_ns));
   }
   bool goes_before(const Client& a, const Client& b) const;
   bool may_extend(const Client& client) const;
@@ -100,7 +108,7 @@ class Budget final : public Policy {
   // The same of this client's kernel, and of all above it.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
-  void spend(const Client& client, std::int64_t length_ns, const View& view);
+  void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns, const View& view);
   // budget_choice.cpp
   // What one choice is made from, by level and for all.
   struct Choice {
@@ -135,6 +143,7 @@ class Budget final : public Policy {
   // By slot.
   std::array<Account, kMaxClients> accounts_{};
   std::array<Share, kMaxClients> shares_{};
+  std::array<bool, kMaxClients> doubtful_{}; // accounts, as seen at their clients' last events
   std::array<Above, kMaxClients> above_{}; // room for View::above
   Refusals refusals_; // of one choice
   Lower lower_;       // as the last choice saw it

@@ -23,7 +23,8 @@ Client* Budget::choose(std::int64_t now_ns) {
                       .deep = ahead_ns > options().run_ahead_ns};
   refusals_.forget();
   Client* best = choice.seen.crowd ? first_of_crowd(choice) : first_of_few(choice);
-  if (best != nullptr) spend(*best, shares_[best->slot].whole_run ? best->run_ns : length_ns(*best), choice.seen);
+  if (best != nullptr && shares_[best->slot].whole_run) spend(*best, best->run_ns, best->run_ns, choice.seen);
+  else if (best != nullptr) spend(*best, cautious_ns(*best), length_ns(*best), choice.seen);
   return best;
 }
 
@@ -58,9 +59,9 @@ Hold Budget::refused(Client& client, bool due, const Choice& choice) {
   Share& share = shares_[client.slot];
   share.whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 &&
                     obstacle(client, client.run_ns, choice.seen).reason == Reason::none;
-  const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, length_ns(client), choice.seen);
+  const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, cautious_ns(client), choice.seen);
   if (!choice.deep || hold.reason != Reason::none) return hold;
-  const std::int64_t chosen_ns = share.whole_run ? client.run_ns : length_ns(client);
+  const std::int64_t chosen_ns = share.whole_run ? client.run_ns : cautious_ns(client);
   return may_go_deep(client, chosen_ns, choice.seen) ? Hold{} : lower_.hold;
 }
 

@@ -6,7 +6,8 @@
 namespace fikit::policy {
 namespace {
 
-constexpr std::int64_t kMinGraceNs = 100'000; // a completion report may be this late: two polls, one thread switch
+constexpr std::int64_t kMinGraceNs = 100'000;     // a completion report may be this late: two polls, one thread switch
+constexpr std::int64_t kPatienceNs = 10'000'000; // or as late as this where reckoned ends are doubted
 
 void drop_oldest(Client& client, std::size_t count) {
   std::move(client.grants.begin() + static_cast<std::ptrdiff_t>(count),
@@ -30,7 +31,13 @@ std::int64_t Client::forget_ns() const {
   if (grant_count == 0) return kNever;
   const Grant& oldest = grants.front();
   if (oldest.duration_ns < 0 || !reports_done) return oldest.end_ns;
-  return oldest.end_ns + std::max(oldest.duration_ns / 2, kMinGraceNs);
+  return oldest.end_ns + std::max(oldest.duration_ns / 2, patient ? kPatienceNs : kMinGraceNs);
+}
+
+bool Client::late(std::int64_t now_ns) const {
+  if (grant_count == 0 || !patient || !reports_done) return false;
+  const Grant& oldest = grants.front();
+  return oldest.duration_ns >= 0 && oldest.end_ns + kMinGraceNs < now_ns;
 }
 
 std::optional<std::int64_t> Client::reckoned_end_ns(std::uint32_t request) const {

@@ -67,6 +67,7 @@ struct Client {
   std::uint32_t request = 0;
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
+  std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
   Hold held; // while waiting: by the last decision
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
@@ -86,6 +87,7 @@ struct Client {
   Grant forgotten;             // the newest that counts as over without its client's word
 
   bool reports_done = false; // has ever reported the completion of a grant
+  bool patient = false;      // reckoned ends of its work are doubted: who waits for it waits for its word
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }
@@ -101,8 +103,10 @@ struct Client {
   }
   // Granted work whose reckoned end has passed without the client's word that it is complete.
   bool overdue(std::int64_t now_ns) const { return grant_count > 0 && !progress.busy(now_ns); }
+  // Reckoned ends are doubted, the oldest grant takes longer, and its client will say when it is complete.
+  bool late(std::int64_t now_ns) const;
   // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
-  // completions is given half a kernel more; dead reckoning is all there is for one that does not.
+  // completions is given time for its report; dead reckoning is all there is for one that does not.
   std::int64_t forget_ns() const;
   std::optional<std::int64_t> reckoned_end_ns(std::uint32_t request) const; // of a grant that is not known to be over
 

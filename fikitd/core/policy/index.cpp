@@ -32,8 +32,8 @@ void Index::put(std::size_t row, const Client& client) {
   forget_.set(row, client.forget_ns());
   since_.set(row, client.at_gate() ? client.waiting_since_ns : kNever);
   const bool plain = client.waiting && client.waiting_duration_ns >= 0 && !client.waiting_exclusive && client.grant_count < kMaxGrants;
-  by_length_.put(row, plain ? client.waiting_duration_ns : kUnknown);
-  by_run_.put(row, !plain ? kUnknown : client.run_launches > 1 ? client.run_ns : client.waiting_duration_ns);
+  by_length_.put(row, plain ? client.cautious_ns : kUnknown);
+  by_run_.put(row, !plain ? kUnknown : client.run_launches > 1 ? client.run_ns : client.cautious_ns);
 }
 
 void Index::pass(std::int64_t now_ns) {

@@ -39,6 +39,7 @@ bool Policy::apply(const Event& event) {
       client->request = event.request;
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = takes_ns;
+      client->cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
       client->held = {};
       client->waiting_exclusive = event.exclusive;
       client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run_launches, 1U);

@@ -36,7 +36,8 @@ predictor::Prediction Desk::predict(const Client& client, const Note& note) cons
   const predictor::Identity identity = client.job->trace().identity(note.step);
   if (knowledge_ == Knowledge::kernel) return model.predict(identity, {});
   predictor::Prediction predicted = model.predict(identity, client.context);
-  if (knowledge_ == Knowledge::truth) predicted.duration_ns = client.job->duration_ns(note.step);
+  if (knowledge_ == Knowledge::truth)
+    predicted.duration_ns = predicted.duration_high_ns = client.job->duration_ns(note.step);
   return predicted;
 }
 
