@@ -69,7 +69,7 @@ def test_a_long_kernel_is_asked_about_as_long_as_it_well_may_be_and_a_short_one_
 
 
 def test_equals_share_by_what_they_took_and_not_by_what_they_might_have() -> None:
-    made = policy()
+    made = policy(run_ahead_ns=20 * US)  # one at a time
     made.event("client_added", LOWER, 0, priority=8)
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[10 * S])  # nothing costs it anything
     lengths = {LOW: {"duration_ns": 1 * MS, "high_ns": 4 * MS}, LOWER: {"duration_ns": 1 * MS}}
@@ -82,9 +82,9 @@ def test_equals_share_by_what_they_took_and_not_by_what_they_might_have() -> Non
         client = ready.pop(0)
         took[client] += 1
         made.event("launched", client, now, granted=True, request=took[client], duration_ns=1 * MS)
+        ready += grants(made.event("waiting", client, now, request=took[client] + 1, **lengths[client]))
         now += 1 * MS
         ready += grants(made.event("grant_done", client, now, request=took[client]))
-        ready += grants(made.event("waiting", client, now, request=took[client] + 1, **lengths[client]))
     assert abs(took[LOW] - took[LOWER]) <= 2
 
 
