@@ -10,8 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A loaded node answers late; a hanging fikitd may delay a program by this at most, once for hello, once for the answer. */
-enum { TIMEOUT_S = 1, LOWEST_FD = 64 };
+/* A loaded node answers late, and who gives up runs without priorities to its end; a hanging fikitd may delay a program by
+ * this at most, once for hello, once for the answer. */
+enum { TIMEOUT_S = 5, LOWEST_FD = 64 };
 enum { PAGE, DOORBELL, MEMORY, DESCRIPTORS }; /* of a WELCOME */
 
 /* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
@@ -31,7 +32,7 @@ static bool failed(char reason[FIKIT_REASON_BYTES], const char *what) {
 }
 
 static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
-  return failed(reason, errno == EAGAIN ? "no answer within 1 s" : strerror(errno));
+  return failed(reason, errno == EAGAIN ? "no answer within 5 s" : strerror(errno));
 }
 
 static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {

@@ -35,6 +35,7 @@ from fikitd.storage import Storage, StorageTimeout, reason
 _log = logging.getLogger("fikitd")
 
 HELLO_TIMEOUT_S: Final = 5.0
+IDENTIFY_TIMEOUT_S: Final = 4.0  # the shim waits 5 s for its answer
 MAX_CONNECTIONS_PER_UID: Final = 256
 COMPLAINT_INTERVAL_S: Final = 60.0
 
@@ -173,7 +174,7 @@ class Clients:
     async def _identify(self, connection: socket.socket, peer: Peer) -> JobRecord:
         find = partial(identify.identify, self._proc, peer.pid, peer.uid, self._records, daemon_uid=os.geteuid())
         try:
-            record = await self._storage.run(peer.uid, find)
+            record = await self._storage.run(peer.uid, find, IDENTIFY_TIMEOUT_S)
         except identify.Unidentified as error:
             raise Refused(str(error)) from None
         except StorageTimeout:

@@ -72,7 +72,7 @@ def test_garbage_instead_of_welcome(program: Start, daemon: StartDaemon, answer:
     one_line(err)
 
 
-def test_silent_daemon_costs_a_second(program: Start, tmp_path: Path) -> None:
+def test_silent_daemon_costs_seconds(program: Start, tmp_path: Path) -> None:
     path = tmp_path / "silent.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
@@ -82,7 +82,7 @@ def test_silent_daemon_costs_a_second(program: Start, tmp_path: Path) -> None:
         ).finish()
     launched, seconds = out.split()
     assert launched == "10"
-    assert float(seconds) < 2.0
+    assert float(seconds) < 8.0  # waits for 5
     assert "no answer" in one_line(err)
 
 

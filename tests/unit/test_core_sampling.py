@@ -37,6 +37,33 @@ def test_a_context_of_a_launch_that_nobody_described_is_no_context() -> None:
         assert list(durations(running, 1)) == [("a", 0)]
 
 
+def test_what_was_timed_before_the_description_came_counts_when_it_comes() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        for slot, ns in ((1, 500), (2, 900), (1, 700)):
+            client.sample(slot, ns)
+        client.sample(1, 50, kind=fake.GAP)
+        assert running.export_profile(1) == []  # has read them all
+        client.describe(1, "late")
+        (kernel,) = running.export_profile(1)
+        assert (kernel["name"], kernel["duration"]["count"], kernel["duration"]["mean_ns"]) == ("late", 2, 600)
+        assert kernel["gap"]["count"] == 1
+        client.sample(1, 600)
+        client.describe(1, "late")
+        assert durations(running, 1)["late", 0]["count"] == 3
+
+
+def test_what_a_liar_says_of_kernels_that_it_never_describes_is_not_kept_without_end() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        for _ in range(3):
+            for _ in range(fake.RING_ENTRIES // 2):
+                client.sample(1, 500)
+            assert running.export_profile(1) == []
+        client.describe(1, "late")
+        assert durations(running, 1)["late", 0]["count"] == fake.RING_ENTRIES
+
+
 def test_a_sample_makes_the_kernel_predictable_at_once() -> None:
     with fake.dispatcher("fikit", lease_ns=5000 * MS) as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)

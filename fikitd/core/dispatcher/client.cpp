@@ -91,9 +91,7 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
 }
 
 void Client::take(const Report& report, std::int64_t now_ns, policy::Policy& policy) {
-  const auto value_ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
-  if (report.kind == FIKIT_ENTRY_SAMPLE) return sample(report, value_ns);
-  if (report.kind == FIKIT_ENTRY_GAP) return gap(report, value_ns);
+  if (report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP) return timed(report);
   const std::int64_t t_ns = time_of(report, now_ns);
   last_report_ns_ = t_ns;
   first_ns_ = std::min(first_ns_, t_ns);
@@ -185,41 +183,6 @@ void Client::complete(predictor::Prediction& found, predictor::Identity kernel) 
   if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
 }
 
-predictor::Context Client::before(const Report& report) const {
-  predictor::Context context;
-  for (unsigned back = FIKIT_BEFORE_LAUNCHES; back-- > 0;)
-    context.push(identity(static_cast<std::uint16_t>(report.before >> (FIKIT_BEFORE_BITS * back))));
-  return context;
-}
-
-std::uint64_t Client::seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const {
-  std::uint64_t count = 0;
-  for (const predictor::Model* model : {&profile_, &measured_})
-    if (const predictor::Cost* cost = model->cost(kernel)) count += (cost->*what).count();
-  return count;
-}
-
-// Others on the GPU make times longer than they are alone: such ones are taken only for want of better ones.
-bool Client::takes(std::uint64_t seen) const {
-  constexpr std::uint64_t kEnough = 8;
-  return measure_ || (alone_ && disturbed_drains_ == 0) || seen < kEnough;
-}
-
-void Client::sample(const Report& report, std::int64_t ns) {
-  const predictor::Identity kernel = identity(report.slot);
-  if (!takes(seen(kernel, &predictor::Cost::duration))) return;
-  measured_.add_duration(kernel, before(report), ns);
-  profile_.follow(kernel, before(report), ns);
-  say_known(report.slot);
-}
-
-void Client::gap(const Report& report, std::int64_t ns) {
-  const predictor::Identity kernel = identity(report.slot);
-  if (!takes(seen(kernel, ns < predictor::kBoundaryNs ? &predictor::Cost::gap : &predictor::Cost::boundary))) return;
-  measured_.add_gap(kernel, before(report), ns);
-  say_known(report.slot);
-}
-
 void Client::drained(const Drain& drain, policy::Policy& policy) {
   const std::uint64_t seen = std::min(drain.launches, launches_);
   const bool all = drain.launches >= launches_;
@@ -279,16 +242,10 @@ void Client::ask_for_marks(std::uint32_t every) {
   marks_asked_ = every;
 }
 
-// Samples come in after a drain, those of the work before a drain possibly after it.
-void Client::set_alone(bool alone) {
-  constexpr int kDrains = 2;
-  if (alone_ && !alone) disturbed_drains_ = kDrains;
-  alone_ = alone;
-}
-
 void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
   identities_.at(slot) = measured_.describe(kernel);
   exclusives_.describe(slot, kernel.kind == FIKIT_KIND_COOPERATIVE);
+  for (const Report& report : timed_nameless_.take(slot)) timed(report);
   say_known(slot);
 }
 
@@ -296,16 +253,6 @@ void Client::set_profile(predictor::Model profile, const foresight::Learnt& befo
   profile_ = std::move(profile);
   foresight_.expect(before);
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot) say_known(slot);
-}
-
-void Client::say_known(std::uint32_t slot) {
-  if (slot >= FIKIT_SLOTS || seen(identity(slot), &predictor::Cost::duration) == 0) return;
-  const predictor::Model& knows = profile_.cost(identity(slot)) != nullptr ? profile_ : measured_;
-  const predictor::Cost* cost = knows.cost(identity(slot));
-  constexpr std::uint64_t kOften = 32;
-  const bool gap = cost != nullptr && (cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
-                                       cost->boundary.count() * kOften > cost->duration.count());
-  page_.set_known(slot, gap);
 }
 
 } // namespace fikit::dispatcher

@@ -15,6 +15,7 @@
 #include "holds.hpp"
 #include "journal.hpp"
 #include "marks.hpp"
+#include "nameless.hpp"
 #include "page.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
@@ -145,6 +146,7 @@ class Client {
   void note_ran(std::int64_t length_ns, std::int64_t until_ns);
   void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
+  void timed(const Report& report);
   void sample(const Report& report, std::int64_t ns);
   void gap(const Report& report, std::int64_t ns);
   struct Drain {
@@ -214,6 +216,7 @@ class Client {
 
   std::vector<predictor::Identity> identities_; // by slot
   std::vector<bool> nameless_;                  // by slot: was used and not described in time
+  Nameless timed_nameless_;
   predictor::Model profile_;
   predictor::Model measured_;
   predictor::Context launched_context_;
