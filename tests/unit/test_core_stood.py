@@ -11,6 +11,7 @@ from fikitd._core import Dispatcher
 
 LENGTH = 20 * MS  # of every kernel
 WIDTH = 0.13  # of a bucket in which a length is remembered
+SHORT_LEASE = 2 * LENGTH
 
 
 @pytest.fixture
@@ -137,3 +138,25 @@ def test_time_in_which_two_are_said_to_have_run_counts_once(
     assert eventually(lambda: len({h["by"] for h in running.stats(1)["held"]}) == 2)
     expected_ns = LENGTH + min(second_ns - first_ns, LENGTH)
     assert stood_ns(high) == pytest.approx(expected_ns, abs=WIDTH * LENGTH)
+
+
+def test_work_that_a_mark_says_is_there_counts_however_long_lower_work_takes() -> None:
+    with dispatcher("budget", SHORT_LEASE, max_slowdown=1.0) as running:
+        high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        high.describe(1, "step")
+        low.describe(1, "filler")
+        running.set_profile(1, [profile_entry("step", LENGTH, 4000 * MS)])
+        running.set_profile(2, [profile_entry("filler", 20 * LENGTH, 0)])
+        high.launch(1)
+        high.mark(1, 1)
+        request = begin(low)
+        time.sleep(20 * LENGTH / 1e9)  # the lower kernel came first
+        end(low, request)
+        assert eventually(lambda: stood_ns(high) > 0)
+        assert stood_ns(high) == pytest.approx(20 * LENGTH, rel=WIDTH)
+        high.reach(1)
+        high.drained()
+        last = begin(low)
+        time.sleep(2 * LENGTH / 1e9)
+        end(low, last)
+        assert stood_ns(high) == pytest.approx(20 * LENGTH, rel=WIDTH), "nothing of it is there any more"

@@ -150,7 +150,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .gap_ns = predicted.gap_ns};
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
-  if (view != nullptr) stood_.launched(t_ns, view->progress.finish_ns());
+  if (view != nullptr) stood_.launched(t_ns, there_until_ns(*view));
   if (granted) outstanding_.launched(request, predicted.duration_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);

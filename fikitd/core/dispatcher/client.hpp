@@ -144,6 +144,7 @@ class Client {
   void note_grant(std::int64_t now_ns);
   void note_drain(std::int64_t t_ns);
   void note_ran(std::int64_t length_ns, std::int64_t until_ns);
+  std::int64_t there_until_ns(const policy::Client& view) const; // its work, on the device
   void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void timed(const Report& report);

@@ -58,10 +58,15 @@ void Client::note_ran(std::int64_t length_ns, std::int64_t until_ns) {
   if (ran_count_ < ran_.size()) ran_[ran_count_++] = ran;
 }
 
+// Reckoning gives work up that is a lease behind; a mark that is not reached knows better.
+std::int64_t Client::there_until_ns(const policy::Client& view) const {
+  return std::max(view.progress.finish_ns(), marks_.stood_ns());
+}
+
 void Client::lower_ran(ClientId lower, const Ran& ran, const policy::Policy& policy) {
   const policy::Client* view = policy.client(id_);
   if (view == nullptr) return;
-  const std::int64_t stood_ns = stood_.beside(ran, view->progress.finish_ns());
+  const std::int64_t stood_ns = stood_.beside(ran, there_until_ns(*view));
   if (stood_ns > 0) holds_.stood(lower, ran.until_ns - stood_ns, stood_ns);
 }
 

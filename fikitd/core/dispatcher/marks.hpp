@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "page.hpp"
+#include "policy/progress.hpp"
 
 namespace fikit::dispatcher {
 
@@ -16,7 +17,7 @@ struct Mark {
   bool granted = false;        // value is a request, else a launch_seq
   std::uint64_t value = 0;
   std::int64_t missing_ns = 0; // when it was last known not to be reached
-  std::int64_t until_ns = 0;   // believed to be lost after this
+  std::int64_t until_ns = 0;   // nobody waits for it any longer than this
 };
 
 class Marks {
@@ -25,18 +26,26 @@ class Marks {
   void put(const Mark& mark);
   // Every launch up to this one is complete, whatever its mark says.
   void drained(std::uint64_t launches);
-  bool any() const { return count_ > 0; }
+  bool any() const { return awaited_; } // that somebody waits for
+  // When work that did not ask was last known to stand on the device; kLongAgo: it never was.
+  std::int64_t stood_ns() const { return stood_ns_; }
 
-  // Looks at each: visit(mark, reached), oldest first. Reached and lost ones are forgotten.
+  // Looks at each: visit(mark, reached), oldest first. Reached ones are forgotten. One that is overdue holds nobody up, so
+  // it is not visited before it is reached: long lower work may stand before it, and then it says when that was over.
   template <class Visit>
   void look(std::int64_t now_ns, const Page& page, Visit visit) {
     std::size_t kept = 0;
+    awaited_ = false;
     for (std::size_t i = 0; i < count_; ++i) {
-      const bool reached = page.reached(marks_[i].number);
-      if (reached || now_ns < marks_[i].until_ns) visit(std::as_const(marks_[i]), reached);
-      if (reached || now_ns >= marks_[i].until_ns) continue;
-      marks_[i].missing_ns = now_ns;
-      marks_[kept++] = marks_[i];
+      Mark& mark = marks_[i];
+      const bool reached = page.reached(mark.number);
+      const bool overdue = now_ns >= mark.until_ns;
+      if (reached || !overdue) visit(std::as_const(mark), reached);
+      if (reached) continue;
+      if (!mark.granted) stood_ns_ = now_ns;
+      awaited_ |= !overdue;
+      mark.missing_ns = now_ns;
+      marks_[kept++] = mark;
     }
     count_ = kept;
   }
@@ -44,6 +53,8 @@ class Marks {
  private:
   std::array<Mark, FIKIT_MARKS> marks_{};
   std::size_t count_ = 0;
+  bool awaited_ = false;
+  std::int64_t stood_ns_ = policy::kLongAgo;
   std::uint32_t last_number_ = 0;
   std::uint64_t last_launch_ = 0;
 };

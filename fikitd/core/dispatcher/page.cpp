@@ -135,8 +135,10 @@ void Page::set_known(std::uint32_t slot, bool gap) {
 
 std::uint64_t Page::launches() const { return bounded(page_->launch_seq); }
 
+// A later mark has the word only when this one was reached.
 bool Page::reached(std::uint32_t mark) const {
-  return page_->marks[mark % FIKIT_MARKS].load(std::memory_order_acquire) == mark;
+  const std::uint32_t newest = page_->marks[mark % FIKIT_MARKS].load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(newest - mark) >= 0; // numbers wrap
 }
 
 Page::Request Page::request() const {
