@@ -9,6 +9,7 @@ the cases, round by round. Nothing here is a claim about hardware.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import tempfile
@@ -20,10 +21,10 @@ from typing import Any
 
 from fikitd.simulator import Scenario
 
-from bench import host_pace, low_time
+from bench import host_pace, low_time, page
 from bench import live as stages
 from bench import recordings as made_up
-from bench.live_table import live_result, picture, simulated_table
+from bench.live_table import MARGIN, agrees, live_result, picture, simulated_table
 from bench.pairs import read_pairs
 from bench.reaction import Reactions, delayed_ns, reactions, together
 from bench.record import BenchError, Result
@@ -34,7 +35,10 @@ STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
 SECONDS = 5.0
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_S = 11.0
+ORDERS = 5  # simulated
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
+
+Measured = tuple[dict[str, Any], Reactions]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +50,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=config.POLICIES, default=config.SchedulerConfig().policy)
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a run alone, default {SECONDS:g}")
     parser.add_argument("--rounds", type=int, default=1, help="runs alone and with the low job, in turn")
+    parser.add_argument(
+        "--most", type=int, default=1, metavar="N",
+        help=f"more rounds, N in all, of cases outside {MARGIN:.0%}%: of several, the median counts",
+    )  # fmt: skip
+    parser.add_argument(
+        "--with", dest="earlier", type=Path, nargs="+", default=[], metavar="FILE",
+        help="of --json: put what was measured there into table and picture, too",
+    )  # fmt: skip
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here, with --live")
+    page.add_argument(parser)
+
+
+def middle(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The medians of their figures; else what the first says."""
+    one = dict(outcomes[0])
+    figures = [name for name in one if all(isinstance(outcome[name], float) for outcome in outcomes)]
+    return {**one, **{name: statistics.median(outcome[name] for outcome in outcomes) for name in figures}}
 
 
 def device_like(recording: _simulator.Trace) -> dict[str, float]:
@@ -86,12 +106,12 @@ class Case:
 
     def simulate(self, policy: str, seen: Reactions, lead_ns: int = 0) -> dict[str, Any]:
         """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen, and of programs that are
-        there for so long before they begin."""
-        scenario = replace(self.scenario, costs=seen.costs(), lead_ns=lead_ns)
-        return {
-            **asdict(simulator.simulate(scenario, policy)),
-            "low_time": low_time.shares(simulator.low_time(scenario, policy).free),
-        }
+        there for so long before they begin: medians, for a few of the orders in which the reactions may come."""
+        orders = range(1, ORDERS + 1 if seen.seen() else 2)
+        scenarios = [replace(self.scenario, seen=seen.seen(), draw=draw, lead_ns=lead_ns) for draw in orders]
+        outcomes = [asdict(simulator.simulate(scenario, policy)) for scenario in scenarios]
+        times = [low_time.shares(simulator.low_time(scenario, policy).free) for scenario in scenarios]
+        return {**middle(outcomes), "low_time": low_time.mean(times)}
 
 
 class Book:
@@ -132,7 +152,7 @@ def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
         stage.run([job], device_like(book.trace(name).native), seconds=book.trace(name).learning_ns / 1e9)
 
 
-def measure(stage: stages.Stage, book: Book, case: Case) -> tuple[dict[str, Any], Reactions]:
+def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
     """The high job alone, then with the low one."""
     high = stages.Job(book.file(case.high), case.scenario.count, case.scenario.arrival_times())
     managed = replace(high, options=["--priority", "high", "--profile", case.high])
@@ -171,14 +191,16 @@ def calibrate(directory: Path) -> Reactions:
 
 def run(
     *, emulated: bool, live: bool, traces: Path | None, pairs: list[str] | None, arrivals: list[str], policy: str,
-    seconds: float, rounds: int, svg: Path | None,
+    seconds: float, rounds: int, most: int, earlier: Sequence[Path], svg: Path | None,
 ) -> Result:  # fmt: skip
     """Raises BenchError."""
     if not emulated:
         raise BenchError("its devices are emulated, leave --real away")
     if rounds < 1:
         raise BenchError("--rounds must be 1 or more")
-    settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds, "rounds": rounds}
+    settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds}
+    before = [row for file in earlier for row in measured_before(file, settings)]
+    settings = {**settings, "rounds": rounds, "most": most}
     with tempfile.TemporaryDirectory(prefix="fikit-pairs-") as directory:
         book = Book(Path(directory), made_up.recordings(traces), seconds)
         cases = cases_of(book, pairs, arrivals)
@@ -188,17 +210,47 @@ def run(
         usual = None if policy in SHOWS_ITSELF else calibrate(Path(directory))
         with stages.stage(Path(directory), STRETCH, {"policy": policy}) as stage:
             learn(stage, book, cases)
-            in_turn = [[measure(stage, book, case) for case in cases] for _ in range(rounds)]
-    rows = [_live_row(case, policy, measured, usual) for case, *measured in zip(cases, *in_turn, strict=True)]
+            rows = before + _rounds(stage, book, cases, policy, usual, rounds=rounds, most=most)
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(picture(rows, policy))
     return live_result(rows, policy, STRETCH, settings)
 
 
-def _live_row(
-    case: Case, policy: str, measured: list[tuple[dict[str, Any], Reactions]], usual: Reactions | None
-) -> dict[str, Any]:
+def measured_before(file: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a file that was written with --json and --live. Raises BenchError."""
+    try:
+        found = json.loads(file.read_text())
+        if any(found["settings"][name] != value for name, value in settings.items()):
+            raise BenchError(f"{file} was measured with other settings, measure it anew")
+        return [dict(row) for row in found["cases"] if row["live"]]
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{file} holds no pairs that were measured with --live and --json") from error
+
+
+def _rounds(
+    stage: stages.Stage,
+    book: Book,
+    cases: Sequence[Case],
+    policy: str,
+    usual: Reactions | None,
+    *,
+    rounds: int,
+    most: int,
+) -> list[dict[str, Any]]:
+    """The rows of all cases, in turn; those outside the margin are measured more often."""
+    measured: list[list[Measured]] = [[] for _ in cases]
+    rows: list[dict[str, Any]] = [{} for _ in cases]
+    for number in range(max(rounds, most)):
+        for i, case in enumerate(cases):
+            if number < rounds or not agrees(rows[i]):
+                measured[i].append(measure(stage, book, case))
+        if number + 1 >= rounds:
+            rows = [_live_row(case, policy, runs, usual) for case, runs in zip(cases, measured, strict=True)]
+    return rows
+
+
+def _live_row(case: Case, policy: str, measured: Sequence[Measured], usual: Reactions | None) -> dict[str, Any]:
     seen = together(reaction for _, reaction in measured)
     if usual is not None:  # what other policies' grants do not show
         seen = replace(seen, done=usual.done, late=usual.late)

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
+from bench import page
 from bench.chart import Series, scatter
 from bench.low_time import STATES, mean
 from bench.record import Result
@@ -24,6 +25,11 @@ def difference(row: dict[str, Any]) -> tuple[float, float]:
     simulated = row["simulated"]
     jct = _middle(row, "high_jct_ratio") / simulated["high_jct_ratio"] - 1
     return jct, _middle(row, "harvest") / simulated["harvest"] - 1 if simulated["harvest"] > 0 else 0.0
+
+
+def agrees(row: dict[str, Any]) -> bool:
+    """Live is within the margin of simulated: of several rounds, their median."""
+    return all(abs(found) <= MARGIN for found in difference(row))
 
 
 def simulated_table(rows: list[dict[str, Any]], policy: str, stretch: float) -> str:
@@ -93,7 +99,7 @@ def live_result(rows: list[dict[str, Any]], policy: str, stretch: float, setting
         *_compared(rows, width), "", *_low_times(rows, width), "", *_dispatcher(rows, width),
     ]  # fmt: skip
     jct, harvest = zip(*(difference(row) for row in rows), strict=True)
-    within = sum(abs(a) <= MARGIN and abs(b) <= MARGIN for a, b in zip(jct, harvest, strict=True))
+    within = sum(agrees(row) for row in rows)
     lines.append(f"live within {MARGIN:.0%} of simulated, JCT ratio and harvest: {within} of {len(rows)}")
     values = {
         "cases": float(len(rows)),
@@ -106,7 +112,33 @@ def live_result(rows: list[dict[str, Any]], policy: str, stretch: float, setting
         for row in rows
         for name in ("high_jct_ratio", "harvest", "host_longer")
     }
-    return Result("\n".join(lines), True, values, samples, settings, details={"cases": rows})
+    return Result(
+        "\n".join(lines), True, values, samples, settings, {"cases": rows}, page.markdown(HEAD, map(_cells, rows))
+    )
+
+
+HEAD = (
+    "case", "JCT ratio: simulated / live", "p99 ratio", "harvest", "live against simulated: JCT ratio, harvest", "runs",
+    "`delayed`: the device's record / the report, ms",
+)  # fmt: skip
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A line of the page's table, as HEAD has it."""
+    jct, harvest = difference(row)
+    outside = "" if agrees(row) else ", outside"
+    return (
+        row["case"], _both(row, "high_jct_ratio", 3), _both(row, "high_p99_ratio", 2), _both(row, "harvest", 2),
+        f"{100 * jct:+.1f} %, {100 * harvest:+.1f} %{outside}", f"{len(row['live'])}",
+        f"{_middle(row, 'delayed_ms'):.0f} / {_middle(row, 'reported_delayed_ms'):.0f}",
+    )  # fmt: skip
+
+
+def _both(row: dict[str, Any], name: str, digits: int) -> str:
+    """Simulated, the median of the live rounds, and between what they lie."""
+    values = [seen[name] for seen in row["live"]]
+    text = f"{row['simulated'][name]:.{digits}f} / {statistics.median(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def picture(rows: list[dict[str, Any]], policy: str) -> str:

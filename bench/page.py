@@ -42,6 +42,8 @@ def around(path: Path, name: str) -> tuple[str, str]:
 
 def write(path: Path, name: str, table: str) -> None:
     """Put the table of this bench in place of its last one. Raises BenchError."""
+    if not table:
+        raise BenchError(f"this run made no table for {path}, run it as the page says")
     before, after = around(path, name)
     try:
         path.write_text(before + table + after)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
-
-from fikitd.simulator import Costs
 
 NEVER_NS = 1 << 62
 ENOUGH = 20  # fewer say little
@@ -27,14 +24,13 @@ class Reactions:
     done: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
 
-    def costs(self) -> Costs:
-        """For the simulator: means, so that sums agree; its own where too little was seen."""
-        seen = {
-            f"{name}_ns": max(0, round(statistics.fmean(values) * 1000))
+    def seen(self) -> dict[str, list[int]]:
+        """For the simulator, in ns: all of them, for it matters that some take long. What was seen too seldom is left out."""
+        return {
+            name: [max(0, round(us * 1000)) for us in values]
             for name, values in asdict(self).items()
             if len(values) >= ENOUGH
         }
-        return Costs(**seen)
 
 
 def together(runs: Iterable[Reactions]) -> Reactions:

@@ -115,6 +115,8 @@ def simulate(
     tuning: Mapping[str, float] = ...,
     splits: bool = False,
     lead_ns: int = 0,
+    seen: Mapping[str, Sequence[int]] = ...,
+    draw: int = 1,
 ) -> Result:
     """Until the first job has ended so many requests, or until_ns. Launch latency and kernel gap of the device are those
     of the first job's recording when negative. slice_ns 0: kernels of all jobs one after the other as they arrive.
@@ -124,8 +126,10 @@ def simulate(
     tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp).
     splits: say what became of the low jobs' time.
     lead_ns: the policy has known the jobs for so long before they begin.
+    seen: ns that a real dispatcher took, equally probable, by "observe", "wake", "done" and "late": in place of the one
+    cost that is always the same. draw: in which order they come.
 
-    Raises ValueError for an unknown policy, RuntimeError when the jobs do not fit, or wait for ever.
+    Raises ValueError for an unknown policy, constant or reaction, RuntimeError when the jobs do not fit, or wait for ever.
     """
 
 class Interval:

@@ -84,7 +84,8 @@ class Scenario:
     cold: no profiles. rhythm, runs False: profiles do not say where hosts wait, what follows without a
     wait. knowledge: what predictions rest on ("context",
     "kernel", "truth"), by default what the policy is meant to have. lead_ns: the policy has known the jobs for so long before
-    they begin; silence teaches, too.
+    they begin; silence teaches, too. seen: how long a real dispatcher took to react (ns, equally probable, by "observe", "wake",
+    "done", "late"), in place of the one cost; draw: in which order these times come.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     """
@@ -103,6 +104,8 @@ class Scenario:
     runs: bool = True
     knowledge: str | None = None
     lead_ns: int = 0
+    seen: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    draw: int = 1
 
     @property
     def count(self) -> int:
@@ -210,6 +213,8 @@ def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) 
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
             splits=splits,
             lead_ns=scenario.lead_ns,
+            seen=scenario.seen,
+            draw=scenario.draw,
         )
     except (RuntimeError, ValueError) as error:
         raise SimulatorError(str(error)) from error

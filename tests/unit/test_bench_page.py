@@ -31,6 +31,8 @@ def test_a_table_replaces_its_last_one_and_nothing_else(tmp_path: Path) -> None:
         page.write(path, "heldout", page.markdown(("policy", "harvest"), rows))
     table = "| policy | harvest |\n|---|---|\n| a | 2 |\n| b | 3 |"
     assert path.read_text() == PAGE.replace("old\ntable", table)
+    with pytest.raises(record.BenchError, match="made no table for"):
+        page.write(path, "heldout", "")
     page.write(path, "bound", "new")
     assert path.read_text() == PAGE.replace("old\ntable", table).replace("bound -->\n", "bound -->\nnew")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from fikitd import simulator
 
 LOW, HIGH = 7, 8
 OPTIONS: dict[str, Any] = {
-    "emulated": True, "live": False, "arrivals": ["closed"], "policy": "prio", "seconds": 0.2, "rounds": 1, "svg": None,
+    "emulated": True, "live": False, "arrivals": ["closed"], "policy": "prio", "seconds": 0.2, "rounds": 1, "most": 1,
+    "earlier": [], "svg": None,
 }  # fmt: skip
 
 
@@ -65,9 +67,9 @@ def test_a_trace_that_lost_its_beginning_tells_nothing() -> None:
 
 
 def test_few_reactions_leave_the_simulators_own_costs() -> None:
-    own, few = simulator.Costs(), [500.0] * (reaction.ENOUGH - 1)
-    assert reaction.Reactions(observe=few, wake=[33.0] * reaction.ENOUGH).costs().wake_ns == 33_000
-    assert reaction.Reactions(observe=few, wake=few).costs().observe_ns == own.observe_ns
+    few = [500.0] * (reaction.ENOUGH - 1)
+    assert reaction.Reactions(observe=few, wake=[33.0, *few]).seen() == {"wake": [33_000] + [500_000] * len(few)}
+    assert reaction.Reactions(observe=few, wake=few).seen() == {}
 
 
 def test_reactions_of_several_runs_are_one_lot() -> None:
@@ -209,6 +211,55 @@ def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() ->
 
 def test_one_round_has_no_range() -> None:
     assert "(1.0" not in live_table.live_result([row("case", 0.5, (1.03, 0.5))], "prio", 10.0, {}).summary
+
+
+def test_cells_say_what_counts_of_several_rounds() -> None:
+    several = row("several", 0.5, (1.05, 0.3), (1.02, 0.53), (1.03, 0.54))
+    table = live_table.live_result([several, row("one", 0.5, (1.03, 0.4))], "prio", 10.0, {}).table.splitlines()
+    assert table[2:] == [
+        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 3 | 1 / 2 |",
+        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 / 0.40 | +3.0 %, -20.0 %, outside | 1 | 1 / 2 |",
+    ]  # fmt: skip
+
+
+def live_runs(monkeypatch: pytest.MonkeyPatch, harvests: dict[str, list[float]]) -> list[str]:
+    """Without a daemon: what the runs of a case are to find, one after the other. The cases, as they are measured."""
+    order: list[str] = []
+
+    def measure(stage: object, book: object, case: live_pairs.Case) -> live_pairs.Measured:
+        order.append(case.pair)
+        return ratios(1.0, harvests[case.pair].pop(0)) | {"lead_ms": 0.0}, reaction.Reactions()
+
+    monkeypatch.setattr(live_pairs, "measure", measure)
+    monkeypatch.setattr(live_pairs, "learn", lambda *_: None)
+    monkeypatch.setattr(live_pairs.stages, "stage", lambda *_: nullcontext())
+    monkeypatch.setattr(live_pairs.Case, "simulate", lambda *_: ratios(1.0, 0.5))
+    return order
+
+
+def test_cases_outside_the_margin_are_measured_again(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = live_runs(monkeypatch, {"serve + train": [0.5], "train + serve": [0.3, 0.52, 0.53]})
+    result = live_pairs.run(**{**OPTIONS, "live": True, "most": 5}, traces=traces, pairs=None)
+    assert order == ["serve + train", "train + serve", "train + serve", "train + serve"]
+    assert result.values["within"] == 2
+    assert result.samples["train + serve closed harvest"] == [0.3, 0.52, 0.53]
+
+
+def test_what_was_measured_before_is_in_the_table_too(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live_runs(monkeypatch, {"serve + train": [0.5], "train + serve": [0.45]})
+    live_now = {**OPTIONS, "live": True}
+    file = traces / "first.json"
+    record.write(file, "pairs", live_pairs.run(**live_now, traces=traces, pairs=["serve + train"]))
+    result = live_pairs.run(**{**live_now, "earlier": [file]}, traces=traces, pairs=["train + serve"])
+    assert [line.split()[1:4] for line in result.table.splitlines()[2:]] == [
+        ["serve", "+", "train"],
+        ["train", "+", "serve"],
+    ]
+    with pytest.raises(record.BenchError, match=r"first\.json was measured with other settings, measure it anew"):
+        live_pairs.run(**{**live_now, "earlier": [file], "seconds": 9.0}, traces=traces, pairs=["train + serve"])
+    file.write_text("{}")
+    with pytest.raises(record.BenchError, match="holds no pairs that were measured with --live"):
+        live_pairs.run(**{**live_now, "earlier": [file]}, traces=traces, pairs=["train + serve"])
 
 
 def test_no_rounds_are_one_sentence(traces: Path) -> None:

@@ -8,12 +8,13 @@ namespace fikit::simulator {
 
 using policy::EventKind;
 
-Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge)
+Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, const Reactions& seen,
+           Knowledge knowledge)
     : policy_(policy::make_policy(policy, options)),
       knowledge_(knowledge),
-      notes_(costs.observe_ns),
-      done_(costs.done_ns),
-      late_ns_(costs.late_ns) {
+      notes_(Reaction(costs.observe_ns, seen.observe_ns, seen.draw)),
+      done_(Reaction(costs.done_ns, seen.done_ns, seen.draw)),
+      late_(costs.late_ns, seen.late_ns, seen.draw) {
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
 }
 
@@ -163,7 +164,7 @@ const policy::Decisions& Desk::decide(std::int64_t now_ns) {
   policy_->decide(now_ns, decisions_);
   wake_ns_ = kNever;
   for (const policy::Decision& decision : decisions_.items()) {
-    if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns + late_ns_;
+    if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns + late_.next_ns();
     if (decision.kind == policy::DecisionKind::grant) ++grants_;
   }
   return decisions_;

@@ -15,6 +15,7 @@
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
 #include "predictor/statistics.hpp"
+#include "reactions.hpp"
 
 namespace fikit::simulator {
 
@@ -28,7 +29,8 @@ enum class Knowledge : std::uint8_t {
 class Desk {
  public:
   // Throws std::invalid_argument for an unknown policy.
-  Desk(const std::string& policy, const policy::Options& options, const Costs& costs, Knowledge knowledge);
+  Desk(const std::string& policy, const policy::Options& options, const Costs& costs, const Reactions& seen,
+       Knowledge knowledge);
 
   void add(const Job& job, std::uint32_t number, std::int64_t t_ns);
   void send(const Note& note, std::int64_t now_ns) {
@@ -80,7 +82,7 @@ class Desk {
   std::vector<Client> clients_;
   Mailbox notes_;
   Mailbox done_;
-  std::int64_t late_ns_;
+  Reaction late_;
   std::int64_t wake_ns_ = kNever;
   policy::Decisions decisions_;
   std::uint64_t launches_ = 0; // of all

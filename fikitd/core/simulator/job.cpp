@@ -16,10 +16,12 @@ constexpr double kShortGapNs = 20'000; // epsilon_us in fikit.toml
 
 } // namespace
 
-Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes)
+Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, const Reactions& seen, emu::DeviceModel& device,
+         Notes& notes)
     : number_(number),
       options_(options),
-      costs_(options.managed ? costs : Costs{0, 0, 0, 0, 0}),
+      launch_ns_(options.managed ? costs.launch_ns : 0),
+      wake_(costs.wake_ns, seen.wake_ns, seen.draw + number),
       device_(device),
       notes_(notes),
       host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),
@@ -95,7 +97,7 @@ void Job::plan_next() {
 
 void Job::act(std::int64_t now_ns) {
   if (state_ == State::passing) {
-    host_.spends(costs_.launch_ns);
+    host_.spends(launch_ns_);
     issue(now_ns);
   } else if (state_ == State::calling) {
     call(now_ns);
@@ -124,7 +126,7 @@ void Job::call(std::int64_t now_ns) {
       note(Note::Kind::waiting, now_ns, request_);
       return;
     }
-    host_.spends(costs_.launch_ns);
+    host_.spends(launch_ns_);
   } else if (options_.managed && closed_ && copy_asks()) {
     ++request_;
     run_ = 0;
@@ -142,7 +144,7 @@ void Job::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_
   run_ = launches - 1;
   ++granted_;
   state_ = State::passing;
-  next_ns_ = now_ns + costs_.wake_ns;
+  next_ns_ = now_ns + wake_.next_ns();
 }
 
 void Job::set_gate(bool closed, std::int64_t now_ns) {
@@ -150,7 +152,7 @@ void Job::set_gate(bool closed, std::int64_t now_ns) {
   run_ = 0;
   if (closed || state_ != State::at_gate) return;
   state_ = State::passing;
-  next_ns_ = now_ns + costs_.wake_ns;
+  next_ns_ = now_ns + wake_.next_ns();
 }
 
 void Job::issue(std::int64_t now_ns) {

@@ -12,6 +12,7 @@
 #include "predictor/model.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
+#include "reactions.hpp"
 #include "replay/host.hpp"
 #include "trace.hpp"
 #include "truth.hpp"
@@ -73,7 +74,8 @@ struct Ran {
 
 class Job {
  public:
-  Job(std::uint32_t number, const JobOptions& options, const Costs& costs, emu::DeviceModel& device, Notes& notes);
+  Job(std::uint32_t number, const JobOptions& options, const Costs& costs, const Reactions& seen, emu::DeviceModel& device,
+      Notes& notes);
 
   // When it does something by itself; kNever while it waits for the device or the gate.
   std::int64_t next_ns() const { return next_ns_; }
@@ -146,7 +148,8 @@ class Job {
 
   std::uint32_t number_;
   JobOptions options_;
-  Costs costs_;
+  std::int64_t launch_ns_;
+  Reaction wake_;
   emu::DeviceModel& device_;
   Notes& notes_;
   replay::Host host_;

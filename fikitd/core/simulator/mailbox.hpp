@@ -1,22 +1,27 @@
-// Notes that wait to be read: the oldest is read so long after it was sent. All of one mailbox take equally long, so they are
-// due in the order in which they were sent.
+// Notes that wait to be read: the oldest is read so long after it was sent. They are due in the order in which they were sent:
+// what is in the way of one is in the way of those behind it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "job.hpp"
+#include "reactions.hpp"
 
 namespace fikit::simulator {
 
 class Mailbox {
  public:
-  explicit Mailbox(std::int64_t delay_ns) : delay_ns_(delay_ns), ring_(kFirstSize) {}
+  explicit Mailbox(Reaction delay) : delay_(std::move(delay)), ring_(kFirstSize) {}
 
   void send(const Note& note, std::int64_t now_ns) {
     if (tail_ - head_ == ring_.size()) grow();
-    ring_[tail_++ % ring_.size()] = {now_ns + delay_ns_, note};
+    std::int64_t due_ns = now_ns + delay_.next_ns();
+    if (!empty()) due_ns = std::max(due_ns, ring_[(tail_ - 1) % ring_.size()].due_ns);
+    ring_[tail_++ % ring_.size()] = {due_ns, note};
   }
   std::int64_t next_ns() const { return head_ == tail_ ? kNever : ring_[head_ % ring_.size()].due_ns; }
   bool empty() const { return head_ == tail_; }
@@ -35,7 +40,7 @@ class Mailbox {
     ring_ = std::move(larger);
   }
 
-  std::int64_t delay_ns_;
+  Reaction delay_;
   std::vector<Entry> ring_;
   std::size_t head_ = 0;
   std::size_t tail_ = 0;

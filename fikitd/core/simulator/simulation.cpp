@@ -29,13 +29,13 @@ emu::DeviceState* fresh_state() {
 Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     : state_(fresh_state()),
       device_(*state_),
-      desk_(setup.policy, setup.options, setup.costs, setup.knowledge) {
+      desk_(setup.policy, setup.options, setup.costs, setup.seen, setup.knowledge) {
   if (jobs.empty()) throw std::invalid_argument("a simulation needs a job");
   emu::DeviceModel::initialise(*state_, device_of(setup, *jobs.front().trace));
   device_.advance(1); // 0 would read as "no first op yet" in the accounts
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
-    jobs_.push_back(std::make_unique<Job>(number, jobs[i], setup.costs, device_, *this));
+    jobs_.push_back(std::make_unique<Job>(number, jobs[i], setup.costs, setup.seen, device_, *this));
     if (jobs[i].managed) desk_.add(*jobs_.back(), number, -setup.lead_ns);
   }
   if (setup.splits) followed_.resize(jobs.size());

@@ -14,6 +14,7 @@
 #include "desk.hpp"
 #include "device_model/device_model.hpp"
 #include "job.hpp"
+#include "reactions.hpp"
 #include "split.hpp"
 
 namespace fikit::simulator {
@@ -25,6 +26,7 @@ struct Setup {
   policy::Options options;
   Knowledge knowledge = Knowledge::context;
   Costs costs;
+  Reactions seen; // of the live dispatcher, in place of its costs
   // The device.
   std::int64_t launch_latency_ns = kRecorded;
   std::int64_t kernel_gap_ns = kRecorded;

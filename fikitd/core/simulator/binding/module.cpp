@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bound.hpp"
@@ -107,6 +108,25 @@ constexpr Knob kKnobs[] = {
     {"longest_run", &policy::Tuning::longest_run},
 };
 
+constexpr std::pair<const char*, std::vector<std::int64_t> Reactions::*> kReactions[] = {
+    {"observe", &Reactions::observe_ns},
+    {"wake", &Reactions::wake_ns},
+    {"done", &Reactions::done_ns},
+    {"late", &Reactions::late_ns},
+};
+
+Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
+  Reactions seen;
+  seen.draw = draw;
+  for (const auto [name, value] : times) {
+    const auto wanted = nb::cast<std::string>(name);
+    const auto* kind = std::find_if(std::begin(kReactions), std::end(kReactions), [&](const auto& k) { return wanted == k.first; });
+    if (kind == std::end(kReactions)) throw nb::value_error("unknown reaction, use observe, wake, done or late");
+    seen.*(kind->second) = nb::cast<std::vector<std::int64_t>>(value);
+  }
+  return seen;
+}
+
 policy::Tuning tuned(const nb::dict& changes) {
   policy::Tuning tuning;
   for (const auto [name, value] : changes) {
@@ -168,7 +188,7 @@ void bind(nb::module_& m) {
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
          std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning, bool splits, std::int64_t lead_ns) {
+         const nb::dict& tuning, bool splits, std::int64_t lead_ns, const nb::dict& seen, std::uint32_t draw) {
         policy::Options options;
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         options.tuning = tuned(tuning);
@@ -176,6 +196,7 @@ void bind(nb::module_& m) {
                           .options = options,
                           .knowledge = knowledge_of(knowledge),
                           .costs = costs,
+                          .seen = seen_of(seen, draw),
                           .launch_latency_ns = launch_latency_ns,
                           .kernel_gap_ns = kernel_gap_ns,
                           .slice_ns = slice_ns,
@@ -187,7 +208,7 @@ void bind(nb::module_& m) {
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0);
+      "tuning"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;
