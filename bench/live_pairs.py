@@ -34,7 +34,7 @@ ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
 STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
 SECONDS = 5.0
 CALIBRATION_SECONDS = 2.0
-MOST_LEARNING_S = 11.0
+MOST_LEARNING_NS = 11_000_000_000
 ORDERS = 5  # simulated
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
 
@@ -123,9 +123,12 @@ class Book:
 
     def _trace(self, name: str) -> simulator.Trace:
         trace = simulator.parse(name, self.texts[name].decode(), stretch=STRETCH)
-        # What a profile does not know is a matter of the profile: it has seen all kernels, unless that took too long.
-        learning_s = min(MOST_LEARNING_S, max(self.seconds, 1.05 * trace.solo_ns / 1e9))
-        return replace(trace, learning_ns=round(learning_s * 1e9))
+        # What a profile does not know is a matter of the profile: it has seen whole passes, unless one takes too long. Passes,
+        # for what is measured takes longer: what a pass ends with would be known in one of the two only.
+        passes = math.ceil(self.seconds * 1e9 / trace.solo_ns)
+        if passes * trace.solo_ns <= MOST_LEARNING_NS:
+            return replace(trace, learning_passes=passes, stored=True)
+        return replace(trace, learning_ns=MOST_LEARNING_NS, stored=True)
 
     def file(self, name: str) -> Path:
         path = self.directory / f"{name}.csv"
@@ -148,8 +151,11 @@ def cases_of(book: Book, pairs: Sequence[str] | None, arrivals: Sequence[str]) -
 def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
     """A measuring run of each recording, alone on a device like its own."""
     for name in dict.fromkeys(name for case in cases for name in (case.high, case.low)):
-        job = stages.Job(book.file(name), options=["--measure", "--profile", name])
-        stage.run([job], device_like(book.trace(name).native), seconds=book.trace(name).learning_ns / 1e9)
+        trace = book.trace(name)
+        cut = trace.learning_ns == MOST_LEARNING_NS
+        requests = None if cut else trace.learning_passes
+        job = stages.Job(book.file(name), requests, options=["--measure", "--profile", name])
+        stage.run([job], device_like(trace.native), seconds=MOST_LEARNING_NS / 1e9 if cut else None)
 
 
 def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:

@@ -60,14 +60,15 @@ class Trace:
     name: str
     native: _simulator.Trace
     learning_ns: int = _simulator.NEVER
-    """The measuring run ends then, or after LEARNING_PASSES. One that ends so says what its stored profile would: of where
-    the host waits, and what follows what, only what it saw twice."""
+    """The measuring run ends then, or after so many passes."""
+    learning_passes: int = LEARNING_PASSES
+    stored: bool = False
+    """The profile is what the run's file says: of where the host waits, and what follows what, only what it saw twice."""
 
     @cached_property
     def profile(self) -> _simulator.Profile:
         """What a measuring run alone on the device learns."""
-        cut = self.learning_ns != _simulator.NEVER
-        return _simulator.learn(self.native, LEARNING_PASSES, self.learning_ns, stored=cut)
+        return _simulator.learn(self.native, self.learning_passes, self.learning_ns, stored=self.stored)
 
     @cached_property
     def solo_ns(self) -> float:
