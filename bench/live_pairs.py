@@ -35,7 +35,7 @@ STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
 SECONDS = 5.0
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_NS = 11_000_000_000
-ORDERS = 5  # simulated
+ORDERS = 9  # simulated
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
 
 Measured = tuple[dict[str, Any], Reactions]
@@ -63,10 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def middle(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The medians of their figures; else what the first says."""
+    """The medians of their figures, and between what they lie; else what the first says."""
     one = dict(outcomes[0])
     figures = [name for name in one if all(isinstance(outcome[name], float) for outcome in outcomes)]
-    return {**one, **{name: statistics.median(outcome[name] for outcome in outcomes) for name in figures}}
+    values = {name: [outcome[name] for outcome in outcomes] for name in figures}
+    between = {name: (min(found), max(found)) for name, found in values.items()}
+    return {**one, **{name: statistics.median(found) for name, found in values.items()}, "between": between}
 
 
 def device_like(recording: _simulator.Trace) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench import page
@@ -135,10 +135,15 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _both(row: dict[str, Any], name: str, digits: int) -> str:
-    """Simulated, the median of the live rounds, and between what they lie."""
+    """Medians: of the simulator's orders, of the live rounds; and between what they lie."""
     values = [seen[name] for seen in row["live"]]
-    text = f"{row['simulated'][name]:.{digits}f} / {statistics.median(values):.{digits}f}"
-    return text if len(values) == 1 else f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    simulated = _range(row["simulated"][name], row["simulated"]["between"][name], digits)
+    return f"{simulated} / {_range(statistics.median(values), (min(values), max(values)), digits)}"
+
+
+def _range(median: float, between: Sequence[float], digits: int) -> str:
+    middle, low, high = (f"{value:.{digits}f}" for value in (median, *between))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def picture(rows: list[dict[str, Any]], policy: str) -> str:

@@ -172,6 +172,7 @@ def ratios(jct: float, harvest: float) -> dict[str, Any]:
         "high_jct_ratio": jct,
         "high_p99_ratio": jct,
         "harvest": harvest,
+        "between": {"high_jct_ratio": (jct, jct), "high_p99_ratio": (jct, jct), "harvest": (harvest - 0.2, harvest)},
         "delayed_ms": 1.0,
         "reported_delayed_ms": 2.0,
         "host_longer": 0.012,
@@ -217,9 +218,16 @@ def test_cells_say_what_counts_of_several_rounds() -> None:
     several = row("several", 0.5, (1.05, 0.3), (1.02, 0.53), (1.03, 0.54))
     table = live_table.live_result([several, row("one", 0.5, (1.03, 0.4))], "prio", 10.0, {}).table.splitlines()
     assert table[2:] == [
-        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 3 | 1 / 2 |",
-        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 / 0.40 | +3.0 %, -20.0 %, outside | 1 | 1 / 2 |",
+        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 (0.30 to 0.50) / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 3 | 1 / 2 |",
+        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 (0.30 to 0.50) / 0.40 | +3.0 %, -20.0 %, outside | 1 | 1 / 2 |",
     ]  # fmt: skip
+
+
+def test_the_middle_of_what_the_simulator_says_is_its_median() -> None:
+    outcomes = [{"harvest": harvest, "low_jct_ratio": None, "kernels": 5} for harvest in (0.9, 0.1, 0.3)]
+    assert live_pairs.middle(outcomes) == {
+        "harvest": 0.3, "low_jct_ratio": None, "kernels": 5, "between": {"harvest": (0.1, 0.9)},
+    }  # fmt: skip
 
 
 def live_runs(monkeypatch: pytest.MonkeyPatch, harvests: dict[str, list[float]]) -> list[str]:
