@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fikitd.client import Control, DaemonUnreachable
 from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
+
+from fikitd import paths
 
 SOURCE = Path(__file__).with_name("src") / "daemon_client.c"
 
@@ -110,6 +112,18 @@ class Runner:
     def end(self, job: str) -> None:
         self.daemon.control.end(job)
         (self.daemon.run_dir / "jobs" / job).unlink()
+
+
+def usual_daemon(tmp_path: Path) -> Iterator[Fikitd]:
+    """For a file's fixture `daemon`: it ends well when the test is over."""
+    daemon = Fikitd(tmp_path).start()
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+
+
+def client_runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    """For a file's fixture `runner`: its programs are `SOURCE` on an emulated GPU of the test's own."""
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
 
 
 def let_others_in(directory: Path) -> None:

@@ -9,29 +9,19 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner, eventually
-
-from fikitd import paths
+from daemon_process import Fikitd, Runner, client_runner, eventually, usual_daemon
 
 TOP = [sys.executable, "-m", "fikit", "top", "--interval", "0.3"]
 LEAVES_SCREEN = b"\x1b[?1049l"
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Fikitd]:
-    daemon = Fikitd(tmp_path).start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-
-
-@pytest.fixture
-def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+daemon = pytest.fixture(usual_daemon)
+runner = pytest.fixture(client_runner)
 
 
 def environment(daemon: Fikitd) -> dict[str, str]:

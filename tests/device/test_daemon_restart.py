@@ -6,15 +6,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner, eventually
+from daemon_process import Fikitd, Runner, client_runner, eventually
 from fake_systemd import Systemd
-
-from fikitd import paths
 
 
 class Service(Fikitd):
@@ -44,9 +42,7 @@ def daemon(tmp_path: Path) -> Iterator[Service]:
     daemon.systemd.stop()
 
 
-@pytest.fixture
-def runner(daemon: Service, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+runner = pytest.fixture(client_runner)
 
 
 def held(runner: Runner, **facts: Any) -> tuple[str, subprocess.Popen[str]]:

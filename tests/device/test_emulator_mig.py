@@ -6,12 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner, eventually
+from daemon_process import SOURCE, Fikitd, Runner, eventually, usual_daemon
 
 from fikitd import paths
 
@@ -132,11 +132,7 @@ def test_what_cannot_be_is_one_sentence(env: Env, tmp_path: Path, mig: str, sent
     assert "line 4" in done.stderr
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Fikitd]:
-    daemon = Fikitd(tmp_path).start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
+daemon = pytest.fixture(usual_daemon)
 
 
 def test_jobs_of_two_instances_are_apart_and_each_is_known_by_its_instance(

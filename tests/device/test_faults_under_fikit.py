@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from daemon_process import Fikitd, Runner, eventually
+from daemon_process import Fikitd, Runner, eventually, usual_daemon
 from emulator_tools import SOURCES, driver_flags
 
 from fikitd import config, paths
@@ -17,11 +17,7 @@ SLACK_MS = 400  # two busy cores may be a few time slices late
 HIGH, LOW = 1, 8
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Fikitd]:
-    daemon = Fikitd(tmp_path).start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
+daemon = pytest.fixture(usual_daemon)
 
 
 @pytest.fixture

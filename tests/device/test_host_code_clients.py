@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner
+from daemon_process import SOURCE, Fikitd, Runner, client_runner
 from emulator_tools import driver_flags
-
-from fikitd import paths
 
 LEASE_S = 10
 IN_TIME_S = 8  # far less than a lease, far more than the work
@@ -24,9 +22,7 @@ def daemon(tmp_path: Path) -> Iterator[Fikitd]:
     assert daemon.stop() == 0, daemon.log.read_text()
 
 
-@pytest.fixture
-def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+runner = pytest.fixture(client_runner)
 
 
 def began(process: subprocess.Popen[str]) -> None:

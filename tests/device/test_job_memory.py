@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from daemon_process import Fikitd, Runner, eventually
+from daemon_process import Fikitd, Runner, eventually, usual_daemon
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 
@@ -21,11 +21,7 @@ HERE = Path(__file__).resolve().parent
 IMPORTS = "from memory_child import *\n"
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Fikitd]:
-    daemon = Fikitd(tmp_path).start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
+daemon = pytest.fixture(usual_daemon)
 
 
 @pytest.fixture

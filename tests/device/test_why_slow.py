@@ -6,13 +6,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner, eventually
-
-from fikitd import paths
+from daemon_process import Fikitd, Runner, client_runner, eventually
 
 
 @pytest.fixture
@@ -22,9 +20,7 @@ def daemon(tmp_path: Path) -> Iterator[Fikitd]:
     assert daemon.stop() == 0, daemon.log.read_text()
 
 
-@pytest.fixture
-def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+runner = pytest.fixture(client_runner)
 
 
 def fikit(daemon: Fikitd, runner: Runner, *argv: str) -> str:

@@ -186,12 +186,17 @@ def test_a_lower_copy_that_began_later_is_not_what_the_high_one_stood_behind() -
     assert buys(made, now + MS, 12 * MS)
 
 
-def test_who_has_been_cost_more_than_there_was_is_paid_back_before_requests_age() -> None:
-    """An aged request goes after 0.5 s; below an overdrawn budget once that is paid, and after 5 s at the latest."""
+def overdrawn_at_work(length: int) -> tuple[Policy, int]:
+    """A policy whose requests age in 0.5 s, with an overdrawn high job that begins so long a kernel; a moment later."""
     made = policy(ageing_ns=500 * MS)
     now = overdrawn(made, works_alone(made, 0, 300 * MS))
-    made.event("launched", HIGH, now, duration_ns=60 * S, slack_ns=[1])
-    asked = now + 20 * US
+    made.event("launched", HIGH, now, duration_ns=length, slack_ns=[1])
+    return made, now + 20 * US
+
+
+def test_who_has_been_cost_more_than_there_was_is_paid_back_before_requests_age() -> None:
+    """An aged request goes after 0.5 s; below an overdrawn budget once that is paid, and after 5 s at the latest."""
+    made, asked = overdrawn_at_work(60 * S)
     assert grants(made.event("waiting", LOW, asked, request=9, duration_ns=200 * MS)) == []
     assert grants(made.event("tick", 0, asked + 600 * MS)) == []
     assert grants(made.event("tick", 0, asked + 5 * S - 1)) == []
@@ -199,10 +204,8 @@ def test_who_has_been_cost_more_than_there_was_is_paid_back_before_requests_age(
 
 
 def test_an_aged_request_goes_as_soon_as_what_was_cost_is_paid() -> None:
-    made = policy(ageing_ns=500 * MS)
-    now = overdrawn(made, works_alone(made, 0, 300 * MS))
-    made.event("launched", HIGH, now, duration_ns=9 * MS, slack_ns=[1])
-    asked = now + 20 * US
+    made, asked = overdrawn_at_work(9 * MS)
+    now = asked - 20 * US
     assert grants(made.event("waiting", LOW, asked, request=9, duration_ns=200 * MS)) == []
     granted_at = 0
     while not granted_at:
@@ -217,10 +220,7 @@ def test_an_aged_request_goes_as_soon_as_what_was_cost_is_paid() -> None:
 
 
 def test_the_policy_wants_to_be_asked_again_when_a_request_that_was_not_paid_for_is_due() -> None:
-    made = policy(ageing_ns=500 * MS)
-    now = overdrawn(made, works_alone(made, 0, 300 * MS))
-    made.event("launched", HIGH, now, duration_ns=60 * S, slack_ns=[1])
-    asked = now + 20 * US
+    made, asked = overdrawn_at_work(60 * S)
     decided, now = made.event("waiting", LOW, asked, request=9, duration_ns=200 * MS), asked
     while not grants(decided):
         (now,) = (decision[1] for decision in decided if decision[0] == "wake_at")
