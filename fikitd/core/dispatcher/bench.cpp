@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "clock.hpp"
 #include "dispatcher.hpp"
 #include "page.hpp"
 
@@ -34,12 +35,6 @@ constexpr std::int64_t kLaterNs = 300'000; // and after so long it sleeps
 constexpr std::int64_t kBehindNs = 1'000'000;
 constexpr int kHigh = 1;
 constexpr int kLow = 8;
-
-std::int64_t now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 void pause_for(std::int64_t ns) {
   const timespec time{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
@@ -61,10 +56,10 @@ Samples decisions(std::size_t clients, int rounds) {
     policy->apply({.kind = policy::EventKind::client_added, .client = id, .priority = id == 0 ? kHigh : kLow});
   const auto happens = [&](policy::Event event) {
     event.time_ns = t_ns;
-    const std::int64_t begin_ns = now_ns();
+    const std::int64_t begin_ns = dispatcher::now();
     policy->apply(event);
     policy->decide(t_ns, out);
-    samples.push_back(static_cast<double>(now_ns() - begin_ns));
+    samples.push_back(static_cast<double>(dispatcher::now() - begin_ns));
   };
   policy->decide(0, out); // closes the gates
   for (policy::ClientId id = 1; id < clients; ++id)
@@ -112,7 +107,7 @@ class FakeClient {
     const std::uint64_t i = page_->ring_head.fetch_add(1, std::memory_order_relaxed);
     fikit_entry& entry = page_->ring[i % FIKIT_RING_ENTRIES];
     entry.stamp.store(0, std::memory_order_release);
-    __atomic_store_n(&entry.t_ns, now_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&entry.t_ns, dispatcher::now(), __ATOMIC_RELAXED);
     __atomic_store_n(&entry.slot, kind == FIKIT_ENTRY_DRAINED ? 0 : kSlot, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.kind, kind, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.value, value, __ATOMIC_RELAXED);
@@ -130,7 +125,7 @@ class FakeClient {
   // Posts a request; its number.
   std::uint32_t ask() {
     const std::uint32_t request = page_->request_seq.load() + 1;
-    page_->request_ns.store(now_ns(), std::memory_order_relaxed);
+    page_->request_ns.store(dispatcher::now(), std::memory_order_relaxed);
     page_->request_seq.store(request, std::memory_order_release);
     page_->waiting.store(1, std::memory_order_seq_cst);
     ring();
@@ -138,10 +133,10 @@ class FakeClient {
   }
   // Until the request is granted, or its lease over; the moment.
   std::int64_t wait(std::uint32_t request) {
-    const std::int64_t start_ns = now_ns();
+    const std::int64_t start_ns = dispatcher::now();
     for (;;) {
       const std::uint32_t seen = page_->wake.load(std::memory_order_seq_cst);
-      const std::int64_t t_ns = now_ns();
+      const std::int64_t t_ns = dispatcher::now();
       if (page_->grant_seq.load(std::memory_order_acquire) == request || page_->gate_until_ns.load() <= t_ns) return t_ns;
       if (t_ns - start_ns < kSpinNs) {
         __builtin_ia32_pause();
@@ -185,9 +180,9 @@ Samples hand_overs_soon(int rounds) {
   for (int i = 0; i < rounds; ++i) {
     high.launch();
     const std::uint32_t request = low.ask();
-    const std::int64_t until_ns = now_ns() + kSoonNs;
-    while (now_ns() < until_ns) __builtin_ia32_pause();
-    const std::int64_t drained_ns = now_ns();
+    const std::int64_t until_ns = dispatcher::now() + kSoonNs;
+    while (dispatcher::now() < until_ns) __builtin_ia32_pause();
+    const std::int64_t drained_ns = dispatcher::now();
     high.drain();
     samples.push_back(static_cast<double>(low.wait(request) - drained_ns));
     low.finish(request);
@@ -216,7 +211,7 @@ Samples hand_overs_later(int rounds) {
     high.launch();
     turn.store(2 * i + 1, std::memory_order_release);
     pause_for(kLaterNs);
-    const std::int64_t drained_ns = now_ns();
+    const std::int64_t drained_ns = dispatcher::now();
     high.drain();
     while (turn.load(std::memory_order_acquire) != 2 * i + 2) pause_for(20'000); // leaves the core to the others
     samples.push_back(static_cast<double>(went_on_ns - drained_ns));
@@ -243,7 +238,7 @@ Samples wakes(int rounds, std::int64_t after_ns) {
   for (int i = 0; i < rounds; ++i) {
     turn.store(2 * i + 1, std::memory_order_release);
     pause_for(after_ns);
-    const std::int64_t granted_ns = now_ns();
+    const std::int64_t granted_ns = dispatcher::now();
     low.grant(static_cast<std::uint32_t>(i + 1)); // in the dispatcher's place, which nobody asked: it is asleep
     while (turn.load(std::memory_order_acquire) != 2 * i + 2) pause_for(20'000);
     samples.push_back(static_cast<double>(went_on_ns - granted_ns));
@@ -315,7 +310,7 @@ Node node(int gpus, int clients, int rounds, std::int64_t idle_ns) {
   result.idle_cpu_share = cpu_share(idle_ns);
   for (int i = 0; i < rounds && !lows.empty(); ++i) {
     FakeClient& low = *lows[static_cast<std::size_t>(i) * 37 % lows.size()];
-    const std::int64_t begin_ns = now_ns();
+    const std::int64_t begin_ns = dispatcher::now();
     const std::uint32_t request = low.ask();
     result.request_ns.push_back(static_cast<double>(low.wait(request) - begin_ns));
     low.finish(request);
