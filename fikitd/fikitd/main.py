@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from fikitd import __version__
+from fikitd.command_line import run_command
 from fikitd.config import Config, ConfigError, load
 
 
@@ -20,7 +21,7 @@ from fikitd.config import Config, ConfigError, load
 @click.option("--run-dir", metavar="DIR", help="Sockets and job records, instead of run_dir in the configuration.")
 @click.option("--check-config", is_flag=True, help="Print the configuration in force, or what is wrong with it.")
 @click.version_option(__version__, prog_name="fikitd", message="%(prog)s %(version)s")
-def main(config_file: str | None, run_dir: str | None, check_config: bool) -> None:
+def command(config_file: str | None, run_dir: str | None, check_config: bool) -> None:
     """The daemon that shares this node's GPUs between jobs by priority. Runs in the foreground and logs to stderr."""
     try:
         config = load(config_file)
@@ -62,3 +63,8 @@ def serve(config: Config) -> int:
         click.echo(f"fikitd: {error}", err=True)
         return 1
     return 0
+
+
+def main() -> None:
+    """Entry point of `fikitd`."""
+    run_command(command, "fikitd")

@@ -6,12 +6,13 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner, eventually, let_others_in, mount, unmount
+from daemon_process import Fikitd, Runner, client_runner, eventually, let_others_in, mount, unmount
 from fikitd.profiles import ProfileStore
 from fikitd.reports import duration, summary_line
 
@@ -29,9 +30,7 @@ def daemon(tmp_path: Path) -> Iterator[Fikitd]:
         assert daemon.stop() == 0, daemon.log.read_text()
 
 
-@pytest.fixture
-def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+runner = pytest.fixture(client_runner)
 
 
 def alone_s(profile: Any, launches: int) -> float:
@@ -258,6 +257,14 @@ def test_a_faulty_configuration_ends_the_daemon_with_one_sentence(tmp_path: Path
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1
         assert f'{daemon.config}:2: unknown key "lease" in [scheduler]; did you mean "lease_ms"?' in done.stderr
+
+
+def test_a_wrong_option_of_the_daemon_is_one_sentence() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("fikitd"), "--hlep"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("fikitd: No such option")
 
 
 def test_an_idle_daemon_uses_no_cpu(daemon: Fikitd, runner: Runner) -> None:

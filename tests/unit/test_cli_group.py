@@ -7,12 +7,13 @@ import pytest
 from fikit import cli
 from fikit.errors import UserError, did_you_mean, nearest
 from fikit.sizes import parse_size
+from fikitd.command_line import run_command
 
 
 def outcome(command: click.Command, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr("sys.argv", ["fikit", *argv])
     with pytest.raises(SystemExit) as stop:
-        cli.run_command(command, "fikit")
+        run_command(command, "fikit")
     return int(stop.value.code or 0)
 
 

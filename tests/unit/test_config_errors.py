@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fikitd.config import Config, ConfigError, load, parse
-from fikitd.main import main
+from fikitd.main import command
 
 import fikitd
 from fikitd import config
@@ -115,7 +115,7 @@ def test_wrong_values_get_one_sentence(text: str, sentence: str) -> None:
 def test_check_config_lists_every_fault_in_order_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "fikit.toml"
     path.write_text('[scheduler]\npolcy = 1\nlease_ms = 0\n[deamon]\nrun_dir = "x"\n')
-    result = CliRunner().invoke(main, ["--config", str(path), "--check-config"])
+    result = CliRunner().invoke(command, ["--config", str(path), "--check-config"])
     assert result.exit_code == 1
     lines = result.output.splitlines()
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4"]
@@ -125,7 +125,7 @@ def test_check_config_lists_every_fault_in_order_of_lines(tmp_path: Path) -> Non
 def test_check_config_prints_a_configuration_that_is_the_one_in_force(tmp_path: Path) -> None:
     path = tmp_path / "fikit.toml"
     path.write_text('[scheduler]\npolicy = "prio"\n[daemon]\nreport_dir = "/odd \\" \\\\ \\u0001"\n')
-    result = CliRunner().invoke(main, ["--config", str(path), "--run-dir", "/other", "--check-config"])
+    result = CliRunner().invoke(command, ["--config", str(path), "--run-dir", "/other", "--check-config"])
     assert result.exit_code == 0
     expected = load(path).with_run_dir("/other")
     assert parse(result.output, "out") == expected

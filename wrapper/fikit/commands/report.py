@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.command_line import run_command
 from fikitd.reports import ReportError, ReportStore
 
-from fikit.cli import run_command
 from fikit.errors import UserError, nearest
 from fikit.places import places
 from fikit.reporters import json, table
