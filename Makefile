@@ -2,6 +2,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 DEVICE ?= emulated
+# Tests at a time: most wait more than they compute.
+WORKERS ?= 2
 .DEFAULT_GOAL := help
 
 .PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test cluster cluster-all lint sanitize fuzz bench clean
@@ -48,7 +50,7 @@ demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses th
 
 test: setup ## linters, then every test
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup
 
 SLURM ?= 22.05
 cluster: ## the tests under Slurm, of the release line SLURM: 22.05, 24.11 or 26.05 (root; the first time makes a Debian)

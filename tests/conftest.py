@@ -15,6 +15,14 @@ from fikitd import paths
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With workers (`make test`): a file's tests stay together, and so do all that share the one Slurm."""
+    for item in items:
+        folder = item.path.parent
+        item.add_marker(pytest.mark.xdist_group("cluster" if folder.name == "cluster" else item.path.stem))
+
+
 @pytest.fixture(scope="session")
 def native() -> Path:
     """Directory of the built native files (docs/design/contracts.md, "Native files")."""

@@ -168,9 +168,20 @@ def test_a_corrupt_profile_is_skipped_and_named(daemon: Fikitd, runner: Runner) 
     assert summary.endswith(f"1 warning, see fikit-report {job} (emulated GPU)")
 
 
+def measured(runner: Runner) -> tuple[str, str, str]:
+    """A job that ends after fikitd has tried to store its profile: its id, standard error and summary line."""
+    job, process = runner.start(50, 100_000, measure=True)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    eventually(lambda: runner.daemon.control.job(job)["profile"]["stored"] is not None)
+    summary = runner.daemon.control.summary(job)
+    runner.end(job)
+    return job, err, summary
+
+
 def test_a_file_in_place_of_the_profile_directory_costs_a_warning(daemon: Fikitd, runner: Runner) -> None:
     daemon.profiles.write_text("")
-    job, stderr, summary = runner.run(50, 100_000, measure=True)
+    job, stderr, summary = measured(runner)
     report = daemon.report(job)
     assert stderr == ""
     assert report["profile"]["stored"] is False
@@ -191,7 +202,7 @@ def test_storage_that_takes_nothing_costs_warnings_only(
     try:
         if options != "ro":
             (daemon.profiles / "filler").write_bytes(bytes(4096))
-        job, stderr, _ = runner.run(50, 100_000, measure=True)
+        job, stderr, _ = measured(runner)
         report = daemon.report(job)
         assert stderr == ""
         assert report["kernels"] == 50

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from emulator_tools import MODEL, ROOT, SOURCES, model_flags
 
+from bench import model
+from bench.__main__ import main
+
 CASES = [
     "next_event_leads_from_one_to_the_next",
     "abandoned_context_leaves_the_engine_to_others",
@@ -55,12 +58,17 @@ def test_model_needs_neither_threads_nor_shared_memory_nor_time(cc: Callable[...
     assert {name for name in needed if system.search(name) and not name.startswith("_Z")} == set()
 
 
-def test_bench_model_writes_its_samples(tmp_path: Path) -> None:
+def test_bench_model_writes_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "model.json"
-    command = [sys.executable, "-m", "bench", "model", "--json", str(file)]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    monkeypatch.setattr(model, "ROUNDS", 1)
+    monkeypatch.setattr(model, "POLICIES", ("budget",))
+    monkeypatch.setattr(sys, "argv", ["bench", "model", "--json", str(file)])
+    assert main() == 0
     written = json.loads(file.read_text())
-    assert "emulated" in done.stdout
+    assert "emulated" in capsys.readouterr().out
+    assert len(written["samples"]["simulated_budget_mkernels_per_s"]) == 1
     assert written["emulated"] is True
     # No claim about speed on a busy machine: an order of magnitude below what it takes there.
     assert 1 < written["values"]["kernel_ns_2"] < 10_000

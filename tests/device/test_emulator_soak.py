@@ -1,4 +1,4 @@
-"""Clients of the emulated GPU that are killed at random, for a while: nothing of them may stay.
+"""Clients of the emulated GPU that are killed at random, again and again: nothing of them may stay.
 
 `EMUCUDA_SOAK_S=600 pytest tests/device/test_emulator_soak.py` is the long form.
 """
@@ -17,7 +17,8 @@ import pytest
 from emulator_tools import SOURCES, Partner, driver_flags, start, stats
 
 Env = Callable[..., dict[str, str]]
-SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "20"))
+SOAK_S = float(os.environ.get("EMUCUDA_SOAK_S", "0"))  # at least
+KILLS = 100  # at least, by the test
 CLIENTS = 8
 SEED = 20261121
 
@@ -69,7 +70,7 @@ def segments(env: dict[str, str]) -> list[Path]:
     return sorted(Path("/dev/shm").glob(f"emucuda.*.{env['EMUCUDA_NAME']}.*"))
 
 
-@pytest.mark.timeout(SOAK_S + 100)
+@pytest.mark.timeout(SOAK_S + 300)
 def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emulator_env: Env) -> None:
     client = cc(SOURCES / "emu_client.c", *driver_flags(native))
     env = emulator_env()
@@ -82,7 +83,7 @@ def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emul
     size = segments(env)[0].stat().st_size
     kernels = 0
     try:
-        while time.monotonic() < deadline:
+        while victims.killed_by_test < KILLS or victims.killed_by_fault == 0 or time.monotonic() < deadline:
             victims.complete()
             victims.strike()
             if victims.killed_by_test % 20 == 0:
@@ -96,11 +97,9 @@ def test_killed_clients_leak_nothing(native: Path, cc: Callable[..., Path], emul
         survivor.kill()
         survivor.communicate()
     print(
-        f"{SOAK_S:g} s, {victims.killed_by_test} killed by the test, {victims.killed_by_fault} inside the lock, "
+        f"{victims.killed_by_test} killed by the test, {victims.killed_by_fault} inside the lock, "
         f"{kernels} kernels of the survivor, resident {resident[0]} to {resident[-1]} KiB"
     )
-    assert victims.killed_by_test >= SOAK_S
-    assert victims.killed_by_fault > 0
     assert resident[-1] <= resident[0] + 4096
 
     (device,) = stats(native, env)

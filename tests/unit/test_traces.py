@@ -135,7 +135,7 @@ def bomb() -> bytes:
 @pytest.mark.parametrize(("data", "why"), [
     (b"no gzip", "could not be read"), (bomb(), "it is cut off"), (gzip.compress(b"[]"), "is not a version 1 fikit-trace"),
     (gzip.compress(b"{"), "could not be read"),
-])  # fmt: skip
+], ids=["no gzip", "cut off", "a list", "half"])  # fmt: skip
 def test_a_damaged_trace_is_one_sentence(tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "12.trace.gz").write_bytes(data)
     with pytest.raises(TraceError, match=why):
