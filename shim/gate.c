@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -129,7 +130,7 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, const stru
       return (struct fikit_pass){FIKIT_ENTRY_EXPIRED, 0};
     bool marker_out = fikit_markers_poll(device);
     if (now_ns - start_ns < page->spin_ns) {
-      __builtin_ia32_pause();
+      sched_yield(); /* the dispatcher that was rung for may have been put onto this very core */
       continue;
     }
     fikit_monitor_look(device, FIKIT_LOOK_WAITING_NS);
