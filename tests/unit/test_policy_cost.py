@@ -112,6 +112,29 @@ def test_a_decision_costs_no_more_than_a_logarithm_of_the_equals_that_wait(lengt
         assert cost <= costs[8] + 16 * math.log2(many / 8), costs
 
 
+def looks_while_equals_are_refused(many: int, length: int) -> int:
+    """Of one decision while so many kernels of one length wait, which is a little more than the high one leaves time for."""
+    made = Policy("budget", max_slowdown=0)
+    made.event("client_added", HIGH, 0, priority=1)
+    for low in range(10, 11 + many):
+        made.event("client_added", low, 0, priority=8)
+    made.event("launched", HIGH, 0, duration_ns=20 * US, slack_ns=[62 * US] * 8)
+    for low in range(10, 10 + many):
+        assert grants(made.event("waiting", low, 5 * US, request=1, duration_ns=length)) == []
+    before = made.looks
+    made.event("tick", 0, 5 * US)
+    looks = made.looks - before
+    # A shorter one of their eighth of a class would go: nothing is refused to the class as a whole.
+    assert grants(made.event("waiting", 10 + many, 5 * US, request=1, duration_ns=61_500)) == [10 + many]
+    return looks
+
+
+def test_of_those_that_wait_for_exactly_as_long_one_is_asked() -> None:
+    costs = {many: looks_while_equals_are_refused(many, 65 * US) for many in (8, 16, 32, 64)}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 8 * math.log2(many / 8), costs
+
+
 MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)
 
 
