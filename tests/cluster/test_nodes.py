@@ -92,8 +92,10 @@ def test_processes_of_all_nodes_measure_one_profile_and_every_launch_counts(node
 
 def test_a_command_in_a_sandbox_of_two_nodes_meets_both(nodes: Cluster) -> None:
     fikit = Path(sys.executable).with_name("fikit")
-    command = [fikit, "sandbox", "--nodes", "2", "--", "srun", "--nodes=2", "--quiet", "hostname"]
+    where = "echo $(hostname) $(ip netns identify $$)"
+    command = [fikit, "sandbox", "--nodes", "2", "--", "srun", "--nodes=2", "--quiet", "sh", "-c", where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert sorted(done.stdout.split()) == ["node0", "node1"], done.stderr
-    left = subprocess.run(["ip", "netns"], env=nodes.env, capture_output=True, text=True, check=True).stdout
-    assert len([line for line in left.splitlines() if line.startswith("fk")]) == NODES
+    networks = dict(line.split() for line in done.stdout.splitlines())
+    assert sorted(networks) == ["node0", "node1"], done.stderr
+    left = subprocess.run(["ip", "netns"], env=nodes.env, capture_output=True, text=True, check=True).stdout.split()
+    assert not set(networks.values()) & set(left)
