@@ -195,10 +195,14 @@ bool Account::affords(double delay_ns, std::int64_t length_ns, std::int64_t now_
                       double max_slowdown) const {
   if (!covers(delay_ns, now_ns)) return false;
   if (max_slowdown <= 0) return false; // only what costs nothing
-  const double filled = std::clamp(left_ns(now_ns) / (max_slowdown * tuning_->saved_ns), 0.0, 0.999);
-  const double scarce = filled / (1 - filled * filled * filled * filled);
-  const double price = at_work ? tuning_->cheap : tuning_->cheap + scarce;
+  const double price = at_work ? tuning_->cheap : tuning_->cheap + plenty(now_ns, max_slowdown);
   return weight(now_ns) * delay_ns <= price * static_cast<double>(length_ns);
+}
+
+double Account::plenty(std::int64_t now_ns, double max_slowdown) const {
+  if (max_slowdown <= 0) return 0;
+  const double filled = std::clamp(left_ns(now_ns) / (max_slowdown * tuning_->saved_ns), 0.0, 0.999);
+  return filled / (1 - filled * filled * filled * filled);
 }
 
 double Account::weight(std::int64_t now_ns) const {

@@ -66,6 +66,10 @@ class Account {
   void lower_copy_over(std::int64_t granted_ns, std::int64_t t_ns) {
     if (granted_ns <= copy_stands_.since_ns) copy_stands_.until_ns = t_ns;
   }
+  // It may be back, with this probability, before lower work that is granted now can begin. Is that worth having it in line?
+  bool affords_ahead(double returns, std::int64_t now_ns, double max_slowdown) const {
+    return weight(now_ns) * returns <= tuning_->ahead * plenty(now_ns, max_slowdown);
+  }
   bool covers(double delay_ns, std::int64_t now_ns) const {
     return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }
@@ -93,6 +97,7 @@ class Account {
   double measured_delay_ns(const Event& event) const; // of the wait that ends
   bool found_nobody(std::int64_t now_ns) const;
   double left_ns(std::int64_t now_ns) const; // of the budget
+  double plenty(std::int64_t now_ns, double max_slowdown) const; // 0: none is left; without end: it is full
   void see_load();
   double weight(std::int64_t now_ns) const;
 

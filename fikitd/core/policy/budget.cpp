@@ -259,6 +259,21 @@ bool Budget::may_go_deep(const Client& client, std::int64_t length, const View& 
   });
 }
 
+// Of those above the highest that may be back before the device is free: what is in line by then delays it, and what is granted
+// only when that is nearly over would not. Waiting for its work teaches nothing while it is at work.
+int Budget::nothing_ahead_below(const View& view) const {
+  const double reaction_ns = options().tuning.reaction_ns;
+  const std::int64_t later_ns = view.free_ns - static_cast<std::int64_t>(reaction_ns);
+  for (const Above& above : view.above) {
+    const Client& higher = *above.client;
+    if (higher.progress.busy(view.now_ns)) continue;
+    const double returns = (above.delay_ns - above.delays.until_ns(later_ns)) / reaction_ns; // how probably
+    if (returns <= options().tuning.nothing) continue;
+    if (!accounts_[higher.slot].affords_ahead(returns, view.now_ns, higher.protection.max_slowdown)) return higher.priority;
+  }
+  return 10;
+}
+
 bool Budget::may_extend(const Client& client) const {
   const Run& run = client.run;
   constexpr std::int64_t kMost = 4; // then it asks, and the mark of its last launch says how far it is
@@ -280,6 +295,7 @@ Client* Budget::extended(std::int64_t now_ns) {
   const View seen = view(now_ns, best->priority);
   refusals_.forget();
   const std::int64_t more_ns = best->run.more_ns();
+  if (static_cast<double>(ahead_ns) > options().tuning.near_ns && best->priority > nothing_ahead_below(seen)) return nullptr;
   if (ahead_ns > options().run_ahead_ns && !may_go_deep(*best, more_ns, seen)) return nullptr;
   if (obstacle(*best, more_ns, seen).reason != Reason::none) return nullptr;
   spend(*best, more_ns, more_ns, seen);

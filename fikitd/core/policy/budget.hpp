@@ -92,6 +92,8 @@ class Budget final : public Policy {
   }
   bool goes_before(const Client& a, const Client& b) const;
   bool may_extend(const Client& client) const;
+  // Nobody below this priority may stand in line behind lower work that is not nearly over; 10: everybody may.
+  int nothing_ahead_below(const View& view) const;
   // May it stand in line behind more than run_ahead_ns of lower work?
   std::int64_t deepest_ns() const; // none behind more than this
   bool may_go_deep(const Client& client, std::int64_t length_ns, const View& view) const;
@@ -115,7 +117,8 @@ class Budget final : public Policy {
     View seen;
     Running equals{};
     std::int64_t ahead_ns = 0;
-    bool deep = false; // more than run_ahead_ns of lower work is in flight
+    int nothing_below = 10; // of the priorities: more than near_ns of lower work is in flight, and one above may be back before its end
+    bool deep = false;      // more than run_ahead_ns is
   };
   bool crowd() const { return sets().waiting.count() >= kCrowd; }
   Rows all_aged(std::int64_t now_ns);

@@ -17,9 +17,12 @@ Client* Budget::choose(std::int64_t now_ns) {
     else hold_waiting([&](const Client&) { return lower_.hold; });
     return nullptr;
   }
-  const Choice choice{.seen = view(now_ns, 0),
+  const View seen = view(now_ns, 0);
+  const bool ahead = static_cast<double>(ahead_ns) > options().tuning.near_ns;
+  const Choice choice{.seen = seen,
                       .equals = lower_.granted ? running() : Running{},
                       .ahead_ns = ahead_ns,
+                      .nothing_below = ahead ? nothing_ahead_below(seen) : 10,
                       .deep = ahead_ns > options().run_ahead_ns};
   refusals_.forget();
   Client* best = choice.seen.crowd ? first_of_crowd(choice) : first_of_few(choice);
@@ -60,7 +63,9 @@ Hold Budget::refused(Client& client, bool due, const Choice& choice) {
   share.whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 &&
                     obstacle(client, client.run_ns, choice.seen).reason == Reason::none;
   const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, cautious_ns(client), choice.seen);
-  if (!choice.deep || hold.reason != Reason::none) return hold;
+  if (hold.reason != Reason::none) return hold;
+  if (client.priority > choice.nothing_below) return lower_.hold;
+  if (!choice.deep) return hold;
   const std::int64_t chosen_ns = share.whole_run ? client.run_ns : cautious_ns(client);
   return may_go_deep(client, chosen_ns, choice.seen) ? Hold{} : lower_.hold;
 }
@@ -210,6 +215,8 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   }
   const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
+  const std::int64_t near_ns = lower_.end_ns - static_cast<std::int64_t>(options().tuning.near_ns);
+  if (near_ns > now_ns) next_ns = std::min(next_ns, near_ns);
   return std::min(next_ns, std::max(steady_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare)));
 }
 

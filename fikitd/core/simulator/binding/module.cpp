@@ -104,6 +104,8 @@ constexpr Knob kKnobs[] = {
     {"deep", &policy::Tuning::deep},
     {"late", &policy::Tuning::late},
     {"guarded_ageing", &policy::Tuning::guarded_ageing},
+    {"near_ns", &policy::Tuning::near_ns},
+    {"ahead", &policy::Tuning::ahead},
     {"surprise", &policy::Tuning::surprise},
     {"longest_run", &policy::Tuning::longest_run},
 };

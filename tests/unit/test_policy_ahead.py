@@ -1,0 +1,95 @@
+"""The policy `budget` in manual time: a kernel is granted behind lower work only where nobody is expected back before it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fikitd._core import Policy
+from fikitd.simulator import TUNING
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+HIGH, LOW = 1, 2
+KERNEL = 400 * US
+SOON = [200 * US, *(n * MS for n in range(1, 8))]
+"""The high job is back after any of these times."""
+LATER = [n * S for n in range(1, 9)]
+
+
+def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
+    return [decision[1] for decision in decisions if decision[0] == "grant"]
+
+
+def wake(decisions: list[tuple[Any, ...]]) -> int | None:
+    return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
+
+
+def at_rest(idle: list[int], *, worked: int = 0, **options: Any) -> tuple[Policy, int]:
+    """The high job has worked alone for so long, and waits for its next request; what time it is."""
+    made = Policy("budget", run_ahead_ns=500 * US, **options)
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    now = 0
+    while now <= worked:
+        made.event("launched", HIGH, now, duration_ns=9 * MS, slack_ns=[1])
+        now += 9 * MS
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=9 * MS, slack_ns=[1], idle_ns=idle)
+        now += MS
+    return made, now - MS
+
+
+def second(made: Policy, now: int) -> list[tuple[Any, ...]]:
+    """The first kernel is granted and launched; what is said when the next one is asked for."""
+    assert grants(made.event("waiting", LOW, now, request=1, duration_ns=KERNEL)) == [LOW]
+    made.event("launched", LOW, now, granted=True, request=1, duration_ns=KERNEL)
+    return made.event("waiting", LOW, now, request=2, duration_ns=KERNEL)
+
+
+def test_while_the_high_job_may_be_back_any_moment_the_next_kernel_waits_until_the_device_is_nearly_free() -> None:
+    made, now = at_rest(SOON)
+    held = second(made, now)
+    assert grants(held) == []
+    assert made.held(LOW) == ("run_ahead", LOW)
+    end = now + KERNEL
+    nearly = end - int(TUNING["near_ns"])
+    while (due := wake(held)) is not None and due < nearly:
+        held = made.event("tick", 0, due)
+        assert grants(held) == []
+    assert due == nearly
+    assert grants(made.event("tick", 0, due)) == [LOW]
+
+
+@pytest.mark.parametrize(("idle", "worked"), [(LATER, 0), (SOON, 2 * S)])
+def test_it_goes_at_once_where_the_high_job_will_not_be_back_or_has_more_budget_than_it_needs(
+    idle: list[int], worked: int
+) -> None:
+    made, now = at_rest(idle, worked=worked)
+    assert grants(second(made, now)) == [LOW]
+
+
+def test_while_the_high_job_is_at_work_nothing_is_learnt_by_waiting() -> None:
+    made, now = at_rest(SOON)
+    made.event("launched", HIGH, now, duration_ns=2 * MS, slack_ns=[10 * MS])
+    assert grants(second(made, now)) == [LOW]
+
+
+def test_without_a_budget_nothing_that_may_cost_anything_is_in_line() -> None:
+    made, now = at_rest([30 * MS] * 8, max_slowdown=0.0)
+    assert grants(second(made, now)) == [LOW]
+    made, now = at_rest([*[1 * MS] * 4, *[30 * MS] * 4], max_slowdown=0.0)
+    assert grants(second(made, now)) == [LOW]
+    made.event("launched", LOW, now, granted=True, request=2, duration_ns=KERNEL)
+    assert grants(made.event("waiting", LOW, now, request=3, duration_ns=KERNEL)) == []
+
+
+def test_a_run_does_not_go_on_while_the_high_job_may_be_back() -> None:
+    went_on = {}
+    for name, idle in (("soon", SOON), ("later", LATER)):
+        made, now = at_rest(idle)
+        run = {"duration_ns": 25 * US, "run_launches": 16, "run_ns": 400 * US}
+        assert grants(made.event("waiting", LOW, now, request=1, **run)) == [LOW]
+        decisions: list[tuple[Any, ...]] = []
+        for _ in range(10):
+            decisions += made.event("launched", LOW, now, granted=True, request=1, **run)
+        went_on[name] = any(decision[0] == "extend_run" for decision in decisions)
+    assert went_on == {"soon": False, "later": True}
