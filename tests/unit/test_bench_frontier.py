@@ -39,6 +39,26 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
     assert ET.parse(picture).getroot().tag.endswith("svg")
 
 
+def _run(label: str, ratio: float, harvest: float) -> dict[str, object]:
+    return {
+        "label": label, "policy": label.split()[0], "pair": "A", "arrivals": "closed", "seed": 1, "idle": 0.5,
+        "high_jct_ratio": ratio, "high_p99_ratio": ratio, "low_jct_ratio": 1.0, "harvest": harvest,
+    }  # fmt: skip
+
+
+def test_where_nobody_keeps_the_bound_there_is_no_best_to_compare_with() -> None:
+    """One slow seed is enough to put the mean of every oracle beyond it."""
+    labels = [f"{policy} {budget:.0%}" for policy in ("budget", "oracle") for budget in frontier.BUDGETS]
+    rows = [_run(label, 1.2, 0.5) for label in [*labels, *frontier.BASELINES, "budget, delay <= 200 us"]]
+    ((name, case),) = frontier._by_case(rows).items()
+    judged = frontier._judge(name, case)
+    assert (judged["oracle"], judged["best"], judged["best_harvest"]) == (None, None, None)
+    assert frontier._values([judged])["cases_above_every_baseline"] == 1
+    assert frontier._values([judged])["of_oracle_worst"] == 1.0
+    assert frontier._cells(judged)[6:9] == ("-", "-", "-")
+    assert frontier._table([judged]).splitlines()[1].split()[6:9] == ["-", "-", "-"]
+
+
 def test_the_policy_is_shown_beside_what_none_could_exceed(traces: Path) -> None:
     result = bound.run(emulated=True, traces=traces, requests=4, seeds=2)
     assert result.values["cases"] == 6
