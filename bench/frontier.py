@@ -107,7 +107,9 @@ def _above_the_bound(case: dict[str, dict[str, Any]]) -> list[str]:
 
 def _best_within(rows: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Who harvests most of those that keep the bound; None: nobody keeps it."""
-    return max((row for row in rows if row["high_jct_ratio"] <= BOUND), key=lambda row: float(row["harvest"]), default=None)
+    return max(
+        (row for row in rows if row["high_jct_ratio"] <= BOUND), key=lambda row: float(row["harvest"]), default=None
+    )
 
 
 def _judge(name: str, case: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -39,9 +39,16 @@ class HighJob:
 
     def least_delay_ns(self, length_ns: float) -> float:
         """Of all responses together, expected, at the best moment for a kernel of this length."""
-        return min(
-            self.together * self._late_ns(length_ns - self.rest_slack_ns), max(0.0, length_ns - self.busy_slack_ns)
-        )
+        return min(self.together * self._late_ns(length_ns - self.rest_slack_ns), self._late_within_ns(length_ns))
+
+    def _late_within_ns(self, length_ns: float) -> float:
+        """The same of a kernel that begins while there is a request, at whatever moment of it costs least.
+
+        Where it would end in u, it ends later by the kernel's length less u, or less the slack where that is shorter, and so do
+        1 + rate * u * together of them: with it those that arrive within u, and those behind them. Least at one of the ends."""
+        late_ns = max(0.0, length_ns - self.busy_slack_ns)
+        behind = self.rate * min(self.busy_slack_ns, self.request_ns) * self.together
+        return min(length_ns, late_ns * (1 + behind))
 
     def _late_ns(self, length_ns: float) -> float:
         """By how much, on average, something that takes so long ends after the next arrival."""

@@ -41,7 +41,7 @@ def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
 
 def _run(label: str, ratio: float, harvest: float) -> dict[str, object]:
     return {
-        "label": label, "policy": label.split()[0], "pair": "A", "arrivals": "closed", "seed": 1, "idle": 0.5,
+        "label": label, "policy": label.split(maxsplit=1)[0], "pair": "A", "arrivals": "closed", "seed": 1, "idle": 0.5,
         "high_jct_ratio": ratio, "high_p99_ratio": ratio, "low_jct_ratio": 1.0, "harvest": harvest,
     }  # fmt: skip
 

@@ -80,14 +80,44 @@ def test_it_is_nearly_reached_where_kernels_begin_without_a_request_only_and_are
     assert work >= 0.85 * most_work(high(0.3), [4.0], delay)
 
 
+def made_late(load: float, to_come: float, late: float) -> float:
+    """All responses together, on average, when a request with so much to come ends so much later, and nobody waits behind it yet."""
+    source, trials, together = random.Random(1), 20_000, 0.0
+    for _ in range(trials):
+        arrival, alone, shared = 0.0, to_come, to_come + late
+        while shared > alone:  # until one finds nobody
+            together += shared - alone
+            arrival += source.expovariate(load / REQUEST)
+            alone, shared = max(arrival, alone) + REQUEST, max(arrival, shared) + REQUEST
+    return together / trials
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7])
+@pytest.mark.parametrize("to_come", [0.0, 2.0, THINK, REQUEST])
+def test_what_begins_within_a_request_makes_those_late_that_arrive_until_its_end(load: float, to_come: float) -> None:
+    length = 3.5
+    late = length - min(to_come, THINK)
+    assert made_late(load, to_come, late) >= 0.97 * high(load)._late_within_ns(length)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7])
+def test_so_many_are_late_when_a_kernel_begins_while_its_slack_is_all_that_is_to_come(load: float) -> None:
+    """The rest, those that arrive between the end alone and the later one, is left out."""
+    length = THINK + 0.1
+    assert made_late(load, THINK, 0.1) == pytest.approx(high(load)._late_within_ns(length), rel=0.1)
+
+
 def test_a_kernel_costs_the_least_of_what_it_would_at_rest_and_within_a_request() -> None:
     job = HighJob(0.05, 10, rest_slack_ns=2, busy_slack_ns=5)
     assert job.together == pytest.approx(2)
     assert job.least_delay_ns(2) == 0
     assert job.least_delay_ns(5) == 0
-    assert job.least_delay_ns(5.01) == pytest.approx(0.01)
-    # 98 - 20 (1 - e^-4.9), twice, is more than 95
-    assert job.least_delay_ns(100) == pytest.approx(95)
+    # Begun when 5 are to come, within which a quarter of a request arrives, and another one behind each.
+    assert job.least_delay_ns(5.01) == pytest.approx(0.01 * 1.5)
+    # 98 - 20 (1 - e^-4.9), twice, is more than 100, and so is 95 * 1.5: it begins when a request is nearly over
+    assert job.least_delay_ns(100) == pytest.approx(100)
+    busy = HighJob(0.09, 10, rest_slack_ns=2, busy_slack_ns=5)
+    assert busy.least_delay_ns(6) == pytest.approx(1 + 0.09 * 5 * 10)  # at rest 10 (4 - (1 - e^-0.36) / 0.09), more
     far = HighJob(0.001, 10, rest_slack_ns=2, busy_slack_ns=5)
     assert far.least_delay_ns(100) == pytest.approx((98 - 1000 * (1 - 2.718281828**-0.098)) / 0.99)
 
