@@ -90,9 +90,11 @@ class World:
             assert self.name == "fikit", "prio: a higher client waits"
             assert duration is not None, "an unknown kernel overtook a higher client"
             assert other.waiting[1] is None or other.waiting[1] > duration, "a higher client's kernel would have fitted"
+        ages = self.options.get("ageing_ns", 1_000 * MS) < LEASE  # who has waited so long goes beside whatever is above
         unknown = [
-            c for c in self.clients.values() if c.unknown_since is not None and self.now - c.unknown_since < LEASE
-        ]
+            c for c in self.clients.values()
+            if c.unknown_since is not None and self.now - c.unknown_since < LEASE and (c.closed or not ages)
+        ]  # fmt: skip
         assert not unknown, "at most one kernel of unknown length is in flight, and nothing is granted beside it"
         mine.waiting = None
         if duration is None:
