@@ -66,6 +66,8 @@ def _grid(x: _Axis, y: _Axis, names: tuple[str, str]) -> list[str]:
 
 def _free(x: float, y: float, text: str, taken: list[tuple[float, float, float]]) -> tuple[float, float]:
     """A place for a name at (x, y) or above it, where no other name stands; noted in `taken` as (left, right, y)."""
+    if x + 7.0 * len(text) > WIDTH:  # it would be cut off
+        x, y = WIDTH - 7.0 * len(text), y - 12
     right = x + 7.0 * len(text)
     while any(left < right and x < end and abs(y - other) < 12 for left, end, other in taken):
         y -= 12

@@ -21,6 +21,8 @@ from fikitd import simulator
 
 ABOUT = "slowdown of the high job against harvest, every policy, on simulated pairs"
 BUDGETS = (0.0, 0.01, 0.02, 0.05, 0.10, 0.20)
+SMALL = (0.001, 0.002, 0.005)
+"""Of `budget` alone: between 0 and 1 % its line bends."""
 DEFAULT = 0.05
 BOUND = 1 + DEFAULT
 MAX_DELAY_NS = 200_000
@@ -48,6 +50,7 @@ def _case(case: Case) -> list[dict[str, Any]]:
             (f"{policy} {budget:.0%}", policy, replace(scenario, max_slowdown=budget))
             for policy in ("budget", "oracle")
         ]
+    runs += [(f"budget {budget:.1%}", "budget", replace(scenario, max_slowdown=budget)) for budget in SMALL]
     bounded = replace(scenario, max_delay_ns=MAX_DELAY_NS)
     runs.append((f"budget, delay <= {MAX_DELAY_NS // 1000} us", "budget", bounded))
     rows = [{"label": label, **asdict(case.simulate(setup, policy))} for label, policy, setup in runs]
@@ -72,7 +75,7 @@ def _bounds(scenario: simulator.Scenario, rows: list[dict[str, Any]]) -> list[di
 
 def _below(case: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Baselines above the line through the budgets (`bench.line`), as far as the largest budget goes."""
-    mine = [case[f"budget {budget:.0%}"] for budget in BUDGETS]
+    mine = [case[f"budget {budget:.0%}"] for budget in BUDGETS] + [case[f"budget {budget:.1%}"] for budget in SMALL]
     kept = line.line((row["high_jct_ratio"], row["harvest"]) for row in mine)
     found = []
     for policy in BASELINES:
@@ -202,6 +205,7 @@ def _draw(path: Path, by_case: dict[str, dict[str, dict[str, Any]]]) -> None:
     drawn_as_lines = [policy for policy in ("budget", "oracle", "bound") if f"{policy} {DEFAULT:.0%}" in labels]
     lines = [Series(policy, [mean(f"{policy} {budget:.0%}") for budget in BUDGETS]) for policy in drawn_as_lines]
     drawn = {f"{series.name} {budget:.0%}" for series in lines for budget in BUDGETS}
+    drawn |= {f"budget {budget:.1%}" for budget in SMALL}
     points = [Series(label, [mean(label)]) for label in labels if label not in drawn]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -226,6 +230,7 @@ def run(
     totals = "\n".join(f"{name:36} {value:.3f}".rstrip("0").rstrip(".") for name, value in values.items())
     settings = {
         "budgets": list(BUDGETS),
+        "small_budgets": list(SMALL),
         "max_delay_ns": MAX_DELAY_NS,
         "seeds": seeds,
         "device": "emulated device model",

@@ -26,7 +26,6 @@ def bench(tmp_path: Path, *parts: str) -> dict[str, Any]:
     return dict(found["parts"])
 
 
-@pytest.mark.timeout(300)  # a dozen times, a program imports its framework
 def test_pairs_say_what_the_high_job_pays_and_what_the_low_one_gets(tmp_path: Path) -> None:
     found = bench(tmp_path, "pairs", "--policies", "prio")
     ways = found["pairs"]["tinygrad+tinygrad"]

@@ -14,7 +14,6 @@ from shim_daemon import Daemon
 from shim_hostile import build, outcome, without_shim
 
 pytest_plugins = ["shim_fixtures"]
-pytestmark = pytest.mark.timeout(300)  # the fixture is the compiler at work
 
 Compile = Callable[..., Path]
 Environment = Callable[..., dict[str, str]]

@@ -113,3 +113,10 @@ def test_names_in_a_picture_do_not_cover_each_other() -> None:
         if (text.text or "").startswith("policy")
     }
     assert len(heights) == 3
+
+
+def test_a_name_at_the_right_edge_is_whole() -> None:
+    points = [chart.Series("a policy with a long name", [(10.0, 50.0)])]
+    root = ET.fromstring(chart.scatter("title", ("x", "y"), [], points, log_x=True))
+    (name,) = (text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text == points[0].name)
+    assert float(name.get("x", "nan")) + 7 * len(points[0].name) <= chart.WIDTH

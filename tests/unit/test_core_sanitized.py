@@ -9,7 +9,6 @@ import pytest
 import sanitized_core
 
 
-@pytest.mark.timeout(300)  # most of it is the compiler's
 def test_dispatcher_has_no_races(tmp_path: Path) -> None:
     stress = Path(__file__).with_name("core_stress.cpp")
     program = sanitized_core.build(tmp_path, ["-fsanitize=thread", "-Wno-tsan"], [stress])

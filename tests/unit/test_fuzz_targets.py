@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import sanitized_core
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,7 +28,6 @@ def test_whatever_stands_in_its_pages_a_held_launch_goes_on(cc: Callable[..., Pa
     play(cc(FUZZ / "shim_page.c", str(FUZZ / "alone.c"), *flags, *sources), "shim_page", 1000)
 
 
-@pytest.mark.timeout(300)  # most of it is the compiler's
 def test_whatever_a_client_writes_into_its_page_others_are_served(tmp_path: Path) -> None:
     without = ["dispatcher.cpp", "dispatcher_clients.cpp", "doorbells.cpp"]
     program = sanitized_core.build(tmp_path, SANITIZE, [FUZZ / "core_page.cpp", FUZZ / "alone.c"], without=without)
