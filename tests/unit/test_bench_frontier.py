@@ -49,6 +49,7 @@ def _run(label: str, ratio: float, harvest: float) -> dict[str, object]:
 def test_where_nobody_keeps_the_bound_there_is_no_best_to_compare_with() -> None:
     """One slow seed is enough to put the mean of every oracle beyond it."""
     labels = [f"{policy} {budget:.0%}" for policy in ("budget", "oracle") for budget in frontier.BUDGETS]
+    labels += [f"budget {budget:.1%}" for budget in frontier.SMALL]
     rows = [_run(label, 1.2, 0.5) for label in [*labels, *frontier.BASELINES, "budget, delay <= 200 us"]]
     ((name, case),) = frontier._by_case(rows).items()
     judged = frontier._judge(name, case)

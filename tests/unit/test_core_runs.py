@@ -20,15 +20,15 @@ def running() -> Iterator[Dispatcher]:
         yield running
 
 
-def meet(running: Dispatcher, version: int = fake.VERSION) -> tuple[FakeClient, FakeClient]:
-    """A high client that has worked for 100 ms, and may be delayed by as much, and a low one, whose kernels are known."""
+def meet(running: Dispatcher, version: int = fake.VERSION, work_ms: int = 100) -> tuple[FakeClient, FakeClient]:
+    """A high client that has worked for so long, and may be delayed by as much, and a low one, whose kernels are known."""
     high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8, version=version)
     for client in (high, low):
         for slot in KERNELS:
             client.describe(slot, f"k{slot}")
         running.set_profile(client.number, [profile_entry(f"k{slot}", LENGTH_NS, 0) for slot in KERNELS])
-    time.sleep(0.11)
-    high.launch(KERNELS[0], t_ns=now() - 100 * MS)
+    time.sleep(work_ms / 1000 + 0.01)
+    high.launch(KERNELS[0], t_ns=now() - work_ms * MS)
     high.drained()
     high.ring()
     assert eventually(lambda: high.read)
@@ -72,7 +72,9 @@ def test_launches_that_follow_go_without_asking(running: Dispatcher) -> None:
 
 
 def test_a_run_that_is_under_way_becomes_longer(running: Dispatcher) -> None:
-    _, low = meet(running)
+    _, low = meet(
+        running, work_ms=1000
+    )  # its budget is full: it does not matter that it may be back before a run's end
     many = range(1, 61)  # more than one grant covers
     for slot in many[len(KERNELS) :]:
         low.describe(slot, f"k{slot}")
