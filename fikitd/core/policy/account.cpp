@@ -166,20 +166,19 @@ void Account::see_load() {
   affected_ = {.inside = affected(load), .start = affected_from_start(load)};
 }
 
-Account::Delays Account::expected_delays(std::int64_t now_ns) const {
-  Delays delays;
+void Account::expect(std::int64_t now_ns, Delays& delays) const {
+  delays.certain_ = false;
   if (!in_segment_) {
     delays.origin_ns_ = since_ns_ + slack_.low_ns();
-    delays.remaining_ = Remaining(idle_, now_ns - since_ns_);
+    delays.remaining_.begin(idle_, now_ns - since_ns_);
   } else if (depth_.high(finish_ns_ - now_ns)) { // soon its host waits
     delays.certain_ = true;
     delays.origin_ns_ = now_ns;
   } else {
     // That the wait has not ended says something only once the client's work is done.
     delays.origin_ns_ = alone_dry_ns_;
-    delays.remaining_ = Remaining(slack_, now_ns < finish_ns_ ? 0 : now_ns - alone_dry_ns_);
+    delays.remaining_.begin(slack_, now_ns < finish_ns_ ? 0 : now_ns - alone_dry_ns_);
   }
-  return delays;
 }
 
 std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
@@ -191,12 +190,14 @@ std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t 
 // end when it is full: what is not spent then is lost. So it is bought where it is cheap, and a kernel that always costs
 // much is bought where it costs least. While the client has work on the device, only what is nearly free: waiting for its
 // next gap costs nothing.
-bool Account::affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work,
-                      double max_slowdown) const {
-  if (!covers(delay_ns, now_ns)) return false;
-  if (max_slowdown <= 0) return false; // only what costs nothing
-  const double price = at_work ? tuning_->cheap : tuning_->cheap + plenty(now_ns, max_slowdown);
-  return weight(now_ns) * delay_ns <= price * static_cast<double>(length_ns);
+Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slowdown) const {
+  Means means;
+  means.weight_ = weight(now_ns);
+  means.queue_ = arrivals_ ? tuning_->queue_cover : 1;
+  means.left_ns_ = left_ns(now_ns);
+  means.any_ = max_slowdown > 0;
+  means.price_ = at_work ? tuning_->cheap : tuning_->cheap + plenty(now_ns, max_slowdown);
+  return means;
 }
 
 double Account::plenty(std::int64_t now_ns, double max_slowdown) const {

@@ -38,9 +38,11 @@ class Account {
     std::int64_t origin_ns_ = 0;
     Remaining remaining_;
   };
-  Delays expected_delays(std::int64_t now_ns) const;
+  void expect(std::int64_t now_ns, Delays& delays) const;
   double expected_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
-    return expected_delays(now_ns).until_ns(busy_until_ns);
+    Delays delays;
+    expect(now_ns, delays);
+    return delays.until_ns(busy_until_ns);
   }
   // Until then that does not change by itself, for ends beyond it; now_ns: it changes all the time.
   std::int64_t steady_until_ns(std::int64_t now_ns) const {
@@ -49,8 +51,27 @@ class Account {
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
 
-  // May lower work of this length be granted, if it is expected to delay the client by so much?
-  bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const;
+  // What may be spent at one moment, on any number of kernels.
+  class Means {
+   public:
+    // May lower work of this length be granted, if it is expected to delay the client by so much?
+    bool affords(double delay_ns, std::int64_t length_ns) const {
+      return covers(delay_ns) && any_ && weight_ * delay_ns <= price_ * static_cast<double>(length_ns);
+    }
+    bool covers(double delay_ns) const { return weight_ * delay_ns * queue_ <= left_ns_; }
+
+   private:
+    friend class Account;
+    double weight_ = 1;  // so many requests feel a delay
+    double queue_ = 1;   // and if they meet a queue, so many times as many
+    double left_ns_ = 0; // of the budget
+    double price_ = 0;
+    bool any_ = false; // false: only what costs nothing
+  };
+  Means means(std::int64_t now_ns, bool at_work, double max_slowdown) const;
+  bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const {
+    return means(now_ns, at_work, max_slowdown).affords(delay_ns, length_ns);
+  }
   // delay_ns: what is expected of all that is on the device, with this lower work of length_ns.
   void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   // delay_ns: what is expected of this copy, which keeps nobody's kernels from the device.
@@ -69,9 +90,6 @@ class Account {
   // It may be back, with this probability, before lower work that is granted now can begin. Is that worth having it in line?
   bool affords_ahead(double returns, std::int64_t now_ns, double max_slowdown) const {
     return weight(now_ns) * returns <= tuning_->ahead * plenty(now_ns, max_slowdown);
-  }
-  bool covers(double delay_ns, std::int64_t now_ns) const {
-    return weight(now_ns) * delay_ns * (arrivals_ ? tuning_->queue_cover : 1) <= left_ns(now_ns);
   }
 
   // Has lower work lately cost what it was expected to?

@@ -162,36 +162,38 @@ Budget::View Budget::view(std::int64_t now_ns, int lowest) {
   const Rows& waiting = sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients().at(waiting.last()).priority);
   const std::int64_t free_ns = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns()});
+  const auto reaction_ns = static_cast<std::int64_t>(options().tuning.reaction_ns);
   std::size_t count = 0;
   for (const Client& client : clients().among(clients().above(lowest))) {
     Above& above = above_[count++];
     above.client = &client;
-    above.delays = accounts_[client.slot].expected_delays(now_ns);
+    above.account = &accounts_[client.slot];
+    above.account->expect(now_ns, above.delays);
     above.delay_ns = above.delays.until_ns(free_ns);
+    above.at_work = client.progress.busy(now_ns);
+    above.uncertain = client.progress.uncertain_at(now_ns);
+    above.means = above.account->means(now_ns, above.at_work, client.protection.max_slowdown);
   }
-  return {.now_ns = now_ns, .free_ns = free_ns, .above = std::span(above_).first(count), .crowd = crowd()};
-}
-
-std::int64_t Budget::end_ns(std::int64_t length_ns, const View& view) const {
-  const auto reaction_ns = static_cast<std::int64_t>(options().tuning.reaction_ns);
-  return std::max(view.free_ns, view.now_ns + reaction_ns) + length_ns;
+  return {.now_ns = now_ns,
+          .free_ns = free_ns,
+          .begin_ns = std::max(free_ns, now_ns + reaction_ns),
+          .above = std::span(above_).first(count)};
 }
 
 Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
   constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
   const Client& higher = *above.client;
-  const std::int64_t now_ns = view.now_ns;
-  if (higher.progress.uncertain_at(now_ns)) return {.reason = Reason::uncertain, .by = higher.id};
-  const Account& account = accounts_[higher.slot];
-  if (account.longest_delay_ns(end_ns(shortest_ns, view), now_ns) > higher.protection.max_delay_ns)
+  if (above.uncertain) return {.reason = Reason::uncertain, .by = higher.id};
+  const Account& account = *above.account;
+  const std::int64_t max_delay_ns = higher.protection.max_delay_ns;
+  if (max_delay_ns != kNever && account.longest_delay_ns(view.begin_ns + shortest_ns, view.now_ns) > max_delay_ns)
     return {.reason = Reason::does_not_fit, .by = higher.id};
   const double expected_ns = account.doubtful() ? late_delay_ns(above, shortest_ns, view) : marginal_delay_ns(above, shortest_ns, view);
   const double delay_ns = expected_ns - (shortest_ns < longest_ns ? kRoundingNs : 0);
   const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(longest_ns);
-  const bool at_work = higher.progress.busy(now_ns);
-  if (nothing || account.affords(delay_ns, longest_ns, now_ns, at_work, higher.protection.max_slowdown)) return {};
-  if (at_work) return {.reason = Reason::behind, .by = higher.id};
-  return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
+  if (nothing || above.means.affords(delay_ns, longest_ns)) return {};
+  if (above.at_work) return {.reason = Reason::behind, .by = higher.id};
+  return {.reason = above.means.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
 }
 
 Refusals::Answer Budget::refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
@@ -216,7 +218,7 @@ Hold Budget::refused_by_class(const Client& client, std::int64_t length, const V
 Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) {
   if (const Client* higher = keeps_from_gap(client, view.now_ns))
     return {.reason = Reason::does_not_fit, .by = higher->id};
-  if (view.crowd) {
+  if (crowd_) {
     const Hold refused = refused_by_class(client, length, view);
     if (refused.reason != Reason::none) return refused;
   }
@@ -231,7 +233,7 @@ Hold Budget::obstacle(const Client& client, std::int64_t length, const View& vie
 void Budget::spend(const Client& client, std::int64_t length, std::int64_t served_ns, const View& view) {
   for (const Above& higher : view.above)
     if (higher.client->outranks(client))
-      accounts_[higher.client->slot].spend(higher.delays.until_ns(end_ns(length, view)), length, view.now_ns);
+      accounts_[higher.client->slot].spend(higher.delays.until_ns(view.begin_ns + length), length, view.now_ns);
   Share& share = shares_[client.slot];
   share.served_ns += static_cast<double>(served_ns);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
@@ -243,11 +245,11 @@ std::int64_t Budget::deepest_ns() const {
 }
 
 double Budget::late_delay_ns(const Above& higher, std::int64_t length, const View& view) const {
-  return higher.delays.until_ns(late_ns(end_ns(length, view), view)) - higher.delays.until_ns(late_ns(view.free_ns, view));
+  return higher.delays.until_ns(late_ns(view.begin_ns + length, view)) - higher.delays.until_ns(late_ns(view.free_ns, view));
 }
 
 bool Budget::may_go_deep(const Client& client, std::int64_t length, const View& view) const {
-  const std::int64_t end = late_ns(end_ns(length, view), view);
+  const std::int64_t end = late_ns(view.begin_ns + length, view);
   return std::all_of(view.above.begin(), view.above.end(), [&](const Above& above) {
     const Client& higher = *above.client;
     const Account& account = accounts_[higher.slot];

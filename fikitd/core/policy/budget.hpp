@@ -70,20 +70,23 @@ class Budget final : public Policy {
   void see_doubts(const Client& client);
   struct Above {
     const Client* client = nullptr;
+    const Account* account = nullptr;
     Account::Delays delays; // expected
     double delay_ns = 0;    // without any more lower work
+    Account::Means means;
+    bool at_work = false;
+    bool uncertain = false; // how far it is
   };
   // What one choice is made from, the same for all that wait.
   struct View {
     std::int64_t now_ns = 0;
     std::int64_t free_ns = 0;     // of all that is known to be on the device
+    std::int64_t begin_ns = 0;    // of lower work that is granted now
     std::span<const Above> above; // who outranks somebody that waits
-    bool crowd = false;           // so many wait that classes of lengths are asked about first
   };
   View view(std::int64_t now_ns, int lowest);
-  std::int64_t end_ns(std::int64_t length_ns, const View& view) const; // of lower work of this length, granted now
   double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
-    return higher.delays.until_ns(end_ns(length_ns, view)) - higher.delay_ns;
+    return higher.delays.until_ns(view.begin_ns + length_ns) - higher.delay_ns;
   }
   // The same if everything on the device takes so many times as long as is reckoned (Tuning::late).
   double late_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const;
@@ -120,7 +123,6 @@ class Budget final : public Policy {
     int nothing_below = 10; // of the priorities: more than near_ns of lower work is in flight, and one above may be back before its end
     bool deep = false;      // more than run_ahead_ns is
   };
-  bool crowd() const { return sets().waiting.count() >= kCrowd; }
   Rows all_aged(std::int64_t now_ns);
   Hold answer(Client& client, const Choice& choice);
   Hold refused(Client& client, bool aged, const Choice& choice);
@@ -134,7 +136,9 @@ class Budget final : public Policy {
   void tell(const Rows& rows, const Hold& hold);
   void rows_moved() { told_.forget(), line_known_ = false; }
   void put_in_line(const Client& client);
+  void know_line();
   std::size_t first_in_line(int priority);
+  Rows not_after(const Client& running);
   std::int64_t next_due_ns(std::int64_t now_ns) const;
   // budget_copies.cpp
   std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;
@@ -152,6 +156,7 @@ class Budget final : public Policy {
   Lower lower_;       // as the last choice saw it
   Ageing ages_;       // the same
   static constexpr std::size_t kCrowd = 8;
+  bool crowd_ = false; // the same: so many wait that classes of lengths are asked about first
   Told told_; // by row; only while many wait
   // Those who wait by what they were served, and others that have waited; by row.
   Tournament<Earliest, kMaxClients> line_;

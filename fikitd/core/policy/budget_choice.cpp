@@ -2,6 +2,7 @@
 // hold for all, and who has had least of its level is asked before the others.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "budget.hpp"
 
@@ -10,10 +11,11 @@ namespace fikit::policy {
 Client* Budget::choose(std::int64_t now_ns) {
   lower_ = lower_work(now_ns);
   ages_ = ageing();
-  if (!crowd()) told_.forget();
+  crowd_ = sets().waiting.count() >= kCrowd;
+  if (!crowd_) told_.forget();
   const std::int64_t ahead_ns = lower_.end_ns - now_ns;
   if (ahead_ns > deepest_ns()) {
-    if (crowd()) tell(sets().waiting, lower_.hold);
+    if (crowd_) tell(sets().waiting, lower_.hold);
     else hold_waiting([&](const Client&) { return lower_.hold; });
     return nullptr;
   }
@@ -25,7 +27,7 @@ Client* Budget::choose(std::int64_t now_ns) {
                       .nothing_below = ahead ? nothing_ahead_below(seen) : 10,
                       .deep = ahead_ns > options().run_ahead_ns};
   refusals_.forget();
-  Client* best = choice.seen.crowd ? first_of_crowd(choice) : first_of_few(choice);
+  Client* best = crowd_ ? first_of_crowd(choice) : first_of_few(choice);
   if (best != nullptr && shares_[best->slot].whole_run) spend(*best, best->run_ns, best->run_ns, choice.seen);
   else if (best != nullptr) spend(*best, cautious_ns(*best), length_ns(*best), choice.seen);
   return best;
@@ -45,19 +47,13 @@ Client* Budget::first_of_few(const Choice& choice) {
 Hold Budget::answer(Client& client, const Choice& choice) {
   const bool due = aged(client, choice.seen.now_ns, ages_);
   const Client* equal = choice.equals[static_cast<std::size_t>(client.priority)];
-  const bool later = !due && goes_after(client, equal);
-  // Of a crowd the refusal is said first, which it may share with others.
-  const bool shared = choice.seen.crowd && !due && clients().index().by_length().length_ns(clients().row(client)) >= 0;
-  const Hold turn{.reason = Reason::turn, .by = later ? equal->id : 0};
-  if (later && !shared) return turn;
+  if (!due && goes_after(client, equal)) return {.reason = Reason::turn, .by = equal->id};
   if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
   if (client.waiting_duration_ns < 0 && (choice.ahead_ns != 0 || client.grant_count != 0))
     return {.reason = Reason::unknown, .by = choice.ahead_ns > 0 ? lower_.hold.by : client.id};
-  const Hold hold = refused(client, due, choice);
-  return later && hold.reason == Reason::none ? turn : hold;
+  return refused(client, due, choice);
 }
 
-// Whether or not it is its turn.
 Hold Budget::refused(Client& client, bool due, const Choice& choice) {
   Share& share = shares_[client.slot];
   share.whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 &&
@@ -85,16 +81,20 @@ template <class Said>
 Rows Budget::refused(const ByLength& lengths, const View& view, Said said) {
   const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); };
   Rows all;
-  lengths.each_class([&](const LengthClass& number) {
-    Rows left = lengths.of(number);
-    const auto take = [&](const Refusals::Answer& answer) {
-      const Rows rows = answer.above > 9 ? Rows{} : left.from(clients().first_below(answer.above));
-      if (rows.any()) said(rows, answer.hold);
-      all = all | rows;
-      left = left.without(rows);
-    };
-    take(refusals_.of_octave(number.octave, ask));
-    if (left.any()) take(refusals_.of_eighth(number, ask));
+  const auto take = [&](const Rows& of, const Refusals::Answer& answer) {
+    if (answer.above > 9) return of;
+    const Rows rows = of.from(clients().first_below(answer.above));
+    if (rows.any()) said(rows, answer.hold);
+    all = all | rows;
+    return of.without(rows);
+  };
+  lengths.each_octave([&](std::size_t octave) {
+    const Rows left = take(lengths.of_octave(octave), refusals_.of_octave(octave, ask));
+    if (!left.any()) return;
+    lengths.each_class(octave, [&](const LengthClass& number) {
+      const Rows rows = left & lengths.of(number);
+      if (rows.any()) take(rows, refusals_.of_eighth(number, ask));
+    });
   });
   return all;
 }
@@ -109,6 +109,11 @@ Rows Budget::refused_together(const Rows& aged, const Choice& choice) {
 
 Client* Budget::first_of_level(Rows level, const Rows& aged, const Choice& choice) {
   const Index& index = clients().index();
+  const int priority = clients().at(level.first()).priority;
+  if (priority > choice.nothing_below) {
+    tell(level, lower_.hold);
+    return nullptr;
+  }
   Client* best = nullptr;
   const auto ask = [&](std::size_t row) {
     Client& client = clients().at(row);
@@ -127,9 +132,14 @@ Client* Budget::first_of_level(Rows level, const Rows& aged, const Choice& choic
     }
     tell(same, hold);
   };
-  const std::size_t first = first_in_line(clients().at(level.first()).priority);
+  const std::size_t first = first_in_line(priority);
   if (first < kMaxClients && level.has(first)) ask(first);
   if (best != nullptr) return best; // nobody goes before it
+  if (const Client* equal = choice.equals[static_cast<std::size_t>(priority)]) {
+    const Rows later = level.without(aged | not_after(*equal));
+    tell(later, {.reason = Reason::turn, .by = equal->id});
+    level = level.without(later);
+  }
   while (level.any()) ask(level.first());
   return best;
 }
@@ -144,13 +154,15 @@ void Budget::put_in_line(const Client& client) {
   line_.set(clients().row(client), client.waiting ? std::bit_cast<std::int64_t>(shares_[client.slot].served_ns) : kNever);
 }
 
+void Budget::know_line() {
+  if (std::exchange(line_known_, true)) return;
+  line_.clear(clients().span().size());
+  for (const Client& client : clients().among(sets().waiting)) put_in_line(client);
+}
+
 // Of those of a level that wait, who has had least; kMaxClients: nobody waits.
 std::size_t Budget::first_in_line(int priority) {
-  if (!line_known_) {
-    line_known_ = true;
-    line_.clear(clients().span().size());
-    for (const Client& client : clients().among(sets().waiting)) put_in_line(client);
-  }
+  know_line();
   const std::size_t begin = clients().first_of(priority);
   for (;;) {
     const std::int64_t least = line_.best(begin, clients().first_below(priority));
@@ -159,6 +171,17 @@ std::size_t Budget::first_in_line(int priority) {
     if (sets().waiting.has(row)) return row;
     line_.set(row, kNever); // it has gone
   }
+}
+
+// Of those of its level that wait, who need not wait for this one's next kernel.
+Rows Budget::not_after(const Client& running) {
+  know_line();
+  const auto most = std::bit_cast<std::int64_t>(shares_[running.slot].served_ns + options().tuning.behind_ns);
+  const std::size_t end = clients().first_below(running.priority);
+  Rows rows;
+  for (std::size_t row = line_.first(clients().first_of(running.priority), most); row < end; row = line_.first(row + 1, most))
+    rows.set(row, true);
+  return rows;
 }
 
 Rows Budget::all_aged(std::int64_t now_ns) {
@@ -203,7 +226,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   const auto held = [&](const Hold& hold) {
     steady_ns = std::min(steady_ns, hold.reason == Reason::behind ? behind_until_ns(hold.by, now_ns) : now_ns);
   };
-  if (crowd() && told_.knows(sets().waiting)) {
+  if (crowd_ && told_.knows(sets().waiting)) {
     told_.each(sets().waiting, held);
   } else {
     Hold last;

@@ -37,8 +37,9 @@ Hold Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
     const double delay_ns = copy_delay_ns(higher, client.copy, end_ns, now_ns);
     const Account& account = accounts_[higher.slot];
     if (delay_ns <= options().tuning.nothing * static_cast<double>(length_ns)) continue;
-    if (!account.affords(delay_ns, length_ns, now_ns, false, higher.protection.max_slowdown))
-      return {.reason = account.covers(delay_ns, now_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
+    const Account::Means means = account.means(now_ns, false, higher.protection.max_slowdown);
+    if (!means.affords(delay_ns, length_ns))
+      return {.reason = means.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
   }
   return {};
 }

@@ -54,6 +54,7 @@ class ByLength {
   }
   std::int64_t length_ns(std::size_t row) const { return lengths_[row]; }
   const Rows& of(const LengthClass& number) const { return octaves_[number.octave].eighths[number.eighth].rows; }
+  const Rows& of_octave(std::size_t octave) const { return octaves_[octave].rows; }
   // Those that are known to wait for exactly as long as this row, with it.
   Rows equal(std::size_t row) const {
     const LengthClass number = LengthClass::of(lengths_[row]);
@@ -63,14 +64,16 @@ class ByLength {
     itself.set(row, true);
     return itself;
   }
-  // Of each class that somebody is in: its number.
+  // Of each octave that somebody is in, its number; of each class in it, the same.
   template <class Seen>
-  void each_class(Seen seen) const {
-    for (std::uint64_t octaves = some_; octaves != 0; octaves &= octaves - 1) {
-      const auto octave = static_cast<std::size_t>(std::countr_zero(octaves));
-      for (std::uint32_t eighths = octaves_[octave].some; eighths != 0; eighths &= eighths - 1)
-        seen(LengthClass{.octave = octave, .eighth = static_cast<std::size_t>(std::countr_zero(eighths))});
-    }
+  void each_octave(Seen seen) const {
+    for (std::uint64_t octaves = some_; octaves != 0; octaves &= octaves - 1)
+      seen(static_cast<std::size_t>(std::countr_zero(octaves)));
+  }
+  template <class Seen>
+  void each_class(std::size_t octave, Seen seen) const {
+    for (std::uint32_t eighths = octaves_[octave].some; eighths != 0; eighths &= eighths - 1)
+      seen(LengthClass{.octave = octave, .eighth = static_cast<std::size_t>(std::countr_zero(eighths))});
   }
   bool same_rows(const ByLength& other) const { return lengths_ == other.lengths_; }
 
@@ -81,6 +84,7 @@ class ByLength {
   };
   struct Octave {
     std::array<Class, LengthClass::kEighths> eighths{};
+    Rows rows; // of all of them
     std::uint32_t some = 0; // eighths that somebody is in
   };
   void enter(std::size_t row, const LengthClass& number) {
@@ -88,6 +92,7 @@ class ByLength {
     Class& now = octave.eighths[number.eighth];
     now.only_ns = !now.rows.any() || now.only_ns == lengths_[row] ? lengths_[row] : kUnknown;
     now.rows.set(row, true);
+    octave.rows.set(row, true);
     octave.some |= 1U << number.eighth;
     some_ |= std::uint64_t{1} << number.octave;
   }
@@ -95,6 +100,7 @@ class ByLength {
     Octave& octave = octaves_[number.octave];
     Class& before = octave.eighths[number.eighth];
     before.rows.set(row, false);
+    octave.rows.set(row, false);
     if (before.rows.any()) return;
     octave.some &= ~(1U << number.eighth);
     if (octave.some == 0) some_ &= ~(std::uint64_t{1} << number.octave);

@@ -24,27 +24,22 @@ struct Times {
 class Remaining {
  public:
   Remaining() = default;
-  Remaining(const Times& times, std::int64_t from_ns);
+  Remaining(const Times& times, std::int64_t from_ns) { begin(times, from_ns); }
+  void begin(const Times& times, std::int64_t from_ns); // anew
   double mean_before(std::int64_t until_ns) const;
 
  private:
-  // Between two of the times the distribution is even.
-  struct Step {
-    double begin = 0;
-    double end = 0;
-    double share = 0;      // of what has come by its beginning...
-    double next_share = 0; // ...and by its end
-    double from = 0;       // where in it the question begins
-    double share_at_from = 0;
-    double before = 0; // the integral of the shares, up to here
-    double share_at(double t) const;
-  };
-  std::array<Step, Times::kCount> steps_{};
+  double share_at(std::size_t step, double t) const;
+
+  // Between two of the times, a step, the distribution is even. Step i begins at bounds_[i]; only those are kept up to date
+  // that are not over by from_.
+  std::array<double, Times::kCount + 1> bounds_{};
+  std::array<double, Times::kCount> before_{}; // the integral of the shares from from_ to the beginning of a step
   double from_ = 0;
-  double tail_ns_ = 1; // mean of what comes after the last
-  double all_ = 0;     // the integral up to the last
-  double at_from_ = 0; // share that has come by then
-  bool late_ = false;  // it is later than the last
+  double share_at_from_ = 0; // has come by then
+  double tail_ns_ = 1;       // mean of what comes after the last
+  double all_ = 0;           // the integral up to the last
+  bool late_ = false;        // it is later than the last
 };
 
 } // namespace fikit::policy
