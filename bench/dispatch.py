@@ -23,9 +23,11 @@ GPUS, CLIENTS = 8, 64
 IDLE_MS = 5_000
 
 LINES = {
-    "decide_2_ns": ("decision, 2 clients", "one stands at the gate"),
-    "decide_8_ns": ("decision, 8 clients", ""),
-    "decide_64_ns": ("decision, 64 clients", "63 of them stand at the gate"),
+    "decide_2_ns": ("decision, 2 clients", "one stands at the gate, and may not go"),
+    "decide_8_ns": ("decision, 8 clients", "seven stand there"),
+    "decide_64_ns": ("decision, 64 clients", "63 stand there"),
+    "decide_busy_8_ns": ("decision, 8 clients, busy GPU", "all always want more; some decisions grant"),
+    "decide_busy_64_ns": ("decision, 64 clients, busy GPU", ""),
     "hand_over_soon_ns": ("hand over, after a short wait", "client and dispatcher spin"),
     "hand_over_later_ns": ("hand over, after a long wait", "both sleep"),
     "wake_soon_ns": ("wake, spinning client", ""),

@@ -255,6 +255,45 @@ def test_of_a_crowd_goes_the_first_of_those_who_could_go_alone(
     assert together[:1] == ([] if first is None else [first])
 
 
+AN_EIGHTH = st.integers(917_504, 983_039)
+"""Lengths of one class (by_length.hpp)."""
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(AN_EIGHTH, min_size=9, max_size=14),
+    AN_EIGHTH,
+    st.sampled_from([(300 * US, 1), (600 * US, 3)]),
+    st.sampled_from([5, 8]),
+)
+def test_of_a_crowd_that_stands_in_line_goes_the_first_of_those_who_could_go_alone(
+    lengths: list[int], limit: int, ahead: tuple[int, int], priority: int
+) -> None:
+    """What is refused to one is refused to all that want more, and to none that could go. Behind much it has to be in time
+    even if all takes three times as long."""
+    running = 99
+    ahead_ns, late = ahead
+    lows = dict(enumerate(lengths, start=2))
+
+    def decide(waiting: set[int]) -> list[int]:
+        made = Policy("budget", max_slowdown=0, **PATIENT)
+        made.event("client_added", HIGH, 0, priority=1)
+        made.event("client_added", running, 0, priority=5)
+        for number in lows:
+            made.event("client_added", number, 0, priority=priority)
+        made.event("launched", HIGH, 0, duration_ns=1, slack_ns=[S])
+        assert grants(made.event("waiting", running, 0, request=1, duration_ns=ahead_ns)) == [running]
+        made.event("launched", running, 0, granted=True, request=1, duration_ns=ahead_ns)
+        made.event("launched", HIGH, 0, slack_ns=[S])  # for how long is not known, so everybody waits
+        for number in waiting:
+            assert grants(made.event("waiting", number, 0, request=1, duration_ns=lows[number])) == []
+        idle_ns = late * (ahead_ns + limit)
+        return grants(made.event("drained", HIGH, 0, began_ns=0, duration_ns=0, slack_ns=[1], idle_ns=[idle_ns] * 8))
+
+    first = min((number for number in lows if decide({number})), default=None)
+    assert decide(set(lows))[:1] == ([] if first is None else [first])
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     EIGHT_TIMES,

@@ -135,6 +135,52 @@ def test_of_those_that_wait_for_exactly_as_long_one_is_asked() -> None:
         assert cost <= costs[8] + 8 * math.log2(many / 8), costs
 
 
+def looks_while_different_kernels_wait(many: int, idle: int) -> float:
+    """Per decision, while so many clients always want more, none as much as another, and the high one rests for `idle`."""
+    made = Policy("budget")
+    made.event("client_added", HIGH, 0, priority=1)
+    lows = {low: 50 * US + US * low for low in range(10, 10 + many)}
+    for low in lows:
+        made.event("client_added", low, 0, priority=8)
+    times = [idle * (number + 1) for number in range(8)]
+    requests = dict.fromkeys(lows, 0)
+    going: list[int] = []
+    now, decisions, went = 0, 0, 0
+
+    def happens(kind: str, client: int, **fields: object) -> None:
+        nonlocal decisions
+        decisions += 1
+        going.extend(grants(made.event(kind, client, now, **fields)))  # type: ignore[arg-type]
+
+    def ask(low: int) -> None:
+        requests[low] += 1
+        happens("waiting", low, request=requests[low], duration_ns=lows[low])
+
+    for low in lows:
+        ask(low)
+    before, decisions = made.looks, 0
+    for _ in range(100):
+        happens("launched", HIGH, duration_ns=20 * US, slack_ns=times)
+        now += 40 * US
+        happens("drained", HIGH, duration_ns=0, slack_ns=times, idle_ns=times, span_ns=0)
+        for low in going[:4]:
+            going.remove(low)
+            happens("launched", low, granted=True, request=requests[low], duration_ns=lows[low])
+            now += lows[low]
+            happens("grant_done", low, request=requests[low])
+            ask(low)
+            went += 1
+    assert went > 100
+    return (made.looks - before) / decisions
+
+
+@pytest.mark.parametrize("idle", [100 * US, MS])
+def test_a_decision_looks_at_few_of_those_that_wait_for_different_kernels(idle: int) -> None:
+    costs = {many: looks_while_different_kernels_wait(many, idle) for many in (8, 16, 32, 64)}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 20 * math.log2(many / 8), costs
+
+
 MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)
 
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <ctime>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <random>
@@ -51,44 +52,97 @@ void spin_or_pause_for(std::int64_t ns) {
 
 // ---------------------------------------------------------------- decisions, in manual time
 
-// One high client and lower ones that all stand at the gate; each event is followed by a decision, as in a round of the
-// dispatcher. ns per event with its decision.
-Samples decisions(std::size_t clients, int rounds) {
-  const auto policy = policy::make_policy("budget", {});
-  policy::Decisions out;
-  std::mt19937 dice(1);
-  std::int64_t t_ns = 0;
-  std::uint32_t request = 0;
-  Samples samples;
-  for (policy::ClientId id = 0; id < clients; ++id)
-    policy->apply({.kind = policy::EventKind::client_added, .client = id, .priority = id == 0 ? kHigh : kLow});
-  const auto happens = [&](policy::Event event) {
-    event.time_ns = t_ns;
-    const std::int64_t begin_ns = dispatcher::now();
-    policy->apply(event);
-    policy->decide(t_ns, out);
-    samples.push_back(static_cast<double>(dispatcher::now() - begin_ns));
-  };
-  policy->decide(0, out); // closes the gates
-  for (policy::ClientId id = 1; id < clients; ++id)
-    happens({.kind = policy::EventKind::waiting, .client = id, .request = ++request, .duration_ns = 50'000 + 1'000 * id});
-  for (int round = 0; round < rounds; ++round) {
+// One high client and lower ones, and the policy between them; each event is followed by a decision, as in a round of the
+// dispatcher.
+class Histories {
+ public:
+  explicit Histories(std::size_t clients) {
+    for (policy::ClientId id = 0; id < clients; ++id)
+      policy_->apply({.kind = policy::EventKind::client_added, .client = id, .priority = id == 0 ? kHigh : kLow});
+    policy_->decide(0, out_); // closes the gates
+    for (policy::ClientId id = 1; id < clients; ++id) waits(id);
+  }
+
+  // The high client launches ever more and leaves no time for any of those who wait.
+  void refuse(int rounds) {
     policy::Event launch{.kind = policy::EventKind::launched, .duration_ns = 20'000, .gap_ns = 30'000};
     launch.outlook.slack.ns = {0, 10'000, 20'000, 30'000, 50'000, 100'000, 200'000, 400'000};
-    happens(launch);
-    const std::vector<policy::Decision> decided(out.items().begin(), out.items().end());
-    for (const policy::Decision& decision : decided) {
-      if (decision.kind != policy::DecisionKind::grant) continue;
-      t_ns += 50'000;
-      happens({.kind = policy::EventKind::launched, .client = decision.client, .granted = true, .request = decision.request,
-               .duration_ns = 50'000});
-      happens({.kind = policy::EventKind::grant_done, .client = decision.client, .request = decision.request});
-      happens({.kind = policy::EventKind::waiting, .client = decision.client, .request = ++request, .duration_ns = 60'000});
+    for (int round = 0; round < rounds; ++round) {
+      happens(launch);
+      passes(100'000);
+      if (round % 8 == 7) happens({.kind = policy::EventKind::drained, .duration_ns = 0});
     }
-    t_ns += static_cast<std::int64_t>(dice() % 100'000);
-    if (round % 8 == 7) happens({.kind = policy::EventKind::drained, .duration_ns = 0});
   }
-  return samples;
+  // It rests for idle_ns and longer after each launch, and those who are granted a kernel want the next one at once.
+  void grant(int rounds, std::int64_t idle_ns) {
+    constexpr std::size_t kAtOnce = 4;
+    policy::Outlook outlook;
+    for (std::size_t i = 0; i < policy::Times::kCount; ++i)
+      outlook.slack.ns[i] = outlook.idle.ns[i] = idle_ns + static_cast<std::int64_t>(i) * idle_ns;
+    for (int round = 0; round < rounds; ++round) {
+      happens({.kind = policy::EventKind::launched, .duration_ns = 20'000, .gap_ns = 30'000, .outlook = outlook});
+      t_ns_ += 20'000;
+      passes(20'000);
+      happens({.kind = policy::EventKind::drained, .duration_ns = 0, .outlook = outlook});
+      for (std::size_t i = 0; i < kAtOnce && !granted_.empty(); ++i) {
+        const Grant grant = granted_.front();
+        granted_.pop_front();
+        happens({.kind = policy::EventKind::launched, .client = grant.client, .granted = true, .request = grant.request,
+                 .duration_ns = length_ns(grant.client)});
+        t_ns_ += length_ns(grant.client);
+        happens({.kind = policy::EventKind::grant_done, .client = grant.client, .request = grant.request});
+        waits(grant.client);
+      }
+    }
+  }
+  // ns per event with its decision.
+  const Samples& samples() const { return samples_; }
+
+ private:
+  struct Grant {
+    policy::ClientId client = 0;
+    std::uint32_t request = 0;
+  };
+  static std::int64_t length_ns(policy::ClientId id) { return 50'000 + 1'000 * std::int64_t{id}; }
+  void passes(std::uint32_t most_ns) { t_ns_ += static_cast<std::int64_t>(dice_() % most_ns); }
+  void waits(policy::ClientId id) {
+    happens({.kind = policy::EventKind::waiting, .client = id, .request = ++request_, .duration_ns = length_ns(id)});
+  }
+  void happens(policy::Event event) {
+    event.time_ns = t_ns_;
+    const std::int64_t begin_ns = dispatcher::now();
+    policy_->apply(event);
+    policy_->decide(t_ns_, out_);
+    samples_.push_back(static_cast<double>(dispatcher::now() - begin_ns));
+    for (const policy::Decision& decision : out_.items())
+      if (decision.kind == policy::DecisionKind::grant) granted_.push_back({.client = decision.client, .request = decision.request});
+  }
+
+  std::unique_ptr<policy::Policy> policy_ = policy::make_policy("budget", {});
+  policy::Decisions out_;
+  std::mt19937 dice_{1};
+  std::int64_t t_ns_ = 0;
+  std::uint32_t request_ = 0;
+  std::deque<Grant> granted_;
+  Samples samples_;
+};
+
+Samples refusals(std::size_t clients, int rounds) {
+  Histories histories(clients);
+  histories.refuse(rounds);
+  return histories.samples();
+}
+
+Samples grants(std::size_t clients, int rounds) {
+  constexpr std::int64_t kShortNs = 100'000;  // one kernel at a time
+  constexpr std::int64_t kLongNs = 1'000'000; // as many as may be in flight
+  Samples all;
+  for (const std::int64_t idle_ns : {kShortNs, kLongNs}) {
+    Histories histories(clients);
+    histories.grant(rounds, idle_ns);
+    all.insert(all.end(), histories.samples().begin(), histories.samples().end());
+  }
+  return all;
 }
 
 // ---------------------------------------------------------------- launches that wait, in real time
@@ -334,9 +388,11 @@ void print(const char* name, const Samples& samples) {
 
 int run(int rounds, int gpus, int clients, std::int64_t idle_ms) {
   std::printf("{");
-  print("decide_2_ns", decisions(2, rounds));
-  print("decide_8_ns", decisions(8, rounds));
-  print("decide_64_ns", decisions(64, rounds));
+  print("decide_2_ns", refusals(2, rounds));
+  print("decide_8_ns", refusals(8, rounds));
+  print("decide_64_ns", refusals(64, rounds));
+  print("decide_busy_8_ns", grants(8, rounds));
+  print("decide_busy_64_ns", grants(64, rounds));
   print("hand_over_soon_ns", hand_overs_soon(rounds));
   print("hand_over_later_ns", hand_overs_later(rounds));
   print("wake_soon_ns", wakes(rounds, kSoonNs));

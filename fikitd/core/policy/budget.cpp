@@ -7,6 +7,7 @@ namespace fikit::policy {
 namespace {
 
 constexpr std::int64_t kLongestGuessNs = 10'000'000;
+constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
 
 } // namespace
 
@@ -180,8 +181,8 @@ Budget::View Budget::view(std::int64_t now_ns, int lowest) {
           .above = std::span(above_).first(count)};
 }
 
-Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
-  constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
+Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns,
+                       const View& view) const {
   const Client& higher = *above.client;
   if (above.uncertain) return {.reason = Reason::uncertain, .by = higher.id};
   const Account& account = *above.account;
@@ -189,25 +190,34 @@ Hold Budget::objection(const Above& above, std::int64_t shortest_ns, std::int64_
   if (max_delay_ns != kNever && account.longest_delay_ns(view.begin_ns + shortest_ns, view.now_ns) > max_delay_ns)
     return {.reason = Reason::does_not_fit, .by = higher.id};
   const double expected_ns = account.doubtful() ? late_delay_ns(above, shortest_ns, view) : marginal_delay_ns(above, shortest_ns, view);
-  const double delay_ns = expected_ns - (shortest_ns < longest_ns ? kRoundingNs : 0);
+  const double delay_ns = expected_ns - less_ns;
   const bool nothing = delay_ns <= options().tuning.nothing * static_cast<double>(longest_ns);
   if (nothing || above.means.affords(delay_ns, longest_ns)) return {};
   if (above.at_work) return {.reason = Reason::behind, .by = higher.id};
   return {.reason = above.means.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = higher.id};
 }
 
-Refusals::Answer Budget::refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
+Refusals::Answer Budget::refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
   Refusals::Answer answer;
   for (const Above& above : view.above) {
     if (above.client->priority >= answer.above) continue;
-    const Hold hold = objection(above, shortest_ns, longest_ns, view);
+    const Hold hold = objection(above, shortest_ns, view.in_line() ? shortest_ns : longest_ns, kRoundingNs, view);
     if (hold.reason != Reason::none) answer = {.above = above.client->priority, .hold = hold};
   }
   return answer;
 }
 
+Refusals::Answer Budget::deep_refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const {
+  Refusals::Answer answer;
+  for (const Above& above : view.above)
+    if (above.client->priority < answer.above &&
+        !lets_go_deep(above, shortest_ns, view.in_line() ? shortest_ns : longest_ns, kRoundingNs, view))
+      answer = {.above = above.client->priority, .hold = lower_.hold};
+  return answer;
+}
+
 Hold Budget::refused_by_class(const Client& client, std::int64_t length, const View& view) {
-  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); };
+  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal_of(shortest_ns, longest_ns, view); };
   const LengthClass number = LengthClass::of(length);
   const Refusals::Answer& octave = refusals_.of_octave(number.octave, ask);
   if (client.priority > octave.above) return octave.hold;
@@ -224,7 +234,7 @@ Hold Budget::obstacle(const Client& client, std::int64_t length, const View& vie
   }
   for (const Above& above : view.above) {
     if (!above.client->outranks(client)) continue;
-    const Hold hold = objection(above, length, length, view);
+    const Hold hold = objection(above, length, length, 0, view);
     if (hold.reason != Reason::none) return hold;
   }
   return {};
@@ -249,16 +259,19 @@ double Budget::late_delay_ns(const Above& higher, std::int64_t length, const Vie
 }
 
 bool Budget::may_go_deep(const Client& client, std::int64_t length, const View& view) const {
-  const std::int64_t end = late_ns(view.begin_ns + length, view);
   return std::all_of(view.above.begin(), view.above.end(), [&](const Above& above) {
-    const Client& higher = *above.client;
-    const Account& account = accounts_[higher.slot];
-    if (!higher.outranks(client)) return true;
-    if (!account.foreseeable() || account.longest_delay_ns(end, view.now_ns) > higher.protection.max_delay_ns) return false;
-    const double delay_ns = late_delay_ns(above, length, view);
-    return delay_ns <= options().tuning.nothing * static_cast<double>(length) ||
-           account.affords(delay_ns, length, view.now_ns, true, higher.protection.max_slowdown);
+    return !above.client->outranks(client) || lets_go_deep(above, length, length, 0, view);
   });
+}
+
+bool Budget::lets_go_deep(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns,
+                          const View& view) const {
+  const Protection& protection = above.client->protection;
+  const std::int64_t end = late_ns(view.begin_ns + shortest_ns, view);
+  if (!above.account->foreseeable() || above.account->longest_delay_ns(end, view.now_ns) > protection.max_delay_ns) return false;
+  const double delay_ns = late_delay_ns(above, shortest_ns, view) - less_ns;
+  return delay_ns <= options().tuning.nothing * static_cast<double>(longest_ns) ||
+         above.account->affords(delay_ns, longest_ns, view.now_ns, true, protection.max_slowdown);
 }
 
 // Of those above the highest that may be back before the device is free: what is in line by then delays it, and what is granted

@@ -82,6 +82,9 @@ class Budget final : public Policy {
     std::int64_t now_ns = 0;
     std::int64_t free_ns = 0;     // of all that is known to be on the device
     std::int64_t begin_ns = 0;    // of lower work that is granted now
+    // It stands in line: then a delay grows with a kernel's length, and no more slowly than that, so what is refused to a
+    // kernel is refused to all longer ones.
+    bool in_line() const { return begin_ns == free_ns; }
     std::span<const Above> above; // who outranks somebody that waits
   };
   View view(std::int64_t now_ns, int lowest);
@@ -100,16 +103,19 @@ class Budget final : public Policy {
   // May it stand in line behind more than run_ahead_ns of lower work?
   std::int64_t deepest_ns() const; // none behind more than this
   bool may_go_deep(const Client& client, std::int64_t length_ns, const View& view) const;
+  bool lets_go_deep(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns, const View& view) const;
   // By level: of those whose kernel runs and whose next one cannot be granted yet, who has had least; nullptr: there is none.
   using Running = std::array<const Client*, 10>;
   Running running() const;
   // Has it had so much more than one of those that it has to wait for that one's next kernel?
   bool goes_after(const Client& client, const Client* running) const;
-  // Why the delay of any kernel of these lengths to a higher client cannot be afforded now, Reason::none when some can be.
-  Hold objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
-  // Of a crowd.
+  // Why the delay of the shortest of these kernels, less so much, cannot be afforded by a higher client now, by the means for
+  // the longest; Reason::none when it can be.
+  Hold objection(const Above& above, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns, const View& view) const;
+  // Of a crowd. What is refused to all of these lengths; where they stand in line, to all that are not shorter.
+  Refusals::Answer refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
+  Refusals::Answer deep_refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   Hold refused_by_class(const Client& client, std::int64_t length_ns, const View& view);
-  Refusals::Answer refusal(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   // The same of this client's kernel, and of all above it.
   Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
@@ -129,15 +135,18 @@ class Budget final : public Policy {
   Client* first_of_few(const Choice& choice);
   Client* first_of_crowd(const Choice& choice);
   // Of those in classes that are refused, all; said(rows, why) of each class, as far as it is refused to them.
-  template <class Said>
-  Rows refused(const ByLength& lengths, const View& view, Said said);
+  template <class Ask, class Said>
+  Rows refused(const ByLength& lengths, Refusals& refusals, const View& view, Ask ask, Said said);
   Rows refused_together(const Rows& aged, const Choice& choice);
+  Rows not_deep_together(const Rows& left, const Choice& choice);
+  Rows alike(const Client& client, const Choice& choice) const;
+  Rows tell_alike(const Client& client, const Hold& hold, const Rows& level, const Rows& aged, const Choice& choice);
   Client* first_of_level(Rows level, const Rows& aged, const Choice& choice);
   void tell(const Rows& rows, const Hold& hold);
   void rows_moved() { told_.forget(), line_known_ = false; }
   void put_in_line(const Client& client);
   void know_line();
-  std::size_t first_in_line(int priority);
+  Client* first_in_line(int priority);
   Rows not_after(const Client& running);
   std::int64_t next_due_ns(std::int64_t now_ns) const;
   // budget_copies.cpp
@@ -152,7 +161,8 @@ class Budget final : public Policy {
   std::array<Share, kMaxClients> shares_{};
   std::array<bool, kMaxClients> doubtful_{}; // accounts, as seen at their clients' last events
   std::array<Above, kMaxClients> above_{}; // room for View::above
-  Refusals refusals_; // of one choice
+  Refusals refusals_;      // of one choice
+  Refusals deep_refusals_; // the same
   Lower lower_;       // as the last choice saw it
   Ageing ages_;       // the same
   static constexpr std::size_t kCrowd = 8;

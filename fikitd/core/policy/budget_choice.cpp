@@ -69,6 +69,7 @@ Hold Budget::refused(Client& client, bool due, const Choice& choice) {
 Client* Budget::first_of_crowd(const Choice& choice) {
   const Rows aged = all_aged(choice.seen.now_ns);
   Rows left = sets().waiting.without(refused_together(aged, choice));
+  if (choice.deep && left.any()) left = left.without(not_deep_together(left, choice));
   while (left.any()) {
     const std::size_t below = clients().first_below(clients().at(left.first()).priority);
     if (Client* best = first_of_level(left.before(below), aged, choice)) return best;
@@ -77,9 +78,9 @@ Client* Budget::first_of_crowd(const Choice& choice) {
   return nullptr;
 }
 
-template <class Said>
-Rows Budget::refused(const ByLength& lengths, const View& view, Said said) {
-  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) { return refusal(shortest_ns, longest_ns, view); };
+// The longest classes first: where lengths stand in line, nobody is refused what is not refused to a longer one.
+template <class Ask, class Said>
+Rows Budget::refused(const ByLength& lengths, Refusals& refusals, const View& view, Ask ask, Said said) {
   Rows all;
   const auto take = [&](const Rows& of, const Refusals::Answer& answer) {
     if (answer.above > 9) return of;
@@ -89,12 +90,19 @@ Rows Budget::refused(const ByLength& lengths, const View& view, Said said) {
     return of.without(rows);
   };
   lengths.each_octave([&](std::size_t octave) {
-    const Rows left = take(lengths.of_octave(octave), refusals_.of_octave(octave, ask));
-    if (!left.any()) return;
-    lengths.each_class(octave, [&](const LengthClass& number) {
-      const Rows rows = left & lengths.of(number);
-      if (rows.any()) take(rows, refusals_.of_eighth(number, ask));
-    });
+    const Refusals::Answer& answer = refusals.of_octave(octave, ask);
+    const Rows left = take(lengths.of_octave(octave), answer);
+    bool longer = true;
+    if (left.any())
+      lengths.each_class(octave, [&](const LengthClass& number) {
+        const Rows rows = left & lengths.of(number);
+        if (!rows.any()) return true;
+        const Refusals::Answer& part = refusals.of_eighth(number, ask);
+        take(rows, part);
+        longer = part.above <= 9;
+        return longer || !view.in_line();
+      });
+    return longer || answer.above <= 9 || !view.in_line();
   });
   return all;
 }
@@ -102,46 +110,80 @@ Rows Budget::refused(const ByLength& lengths, const View& view, Said said) {
 // Those whose length is refused, and that of the run which they begin.
 Rows Budget::refused_together(const Rows& aged, const Choice& choice) {
   const Index& index = clients().index();
-  const Rows by_run = refused(index.by_run(), choice.seen, [](const Rows&, const Hold&) {}).without(aged);
+  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) {
+    return refusal_of(shortest_ns, longest_ns, choice.seen);
+  };
+  const Rows by_run = refused(index.by_run(), refusals_, choice.seen, ask, [](const Rows&, const Hold&) {}).without(aged);
+  if (!by_run.any()) return by_run;
   const auto said = [&](const Rows& rows, const Hold& hold) { tell(rows & by_run, hold); };
-  return refused(index.by_length(), choice.seen, said) & by_run;
+  return refused(index.by_length(), refusals_, choice.seen, ask, said) & by_run;
+}
+
+// Of those that are left the ones that may not stand behind so much, neither with their kernel nor with its run.
+Rows Budget::not_deep_together(const Rows& left, const Choice& choice) {
+  const Index& index = clients().index();
+  deep_refusals_.forget();
+  const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) {
+    return deep_refusal_of(shortest_ns, longest_ns, choice.seen);
+  };
+  const auto of = [&](const ByLength& lengths) {
+    return refused(lengths, deep_refusals_, choice.seen, ask, [](const Rows&, const Hold&) {});
+  };
+  const Rows rows = of(index.by_run()) & left;
+  if (!rows.any()) return rows;
+  const Rows both = of(index.by_length()) & rows;
+  tell(both, lower_.hold);
+  return both;
+}
+
+// Whom, of its level, what was refused to this one is refused to as well: its equals, and where it stands in line those that
+// want more.
+Rows Budget::alike(const Client& client, const Choice& choice) const {
+  const Index& index = clients().index();
+  const std::size_t row = clients().row(client);
+  const std::int64_t length_ns = index.by_length().length_ns(row);
+  const bool alone = index.by_run().length_ns(row) == length_ns;
+  if (alone && choice.seen.in_line() &&
+      (refusal_of(length_ns, length_ns, choice.seen).above < client.priority ||
+       (choice.deep && deep_refusal_of(length_ns, length_ns, choice.seen).above < client.priority)))
+    return index.by_length().not_shorter(row) & index.by_run().not_shorter(row);
+  return index.by_length().equal(row) & index.by_run().equal(row);
 }
 
 Client* Budget::first_of_level(Rows level, const Rows& aged, const Choice& choice) {
-  const Index& index = clients().index();
   const int priority = clients().at(level.first()).priority;
   if (priority > choice.nothing_below) {
     tell(level, lower_.hold);
     return nullptr;
   }
   Client* best = nullptr;
-  const auto ask = [&](std::size_t row) {
-    Client& client = clients().at(row);
-    level.set(row, false);
+  const auto ask = [&](Client& client) {
+    level.set(clients().row(client), false);
     if (best != nullptr && !goes_before(client, *best)) return;
     const Hold hold = answer(client, choice);
-    if (hold.reason == Reason::none) {
-      best = &client;
-      return;
-    }
-    Rows same;
-    same.set(row, true);
-    if (hold.reason != Reason::turn && index.by_length().length_ns(row) >= 0 && !aged.has(row)) {
-      same = same | (index.by_length().equal(row) & index.by_run().equal(row) & level).without(aged);
-      level = level.without(same);
-    }
-    tell(same, hold);
+    if (hold.reason == Reason::none) best = &client;
+    else level = level.without(tell_alike(client, hold, level, aged, choice));
   };
-  const std::size_t first = first_in_line(priority);
-  if (first < kMaxClients && level.has(first)) ask(first);
+  if (Client* first = first_in_line(priority); first != nullptr && level.has(clients().row(*first))) ask(*first);
   if (best != nullptr) return best; // nobody goes before it
   if (const Client* equal = choice.equals[static_cast<std::size_t>(priority)]) {
     const Rows later = level.without(aged | not_after(*equal));
     tell(later, {.reason = Reason::turn, .by = equal->id});
     level = level.without(later);
   }
-  while (level.any()) ask(level.first());
+  while (level.any()) ask(clients().at(level.first()));
   return best;
+}
+
+// This one, and whom of its level the same is refused to; those.
+Rows Budget::tell_alike(const Client& client, const Hold& hold, const Rows& level, const Rows& aged, const Choice& choice) {
+  const std::size_t row = clients().row(client);
+  Rows same;
+  if (hold.reason != Reason::turn && clients().index().by_length().length_ns(row) >= 0 && !aged.has(row))
+    same = (alike(client, choice) & level).without(aged);
+  same.set(row, true);
+  tell(same, hold);
+  return same;
 }
 
 void Budget::tell(const Rows& rows, const Hold& hold) {
@@ -160,15 +202,15 @@ void Budget::know_line() {
   for (const Client& client : clients().among(sets().waiting)) put_in_line(client);
 }
 
-// Of those of a level that wait, who has had least; kMaxClients: nobody waits.
-std::size_t Budget::first_in_line(int priority) {
+// Of those of a level that wait, who has had least; nullptr: nobody waits.
+Client* Budget::first_in_line(int priority) {
   know_line();
   const std::size_t begin = clients().first_of(priority);
   for (;;) {
     const std::int64_t least = line_.best(begin, clients().first_below(priority));
-    if (least == kNever) return kMaxClients;
+    if (least == kNever) return nullptr;
     const std::size_t row = line_.first(begin, least);
-    if (sets().waiting.has(row)) return row;
+    if (sets().waiting.has(row)) return &clients().at(row);
     line_.set(row, kNever); // it has gone
   }
 }

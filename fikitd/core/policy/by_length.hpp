@@ -64,16 +64,29 @@ class ByLength {
     itself.set(row, true);
     return itself;
   }
-  // Of each octave that somebody is in, its number; of each class in it, the same.
+  // Those of its class that are not known to wait for less than this row, with it.
+  Rows not_shorter(std::size_t row) const {
+    Rows rows = of(LengthClass::of(lengths_[row]));
+    for (std::size_t other = rows.first(); other < kMaxClients; other = rows.next(other + 1))
+      if (lengths_[other] < lengths_[row]) rows.set(other, false);
+    return rows;
+  }
+  // Of each octave that somebody is in, its number, the longest first; of each class in it, the same. Until seen() is false.
   template <class Seen>
   void each_octave(Seen seen) const {
-    for (std::uint64_t octaves = some_; octaves != 0; octaves &= octaves - 1)
-      seen(static_cast<std::size_t>(std::countr_zero(octaves)));
+    for (std::uint64_t octaves = some_; octaves != 0;) {
+      const auto octave = static_cast<std::size_t>(std::bit_width(octaves)) - 1;
+      if (!seen(octave)) return;
+      octaves &= ~(std::uint64_t{1} << octave);
+    }
   }
   template <class Seen>
   void each_class(std::size_t octave, Seen seen) const {
-    for (std::uint32_t eighths = octaves_[octave].some; eighths != 0; eighths &= eighths - 1)
-      seen(LengthClass{.octave = octave, .eighth = static_cast<std::size_t>(std::countr_zero(eighths))});
+    for (std::uint32_t eighths = octaves_[octave].some; eighths != 0;) {
+      const auto eighth = static_cast<std::size_t>(std::bit_width(eighths)) - 1;
+      if (!seen(LengthClass{.octave = octave, .eighth = eighth})) return;
+      eighths &= ~(1U << eighth);
+    }
   }
   bool same_rows(const ByLength& other) const { return lengths_ == other.lengths_; }
 
