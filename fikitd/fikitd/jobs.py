@@ -15,6 +15,9 @@ from fikitd.records import JobRecord, JobRecords
 QUIET_S: Final = 2.0  # so long without a client, then the report so far is stored
 ENDING_S: Final = 3.0  # so long the report of a job that is over waits for its profiles
 LEAVING_S: Final = 1.0  # and that of any job, when fikitd leaves
+SETTLING_S: Final = 5.0  # that of a quiet job, before it is stored as far as it is known
+PROFILES_S: Final = 20.0  # and once more for profiles on a slow file system: longer than storing one may take
+NOTING_S: Final = 1.0  # so long `end` waits for the ledger
 
 
 class Jobs:
@@ -37,7 +40,7 @@ class Jobs:
             if over:
                 record = JobRecord.parse(entry.record)
             if record is None or record.started_ns != entry.started_ns:
-                self._ledger.remove(job_id)
+                self._ledger.discard(job_id)
                 continue
             job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
             job.go_on_from(entry)
@@ -116,6 +119,9 @@ class Jobs:
         await self._close(job, ENDING_S)
         self._forget(job)
         self._files.job_is_over(job)
+        if job.quiet and not job.settled.is_set():
+            self._went_quiet(job)  # a profile is still on its way: whether it could be stored belongs into the report
+        await self._ledger.settle(NOTING_S)
 
     async def _close(self, job: Job, timeout_s: float) -> None:
         await self.settle(job, timeout_s)
@@ -141,12 +147,16 @@ class Jobs:
         seen_ns = job.last_seen_ns
         if not job.ended:
             await asyncio.sleep(QUIET_S)
-        await self.settle(job, 5.0)
-        if not job.quiet or job.last_seen_ns != seen_ns:
-            return
-        if not job.ended and self._jobs.get(job.record.job) is not job:
-            return  # `end` came meanwhile and has stored it
-        await self._files.store(job)
+        for patience_s in (SETTLING_S, PROFILES_S):
+            await self.settle(job, patience_s)
+            if not job.quiet or job.last_seen_ns != seen_ns:
+                return
+            now = self._jobs.get(job.record.job)
+            if now is not job and (now is not None or not job.ended):
+                return  # `end` came meanwhile and stores it, or its report is that of a later run of its id
+            await self._files.store(job)
+            if job.settled.is_set():
+                break
         if self._records.get(job.record.job) is None or self._jobs.get(job.record.job) is not job:
             self._forget(job)
 

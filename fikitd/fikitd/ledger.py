@@ -1,13 +1,16 @@
 """What jobs have done so far, in run_dir: a fikitd that was killed or replaced goes on with their reports where they stood.
 
 One small file per job, written when a client came or ended and removed with the job. Only the daemon writes here, and run_dir is a
-local directory of its own: what cannot be written or read costs that job its earlier counters, nothing else.
+local directory of its own: what cannot be written or read costs that job its earlier counters, nothing else. Files are written and
+removed on a thread beside the event loop, one after the other, so a slow disk delays nobody's hello.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -17,7 +20,7 @@ from typing import Any, Final
 from fikitd.held import Held
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
-from fikitd.storage import read_bounded
+from fikitd.storage import SETTLE_LOOK_S, read_bounded
 from fikitd.totals import Totals
 from fikitd.untrusted import is_name
 
@@ -58,9 +61,52 @@ class Ledger:
 
     def __init__(self, run_dir: Path) -> None:
         self._directory = run_dir / DIRECTORY
+        self._lock = threading.Lock()
+        self._due: dict[str, Entry | None] = {}  # by job, the latest only; None: to be removed
+        self._working = False
 
     def write(self, job: str, entry: Entry) -> None:
-        """Replace what is known of the job; a failure is a line in the log."""
+        """Replace what is known of the job, soon; a failure is a line in the log."""
+        self._put(job, entry)
+
+    def remove(self, job: str) -> None:
+        """Forget the job, soon."""
+        self._put(job, None)
+
+    def discard(self, job: str) -> None:
+        """Forget the job at once, before anybody is served."""
+        with suppress(OSError):
+            (self._directory / job).unlink(missing_ok=True)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until all that was told has been done, but not longer than `timeout_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._working:
+                    await asyncio.sleep(SETTLE_LOOK_S)
+
+    def _put(self, job: str, entry: Entry | None) -> None:
+        with self._lock:
+            self._due[job] = entry
+            if self._working:
+                return
+            self._working = True
+        threading.Thread(target=self._work, daemon=True, name="ledger").start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._due:
+                    self._working = False
+                    return
+                job = next(iter(self._due))
+                entry = self._due.pop(job)
+            if entry is None:
+                self.discard(job)
+            else:
+                self._store(job, entry)
+
+    def _store(self, job: str, entry: Entry) -> None:
         temporary = self._directory / f".{job}"
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -70,10 +116,6 @@ class Ledger:
         except OSError as error:
             _log.warning("job %s: what it did so far could not be noted: %s", job, error.strerror)
 
-    def remove(self, job: str) -> None:
-        with suppress(OSError):
-            (self._directory / job).unlink(missing_ok=True)
-
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """All that can be read, by job; the others are removed."""
         with suppress(FileNotFoundError):
@@ -82,7 +124,7 @@ class Ledger:
                     yield path.name, _read(path)
                 except (OSError, ValueError, TypeError, KeyError) as error:
                     _log.warning("job %s: what it did before fikitd was restarted is lost: %s", path.name, error)
-                    self.remove(path.name)
+                    self.discard(path.name)
 
 
 def _read(path: Path) -> Entry:

@@ -67,6 +67,7 @@ class Server:
         reports = ReportStore(config.daemon.report_dir)
         kept = Kept(config.daemon.keep_reports, config.daemon.keep_traces, config.daemon.keep_profiles)
         self._comments = AdminComments(self._run_dir, config.daemon.admin_comment_s)
+        self._ledger = Ledger(self._run_dir)
         self._jobs = Jobs(
             records=self._records,
             files=JobFiles(
@@ -76,7 +77,7 @@ class Server:
                 pruner=Pruner(kept, reports.directory, store.directory, self._storage),
                 comments=self._comments,
             ),
-            ledger=Ledger(self._run_dir),
+            ledger=self._ledger,
             policy=config.scheduler.policy,
         )
         self._unmanaged = Unmanaged(
@@ -240,7 +241,7 @@ class Server:
     async def _finish(self) -> None:
         """Let every client run free, then store what they did, as far as storage answers."""
         await self._store_last()
-        await self._storage.settle(LAST_FILES_S)
+        await asyncio.gather(self._storage.settle(LAST_FILES_S), self._ledger.settle(LAST_FILES_S))
 
     async def _store_last(self) -> None:
         going_on = self._clients.leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,6 +116,28 @@ def test_a_job_says_what_a_killed_daemon_lost(tmp_path: Path) -> None:
         assert second.stored()["warnings"] == [
             "fikitd ended under a process of the job, and what it did then is not in its report"
         ]
+
+
+def test_a_disk_that_hangs_delays_nobodys_hello(tmp_path: Path) -> None:
+    with serving(tmp_path) as daemon:
+        daemon.job(started_ns=7)
+        ledger = tmp_path / "run" / "ledger"
+        ledger.mkdir(mode=0o700)
+        os.mkfifo(ledger / ".12")  # who opens it to write waits for a reader
+        try:
+            daemon.client()
+            daemon.client()
+            assert daemon.control.job("12")["processes"] == 1
+            assert not (ledger / "12").exists()
+        finally:
+            reader = os.open(ledger / ".12", os.O_RDONLY)
+        try:
+            assert b'"processes": 0' in os.read(reader, 65536)
+        finally:
+            os.close(reader)
+        for client in daemon.held:
+            client.close()
+        eventually(lambda: [entry.running for _, entry in Ledger(Path(daemon.run_dir)).entries()] == [0])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import platform
 import socket
@@ -318,6 +319,32 @@ def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon)
     assert [k["name"] for k in daemon.core.seen[2]["profile"]] == ["gemm"]
     assert daemon.core.seen[2]["rhythm"] == daemon.core.rhythm
     assert daemon.control.job("13")["profile"]["found"] is True
+
+
+def test_a_job_whose_end_comes_before_its_profile_is_stored_has_what_became_of_it_in_its_report(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+
+    def save(*_: Any, **__: Any) -> None:
+        assert answer.wait(20)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ProfileStore, "save", save)
+    monkeypatch.setattr("fikitd.jobs.ENDING_S", 0.05)
+    daemon.core.measured = [fakes.kernel()]
+    daemon.job(measure=True, profile="mine")
+    client = daemon.client()
+    client.send(fakes.description())
+    client.close()
+    daemon.control.end("12")
+    assert (daemon.stored()["profile"]["stored"], daemon.stored()["warnings"]) == (None, [])
+    answer.set()
+    eventually(lambda: daemon.stored()["profile"]["stored"] is False)
+    (warning,) = daemon.stored()["warnings"]
+    assert "its profile could not be stored" in warning
+    assert "No space left on device" in warning
+    assert daemon.control.jobs() == []
 
 
 def test_a_profile_of_another_device_is_not_used(daemon: Daemon) -> None:
