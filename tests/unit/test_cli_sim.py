@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,9 +61,31 @@ def test_the_policy_is_what_a_daemon_runs_by_default(traces: list[str]) -> None:
     assert json.loads(done.stdout)["policy"] == SchedulerConfig().policy
 
 
+def test_ctrl_c_ends_a_long_simulation(traces: list[str]) -> None:
+    # Whoever runs the tests in the background ignores SIGINT, and programs inherit that.
+    program = ["env", "--default-signal=INT", sys.executable, "-m", "fikit", "sim"]
+    running = subprocess.Popen([*program, *traces[:-1], "5000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        took = Path(f"/proc/{running.pid}/stat")
+        while int(took.read_text().rpartition(")")[2].split()[11]) < 3 * os.sysconf("SC_CLK_TCK"):  # it is at work by then
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.communicate(timeout=20) == (b"", b"\n")  # behind ^C
+        assert running.returncode == 130
+    finally:
+        running.kill()
+        running.wait()
+
+
 def test_two_low_jobs(traces: list[str]) -> None:
     done = CliRunner().invoke(command, [*traces, "--low", traces[3], "--policy", "prio", "--json"])
     assert done.exit_code == 0, done.output
+
+
+def test_more_requests_than_can_be_is_one_sentence(traces: list[str]) -> None:
+    done = CliRunner().invoke(command, [*traces[:-1], "99999999999999999999"])
+    assert done.exit_code == 2
+    assert "99999999999999999999 is not in the range" in done.output
 
 
 def test_unknown_policy_names_the_nearest(traces: list[str]) -> None:

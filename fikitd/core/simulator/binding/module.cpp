@@ -49,10 +49,14 @@ nb::dict split_of(const Split& split, bool first_runs) {
 }
 
 nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::size_t requests, std::int64_t until_ns) {
+  constexpr std::int64_t kLookNs = 1'000'000'000; // of manual time: so often Ctrl-C is heard
   Simulation simulation(setup, jobs);
-  {
-    const nb::gil_scoped_release release;
-    simulation.run(requests, until_ns);
+  while (simulation.job(0).requests().size() < requests && simulation.now_ns() < until_ns) {
+    {
+      const nb::gil_scoped_release release;
+      simulation.run(requests, std::min(until_ns, simulation.now_ns() + kLookNs));
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   nb::list results;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
