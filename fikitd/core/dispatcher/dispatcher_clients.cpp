@@ -9,7 +9,7 @@
 namespace fikit::dispatcher {
 namespace {
 
-constexpr std::int64_t kPatienceNs = 5'000'000; // with a client that writes faster than it is read
+constexpr std::int64_t kLongestReadNs = 5'000'000; // with a client that writes faster than it is read
 constexpr std::int64_t kMinLeaseNs = 5'000'000;
 constexpr std::size_t kMaxTraceEvents = std::size_t{1} << 20;
 
@@ -162,7 +162,7 @@ Client& Dispatcher::client(ClientId id) {
 // What it just wrote.
 void Dispatcher::read_rest(Client& client) {
   const std::int64_t now_ns = now();
-  while (client.poll(now_ns, *policy_) && now() - now_ns < kPatienceNs) {
+  while (client.poll(now_ns, *policy_) && now() - now_ns < kLongestReadNs) {
   }
 }
 

@@ -22,7 +22,8 @@ std::int64_t takes_ns(const predictor::Prediction& predicted) {
   return predicted.duration_ns < 0 ? policy::kUnknown : predicted.duration_ns + in_line_ns(predicted);
 }
 
-// What nine of ten like it do not exceed, where its runs differ: a quantile may lie a bucket above what they all took.
+// What nine of ten like it do not exceed, where its runs differ: a quantile may lie a bucket above what they all took, and the
+// mean a bucket below.
 std::int64_t high_ns(const predictor::Prediction& predicted) {
   constexpr double kVaries = 1.25; // two buckets
   const bool varies = static_cast<double>(predicted.duration_high_ns) > kVaries * static_cast<double>(predicted.duration_ns);

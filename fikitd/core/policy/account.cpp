@@ -9,7 +9,9 @@ namespace {
 
 // So much later than the usual shortest idle time, no request was waiting.
 constexpr std::int64_t kAtOnceNs = 50'000;
-constexpr std::int64_t kLongestCopyNs = 10'000'000;
+// So late a host may be because of short copies, which pass the gate unseen, several of them one behind the other; if it is
+// later it has had something else to do.
+constexpr std::int64_t kShortCopiesNs = 10'000'000;
 constexpr double kLatelyNs = 200e6; // of lower work: what came before counts half
 
 // So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long: those that wait
@@ -67,7 +69,7 @@ std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
   const bool regular = !open_ && usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs;
   if (!regular || idle_ns <= usual_ns) return 0;
   const std::int64_t longer_ns = idle_ns - usual_ns;
-  if (others_ns_ + left_over_ns_ > 0 && longer_ns < kLongestCopyNs) return longer_ns;
+  if (others_ns_ + left_over_ns_ > 0 && longer_ns < kShortCopiesNs) return longer_ns;
   if (copy_stands_.until_ns > since_ns_ + idle_ns) return 0; // it did not wait for that
   return std::clamp<std::int64_t>(copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_), 0, longer_ns);
 }

@@ -7,7 +7,9 @@ namespace fikit::policy {
 namespace {
 
 constexpr std::int64_t kMinGraceNs = 100'000;     // a completion report may be this late: two polls, one thread switch
-constexpr std::int64_t kPatienceNs = 10'000'000; // or as late as this where reckoned ends are doubted
+// Or as late as this where reckoned ends are doubted: kernels there take milliseconds longer than reckoned, and one whose
+// report never comes must not hold the others for good.
+constexpr std::int64_t kPatienceNs = 10'000'000;
 
 void drop_oldest(Client& client, std::size_t count) {
   std::move(client.grants.begin() + static_cast<std::ptrdiff_t>(count),
