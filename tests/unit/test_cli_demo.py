@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fikit.commands.demo import _disturbance
+from click.testing import CliRunner
+from fikit.commands.demo import _disturbance, command
 from fikit.demo import plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.result import Result
@@ -75,6 +76,13 @@ def test_programs_of_the_plan_exist() -> None:
         for job in step.jobs:
             assert Path(job.argv[1]).is_file()
     assert plan.MODEL.is_file()
+
+
+def test_a_directory_that_cannot_be_made_is_one_sentence_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(command, ["--no-slurm", "--out", str(tmp_path / "file" / "out")])
+    assert done.exit_code == 1
+    assert "could not be made: Not a directory; choose another directory with --out" in done.output
 
 
 def test_a_failure_on_a_busy_machine_says_so() -> None:

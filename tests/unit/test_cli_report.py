@@ -43,6 +43,13 @@ def test_list_has_the_newest_first(store: ReportStore) -> None:
     assert [record["job"] for record in json.loads(report("--list", "--json").output)] == ["2", "1", "0"]
 
 
+def test_a_list_of_nothing_says_so(store: ReportStore) -> None:
+    assert report("--list").output == (
+        f"no reports yet in {store.directory}; only jobs that ran with a fikit option have one\n"
+    )
+    assert report("--list", "--json").output == "[]\n"
+
+
 def test_unknown_job_names_the_nearest_ids(store: ReportStore) -> None:
     store.save({**REPORT, "job": "1234"})
     result = report("1243")

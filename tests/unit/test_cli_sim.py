@@ -66,8 +66,8 @@ def test_ctrl_c_ends_a_long_simulation(traces: list[str]) -> None:
     program = ["env", "--default-signal=INT", sys.executable, "-m", "fikit", "sim"]
     running = subprocess.Popen([*program, *traces[:-1], "5000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        took = Path(f"/proc/{running.pid}/stat")
-        while int(took.read_text().rpartition(")")[2].split()[11]) < 3 * os.sysconf("SC_CLK_TCK"):  # it is at work by then
+        took, at_work = Path(f"/proc/{running.pid}/stat"), 3 * os.sysconf("SC_CLK_TCK")
+        while int(took.read_text().rpartition(")")[2].split()[11]) < at_work:
             assert running.poll() is None
         running.send_signal(signal.SIGINT)
         assert running.communicate(timeout=20) == (b"", b"\n")  # behind ^C

@@ -42,19 +42,36 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
         signal.signal(number, signal.default_int_handler)
     emulated = device == "emulated"
     logs = out.absolute() / "logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    logs.mkdir(parents=True)
+    _empty(logs)
     with open_door(not no_slurm, plan.MODEL if emulated else None) as door:
         result = Result.of(_run(door, emulated, logs), emulated, door.slurm_version)
     summary = result.summary()
-    (out / "summary.json").write_text(json_format.dumps(summary, indent=2) + "\n")
-    (out / "demo.svg").write_text(picture.demo(summary))
     json.emit(summary) if as_json else table.show(table.demo(summary))
+    _write(out / "summary.json", json_format.dumps(summary, indent=2) + "\n")
+    _write(out / "demo.svg", picture.demo(summary))
     failures = result.failures()
     if failures:
         raise UserError(
             f"the demo did not show what it should: {'; '.join(failures)}{disturbed} (jobs' outputs in {logs})"
         )
+
+
+def _empty(directory: Path) -> None:
+    """Make it anew. What cannot be written is said before the minute that the demo takes."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(
+            f"{directory} could not be made: {error.strerror}; choose another directory with --out"
+        ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"{path} could not be written: {error.strerror}") from None
 
 
 def _disturbance(load: float, cores: int) -> str:

@@ -39,7 +39,7 @@ def list_(as_json: bool) -> None:
         click.echo("no profiles yet; run a job once with --fikit-measure, or a program with fikit run --measure")
 
 
-@command.command("show")
+@command.command("show", short_help="The kernels of profile KEY.")
 @click.argument("key")
 @click.option(
     "--device", metavar="NAME", help="The kind of GPU, when KEY was measured on several; default: the newest."

@@ -28,7 +28,12 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand."""
     if list_:
         records = _records()[:LISTED]
-        json.emit(records) if as_json else table.show(table.reports(records))
+        if as_json:
+            json.emit(records)
+        elif records:
+            table.show(table.reports(records))
+        else:
+            click.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
         return
     record = _newest() if jobid is None else _find(jobid)
     json.emit(record) if as_json else table.show(table.report(record))

@@ -42,7 +42,9 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--max-delay", callback=nanoseconds, metavar="TIME",
     help="The longest single delay of the high job, as 200us or 1.5ms; default: any. For budget and oracle.",
 )  # fmt: skip
-@click.option("--requests", type=click.IntRange(1, 10_000_000), help="So many requests; default: two seconds of the high job.")
+@click.option(
+    "--requests", type=click.IntRange(1, 10_000_000), help="So many requests; default: two seconds of the high job."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the random arrivals.")
 @click.option("--cold", is_flag=True, help="Without profiles; by default each job was measured alone before.")
 @click.option("--json", "as_json", is_flag=True, help="One object; times in the units of their names.")
