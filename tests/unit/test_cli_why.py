@@ -33,6 +33,13 @@ def test_the_longest_three_and_the_rest_as_one_sum() -> None:
     ]
 
 
+@pytest.mark.parametrize(("waited_s", "unseen"), [(0.5, ["110 ms"]), (0.393, []), (0.0, [])])
+def test_waiting_that_has_no_reason_is_told(waited_s: float, unseen: list[str]) -> None:
+    lines = why({**REPORT, "wait": {**REPORT["wait"], "total_s": waited_s}, "held": [held()]})
+    because = " that fikitd did not see: it was late, or several threads waited at once"
+    assert lines == ["390 ms behind job 17 (priority 1)", *(total + because for total in unseen)]
+
+
 def test_four_reasons_are_all_told() -> None:
     assert len(told(*(held(total_s=0.1, job=str(n)) for n in range(4)))) == 4
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from core_fake_client import DONE, LONG_LEASE, MS, FakeClient, dispatcher, eventually, now, profile_entry
+from core_fake_client import DONE, EXPIRED, LONG_LEASE, MS, FakeClient, dispatcher, eventually, now, profile_entry
 from fikitd._core import Dispatcher
 
 LENGTH = 20 * MS  # of every kernel
@@ -160,3 +160,14 @@ def test_work_that_a_mark_says_is_there_counts_however_long_lower_work_takes() -
         time.sleep(2 * LENGTH / 1e9)
         end(low, last)
         assert stood_ns(high) == pytest.approx(20 * LENGTH, rel=WIDTH), "nothing of it is there any more"
+
+
+def test_lower_work_delays_nobody_for_longer_than_it_takes(high: FakeClient, low: FakeClient) -> None:
+    launch_much(high)
+    low.launch(1, EXPIRED)  # reckoned behind all that, and nobody says when it is complete
+    low.ring()
+    assert eventually(lambda: low.read)
+    high.drained()  # it took much less than was reckoned
+    high.launch(1)
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)

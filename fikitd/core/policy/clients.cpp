@@ -128,7 +128,10 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   if (lower.reports_done && lower.grant_count > 0) return free_ns; // what it delayed is known when it is complete
   others_ns = std::max(others_ns, finish.best(0, below));
   client.stood_behind = lower.id;
-  client.stood_ns = std::clamp<std::int64_t>(lower_ns - others_ns, 0, lease_ns_);
+  // Its end may be reckoned behind others' work that took less; it takes no more itself than it did.
+  std::int64_t takes_ns = 0;
+  for (const Client& each : std::span(clients_).subspan(below, count_ - below)) takes_ns += each.backlog.takes_ns();
+  client.stood_ns = std::clamp<std::int64_t>(std::min(lower_ns - others_ns, takes_ns), 0, lease_ns_);
   client.stood_until_ns = others_ns + client.stood_ns;
   return free_ns;
 }

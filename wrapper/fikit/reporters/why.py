@@ -9,12 +9,13 @@ from fikit.reporters import units
 
 TOLD = 3  # reasons; the rest is one sum
 NAME_LENGTH = 48
+UNSEEN_S, UNSEEN = 0.001, 0.01  # less than this, or this share of the waiting, is what two clocks differ by
 
 Entry = dict[str, Any]
 
 
 def why(record: dict[str, Any]) -> list[str]:
-    """One line for each of the longest reasons, one for the rest; nothing for a job that never waited."""
+    """One line for each of the longest reasons, one for the rest, one for what has none; nothing for a job that never waited."""
     held = [entry for entry in record.get("held", []) if entry["total_s"] > 0]  # reports of before have none
     lines = [f"{units.duration(entry['total_s'])} {_phrase(entry, record)}" for entry in held[:TOLD]]
     rest = held[TOLD:]
@@ -23,6 +24,12 @@ def why(record: dict[str, Any]) -> list[str]:
     elif rest:
         total = sum(entry["total_s"] for entry in rest)
         lines.append(f"{units.duration(total)} for {len(rest)} other reasons (--json has them all)")
+    waited_s = record["wait"]["total_s"]
+    unseen_s = waited_s - sum(entry["total_s"] for entry in held)
+    if "held" in record and unseen_s > max(UNSEEN_S, UNSEEN * waited_s):
+        lines.append(
+            f"{units.duration(unseen_s)} that fikitd did not see: it was late, or several threads waited at once"
+        )
     return lines
 
 
