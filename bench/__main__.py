@@ -79,6 +79,9 @@ def main() -> int:
     try:
         if shown_on:
             page.around(shown_on, name)
+        for wanted in (file, options.get("svg")):
+            if wanted:
+                record.check(wanted)
         result = BENCHES[name].run(emulated=not real, **options)
         print(result.summary)
         if file:

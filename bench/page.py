@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fikitd.storage import reason
+
 from bench.record import BenchError
 
 
@@ -31,7 +33,7 @@ def around(path: Path, name: str) -> tuple[str, str]:
     try:
         before, found, rest = path.read_text().partition(begin)
     except (OSError, UnicodeDecodeError) as error:
-        raise BenchError(f"couldn't read {path}: {error}") from error
+        raise BenchError(f"couldn't read {path}: {reason(error)}") from error
     _, ended, after = rest.partition(end)
     if not found or not ended:
         raise BenchError(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fikitd.storage import reason
+
 from bench import page
 from bench import seeds as several
 from bench.record import BenchError
@@ -77,7 +79,7 @@ def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[st
         try:
             read = tomllib.loads(path.read_text())
         except (OSError, tomllib.TOMLDecodeError) as error:
-            raise BenchError(f"couldn't read {path}: {error}") from error
+            raise BenchError(f"couldn't read {path}: {reason(error)}") from error
         pairs = {name: tuple(map(str, jobs)) for name, jobs in read.items() if isinstance(jobs, list)}
         bad = [name for name in read if len(pairs.get(name, ())) < 2]
         if bad or not pairs:

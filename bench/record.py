@@ -55,6 +55,18 @@ def commit() -> str:
     return head.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
+def check(path: Path) -> None:
+    """Can it be written? Asked before a bench takes its minutes. Raises BenchError."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise BenchError(f"couldn't write {path}: {error.strerror}") from error
+
+
 def write(path: Path, name: str, result: Result) -> None:
     """Write one bench's file; raises BenchError when it cannot be written."""
     content = {

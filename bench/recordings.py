@@ -8,6 +8,8 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fikitd.storage import reason
+
 from bench.record import ROOT, BenchError
 
 RECORDED = ROOT.parent / "shared" / "traces"
@@ -33,7 +35,7 @@ def _read(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
-        raise BenchError(f"couldn't read {path}: {error}") from error
+        raise BenchError(f"couldn't read {path}: {reason(error)}") from error
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from bench import __main__ as command
 from bench import record
 from bench.__main__ import BENCHES
 
@@ -65,3 +66,30 @@ def test_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     target = tmp_path / "file" / "sub" / "model.json"
     with pytest.raises(record.BenchError, match=f"^couldn't write {target}: Not a directory$"):
         record.write(target, "model", record.Result("", True, {}, {}))
+
+
+@pytest.mark.parametrize("option", ["--json", "--svg"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(BENCHES["frontier"], "run", lambda **_: pytest.fail("it ran"))
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "out"
+    monkeypatch.setattr(sys, "argv", ["bench", "frontier", option, str(target)])
+    assert command.main() == 1
+    assert capsys.readouterr().err == f"bench frontier: couldn't write {target}: Not a directory\n"
+
+
+def test_a_file_that_can_be_written_is_not_there_until_it_is(tmp_path: Path) -> None:
+    record.check(tmp_path / "sub" / "new")
+    assert list((tmp_path / "sub").iterdir()) == []
+    (tmp_path / "old").write_text("kept")
+    record.check(tmp_path / "old")
+    assert (tmp_path / "old").read_text() == "kept"
+
+
+def test_a_file_of_pairs_that_is_not_there_is_one_sentence() -> None:
+    done = bench("frontier", "--pairs", "no/such/file")
+    assert (done.returncode, done.stderr) == (
+        1, "bench frontier: couldn't read no/such/file: No such file or directory\n"
+    )  # fmt: skip
