@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
 ) -> None:
     monkeypatch.setattr(BENCHES["frontier"], "run", lambda **_: pytest.fail("it ran"))
     (tmp_path / "file").write_text("")
-    target = tmp_path / "file" / "out"
+    target = tmp_path / "file" / "sub" / "out"
     monkeypatch.setattr(sys, "argv", ["bench", "frontier", option, str(target)])
     assert command.main() == 1
     assert capsys.readouterr().err == f"bench frontier: couldn't write {target}: Not a directory\n"
