@@ -114,20 +114,21 @@ class Cluster:
         return self.wait(self.submit(script, *options, **env))
 
     def fields(self, job: str) -> dict[str, str]:
-        """What `scontrol show job` says, JobState above all."""
+        """What `scontrol show job` says, JobState above all; empty where it got no answer."""
         words = self.run("scontrol", "show", "job", "-o", job).stdout.split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
     def start_again(self, job: str) -> None:
         """A job that was requeued: Slurm would let it wait for two minutes."""
-        self.until(lambda: self.fields(job)["JobState"] == "PENDING", f"job {job} was not put back into the queue")
+        self.until(lambda: self.fields(job).get("JobState") == "PENDING", f"job {job} was not put back into the queue")
         # In the second of the first run's end, slurmd refuses to start it again.
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
 
     def ended(self, job: str) -> dict[str, str] | None:
         """Its fields when it is over, None before."""
         fields = self.fields(job)
-        return None if fields["JobState"] in ALIVE else fields
+        state = fields.get("JobState")  # none: slurmctld was too busy to answer
+        return fields if state and state not in ALIVE else None
 
     def until(self, done: Callable[[], Any], problem: str, timeout_s: float = JOB_TIMEOUT_S) -> Any:
         """The first true value of `done()`."""

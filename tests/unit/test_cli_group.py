@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
 from fikit import cli
@@ -95,3 +99,11 @@ def test_nearest_names_come_best_first() -> None:
     assert nearest("train-2", known)[0] == "train-2"
     assert did_you_mean("tain-1", known).startswith('; did you mean "train-1"')
     assert did_you_mean("zzz", known) == ""
+
+
+def test_output_that_a_full_disk_does_not_take_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fikit", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "fikit: the output could not be written: No space left on device\n")
