@@ -22,6 +22,16 @@ constexpr std::int64_t kRenewals = 5; // in two leases
 constexpr std::int64_t kSlackLeases = 3; // but no more than so many before the end of a long one
 constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
 constexpr std::int64_t kIdleLeases = 10;
+constexpr std::int64_t kNobodyNs = 3'600'000'000'000; // without clients there is nothing to keep: who comes rings
+constexpr std::int64_t kTogetherNs = 100'000'000;
+constexpr std::int64_t kLongNs = 4 * kTogetherNs;
+
+// Who waits for long wakes a little earlier, at the same moments as the other dispatchers of the node: the processor does not
+// leave its sleep for each of them.
+std::int64_t together(std::int64_t from_ns, std::int64_t after_ns) {
+  const std::int64_t due_ns = from_ns + after_ns;
+  return after_ns < kLongNs ? due_ns : due_ns - due_ns % kTogetherNs;
+}
 
 } // namespace
 
@@ -158,7 +168,7 @@ std::int64_t Dispatcher::lease_ns(std::int64_t now_ns) const {
 
 std::int64_t Dispatcher::renewal_ns(std::int64_t now_ns) const {
   const std::int64_t given_ns = std::min(given_ns_, lease_ns(now_ns));
-  return renewed_ns_ + std::max(2 * given_ns / kRenewals, given_ns - kSlackLeases * options_.lease_ns);
+  return together(renewed_ns_, std::max(2 * given_ns / kRenewals, given_ns - kSlackLeases * options_.lease_ns));
 }
 
 bool Dispatcher::renew_leases(std::int64_t now_ns) {
@@ -176,7 +186,7 @@ bool Dispatcher::renew_leases(std::int64_t now_ns) {
 
 // The longer nothing has happened, the less often is there anything to keep.
 std::int64_t Dispatcher::keeping_ns(std::int64_t now_ns) const {
-  return clients_.empty() ? policy::kHorizonNs : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
+  return clients_.empty() ? kNobodyNs : std::clamp(now_ns - moved_ns_, kMinKeepingNs, kMaxKeepingNs);
 }
 
 // Those who wait behind work whose end is reckoned wait for that end. It may come sooner, so half of what is left is slept
@@ -196,7 +206,7 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   if (soon && now_ns - acted_ns_ < spin_.limit_ns()) return {.look = Look::again};
   if (unheard) return {.look = Look::sure, .until_ns = std::min(now_ns + kSliceNs, std::max(wake_at_ns_, now_ns))};
   if (waiting) return {.look = Look::sure, .until_ns = std::min(now_ns + slice_ns(now_ns), std::max(wake_at_ns_, now_ns))};
-  return {.look = Look::for_news, .until_ns = now_ns + keeping_ns(now_ns)};
+  return {.look = Look::for_news, .until_ns = together(now_ns, keeping_ns(now_ns))};
 }
 
 void Dispatcher::read(Client& client) {
@@ -247,7 +257,7 @@ void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
       if (wait.look == Look::sure) return;
       skip_silent(now_ns);
       if (std::any_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->has_news(); })) return;
-      until_ns = now_ns + keeping_ns(now_ns);
+      until_ns = together(now_ns, keeping_ns(now_ns));
     }
     const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
     if (listen(lock, wake_ns - now_ns)) return;
