@@ -10,9 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A loaded node answers late, and who gives up runs without priorities to its end; a hanging fikitd may delay a program by
- * this at most, once for hello, once for the answer. */
-enum { TIMEOUT_S = 5, LOWEST_FD = 64 };
+enum { LOWEST_FD = 64 };
 enum { PAGE, DOORBELL, MEMORY, DESCRIPTORS }; /* of a WELCOME */
 
 /* Move a descriptor away from 0-2 and from the small numbers that programs close or reuse by habit. */
@@ -32,12 +30,17 @@ static bool failed(char reason[FIKIT_REASON_BYTES], const char *what) {
 }
 
 static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
-  return failed(reason, errno == EAGAIN ? "no answer within 5 s" : strerror(errno));
+  if (errno != EAGAIN)
+    return failed(reason, strerror(errno));
+  snprintf(reason, FIKIT_REASON_BYTES, "no answer within %d s", FIKIT_ANSWER_S);
+  return false;
 }
 
 static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  struct timeval timeout = {.tv_sec = TIMEOUT_S};
+  /* A loaded node answers late, and who gives up runs without priorities to its end; a hanging fikitd may delay a program by
+   * this at most, once for hello, once for the answer. */
+  struct timeval timeout = {.tv_sec = FIKIT_ANSWER_S};
   size_t bytes = strlen(path) + 1;
   if (bytes > sizeof address.sun_path) {
     failed(reason, "path too long for a socket");

@@ -35,7 +35,7 @@ from fikitd.storage import Storage, StorageTimeout, reason
 _log = logging.getLogger("fikitd")
 
 HELLO_TIMEOUT_S: Final = 5.0
-IDENTIFY_TIMEOUT_S: Final = 4.0  # the shim waits 5 s for its answer
+IDENTIFY_TIMEOUT_S: Final = protocol.ANSWER_S - 1.0  # the refusal is there before the shim gives up
 MAX_CONNECTIONS_PER_UID: Final = 256
 COMPLAINT_INTERVAL_S: Final = 60.0
 

@@ -34,7 +34,9 @@ from fikitd.totals import Stats
 
 _log = logging.getLogger("fikitd")
 
-PROFILE_WAIT_S: Final = 0.1  # a hello waits so long for its profile (the shim 5 s for us); a later one still counts
+PROFILE_WAIT_S: Final = (
+    0.1  # a hello waits so long for its profile (the shim protocol.ANSWER_S for us); a later one still counts
+)
 PROFILE_TIMEOUT_S: Final = 15.0
 SAVING_TIMEOUT_S: Final = 15.0  # a busy file system takes seconds to have a file safe
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
 from fikitd.traces import TraceStore
 from test_traces import EVENTS
+
+from fikitd import job_files
 
 ME = os.getuid()
 
@@ -98,6 +101,21 @@ def test_a_trace_that_cannot_be_stored_costs_a_warning_and_not_the_report(site: 
     eventually(lambda: site.control.job("12")["warnings"])
     assert "its trace could not be stored in" in site.control.job("12")["warnings"][0]
     assert site.report("12")["job"] == "12"
+
+
+def test_a_trace_that_cannot_be_stored_in_time_costs_a_warning(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(job_files, "TRACE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(TraceStore, "save", lambda *_, **__: over.wait(20))
+    site.core.journal = EVENTS
+    try:
+        site.client("12").close()
+        warnings = eventually(lambda: site.control.job("12")["warnings"])
+        assert warnings == [
+            f"its trace could not be stored in {site.traces.directory}: the file system did not answer within 0.05 s"
+        ]
+    finally:
+        over.set()
 
 
 def test_nobody_elses_trace_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ extern "C" {
 #define FIKIT_NAME_BYTES 1024u
 #define FIKIT_REASON_BYTES 256u
 #define FIKIT_MESSAGE_BYTES 2048u            /* no packet is larger */
+#define FIKIT_ANSWER_S 5                     /* a shim waits so long for the answer to its HELLO, then runs unmanaged */
 
 /* ---------------------------------------------------------------- socket messages */
 
