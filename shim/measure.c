@@ -13,6 +13,7 @@ enum {
   FIRST_INTERVAL = 8,   /* launches between the first two pairs of samples; doubles from pair to pair */
   MOST_OF_TIME = 400,   /* sampling takes at most one part in so many of the program's time */
   USUAL_NS = 20000,     /* a call of ours takes less, on a driver that is not slow */
+  MOST_STREAMS = 8,     /* whose work in flight is told apart */
 };
 
 struct fikit_measure {
@@ -22,9 +23,9 @@ struct fikit_measure {
   unsigned used;                     /* of `timed`, from the start */
   struct fikit_timed *bare, *free;   /* whose events are gone; that can be used */
   struct fikit_timed *first, **last; /* in flight, in launch order */
-  struct fikit_timed *first_unread;  /* of these; the events of those before it have been read */
-  struct fikit_timed *last_read;     /* the one before it, or `previous`; NULL: none */
   struct fikit_timed *previous;      /* last one harvested: the gap behind it is still open */
+  CUstream stream;                   /* of the newest launch */
+  bool several;                      /* there was another one */
 
   /* Sampling. No launch and no synchronisation waits for another thread's sample: it goes without. */
   atomic_flag busy;
@@ -37,7 +38,7 @@ struct fikit_measure {
   _Atomic(CUcontext) stocked;
   struct fikit_timed timed[FIKIT_TIMED];
   struct fikit_timed *completed_now[FIKIT_TIMED];
-  struct fikit_span spans[FIKIT_TIMED + 1];
+  struct fikit_spans spans;
 };
 
 static void give(struct fikit_timed **list, struct fikit_timed *timed) {
@@ -138,28 +139,69 @@ static void report(struct fikit_device *device, const struct fikit_timed *before
     fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)timed->run_ns, (int64_t)timed->before);
 }
 
-/* Under the mutex. Reads the events of the launches that have completed, up to the first one that has not. */
+/* Streams of which a launch has not completed: nor have those behind it. */
+struct unfinished {
+  CUstream streams[MOST_STREAMS];
+  unsigned count;
+};
+
+static bool is_unfinished(const struct unfinished *unfinished, CUstream stream) {
+  for (unsigned i = 0; i < unfinished->count; i++)
+    if (unfinished->streams[i] == stream)
+      return true;
+  return false;
+}
+
+/* Under the mutex: a look at who has completed; of several streams, also at those launched behind one that has not. True: there
+ * was somebody, and others are still in flight. */
+static bool look_at_completed(struct fikit_measure *measure) {
+  struct unfinished unfinished = {.count = 0};
+  bool any = false;
+  for (struct fikit_timed *timed = measure->first; timed; timed = timed->next) {
+    if (timed->completed || is_unfinished(&unfinished, timed->stream))
+      continue;
+    CUresult result = REAL(cuEventQuery)(timed->end);
+    if (result != CUDA_ERROR_NOT_READY) {
+      timed->completed = any = true;
+      timed->failed = result != CUDA_SUCCESS;
+      continue;
+    }
+    unfinished.streams[unfinished.count++] = timed->stream;
+    if (!measure->several || unfinished.count == MOST_STREAMS)
+      break;
+  }
+  return any && unfinished.count > 0;
+}
+
+/* Under the mutex. Reads the events of the launches that have completed. What completed while we looked may have done so
+ * before some that we saw: of several streams, until there is nothing new. */
 static void read_completed(struct fikit_measure *measure) {
   struct fikit_timed **room = measure->completed_now;
+  const struct fikit_timed *before = measure->previous, *before_first = NULL;
   unsigned count = 0;
-  for (struct fikit_timed *timed = measure->first_unread; timed; timed = timed->next) {
-    CUresult result = REAL(cuEventQuery)(timed->end);
-    if (result == CUDA_ERROR_NOT_READY)
-      break;
-    timed->failed = result != CUDA_SUCCESS;
-    measure->first_unread = timed->next;
+  bool all = true;
+  while (look_at_completed(measure) && measure->several)
+    ;
+  for (struct fikit_timed *timed = measure->first; timed && (all || measure->several); before = timed, timed = timed->next) {
+    all &= timed->completed;
+    if (!timed->completed || timed->read)
+      continue;
+    if (count == 0)
+      before_first = before;
+    timed->read = true;
+    timed->neighbour = fikit_timed_neighbours(before, timed);
     room[count++] = timed;
   }
-  fikit_timed_read(room, count, measure->last_read, measure->spans);
-  if (count)
-    measure->last_read = room[count - 1];
+  fikit_timed_read(room, count, before_first, measure->several, &measure->spans);
+  if (all)
+    fikit_spans_keep_last(&measure->spans);
 }
 
 /* Under the mutex. */
 static void harvest(struct fikit_device *device) {
   struct fikit_measure *measure = device->measure;
   read_completed(measure);
-  while (measure->first != measure->first_unread && ring_has_room(device)) {
+  while (measure->first && measure->first->read && ring_has_room(device)) {
     struct fikit_timed *timed = measure->first;
     measure->first = timed->next;
     if (!measure->first)
@@ -263,10 +305,11 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
     timed->slot = slot;
     timed->seq = seq;
     timed->stream = stream;
+    timed->completed = timed->read = false;
     timed->next = NULL;
+    measure->several |= measure->stream && measure->stream != stream;
+    measure->stream = stream;
     *measure->last = timed;
-    if (!measure->first_unread)
-      measure->first_unread = timed;
     measure->last = &timed->next;
     atomic_fetch_add_explicit(&measure->flying, 1, memory_order_relaxed);
   } else {
@@ -312,10 +355,11 @@ void fikit_measure_forget_context(struct fikit_device *device, CUcontext context
     return;
   if (measure->previous && measure->previous->context != context)
     give(&measure->free, measure->previous);
-  measure->previous = measure->last_read = NULL;
+  measure->previous = NULL;
+  measure->spans.origin = NULL;
+  measure->spans.count = 0;
   without(&measure->free, context);
   measure->last = without(&measure->first, context);
-  measure->first_unread = measure->first; /* some for the second time */
   unsigned flying = 0;
   for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next)
     flying++;

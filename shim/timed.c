@@ -7,6 +7,8 @@
 #include "timed.h"
 #include "symbols.h"
 
+#include <string.h>
+
 static const int64_t UNKNOWN = INT64_MIN;
 
 static int64_t between_ns(CUevent from, CUevent to) {
@@ -14,15 +16,13 @@ static int64_t between_ns(CUevent from, CUevent to) {
   return REAL(cuEventElapsedTime)(&ms, from, to) == CUDA_SUCCESS ? (int64_t)((double)ms * 1e6) : UNKNOWN;
 }
 
-static int64_t elapsed_ns(CUevent from, CUevent to) {
-  int64_t ns = between_ns(from, to);
-  return ns == UNKNOWN ? -1 : ns > 0 ? ns : 0;
+static int64_t not_negative(int64_t ns) {
+  return ns > 0 ? ns : 0;
 }
 
-/* Of two launches that did not follow each other directly, or of which one waited at the gate, no gap is known. */
-static bool neighbours(const struct fikit_timed *before, const struct fikit_timed *timed) {
-  return before && !before->failed && before->context == timed->context && before->seq + 1 == timed->seq &&
-         before->open && timed->open;
+static int64_t elapsed_ns(CUevent from, CUevent to) {
+  int64_t ns = between_ns(from, to);
+  return ns == UNKNOWN ? -1 : not_negative(ns);
 }
 
 /* One stream: kernels run in the order of the launches, and the event before one is reached when it begins. */
@@ -30,7 +30,7 @@ static void read_in_order(struct fikit_timed *const *launches, unsigned count, c
   for (unsigned i = 0; i < count; i++) {
     struct fikit_timed *timed = launches[i];
     timed->run_ns = timed->failed ? -1 : elapsed_ns(timed->start, timed->end);
-    timed->gap_ns = !timed->failed && neighbours(before, timed) ? elapsed_ns(before->end, timed->start) : -1;
+    timed->gap_ns = !timed->failed && fikit_timed_neighbours(before, timed) ? elapsed_ns(before->end, timed->start) : -1;
     before = timed;
   }
 }
@@ -50,60 +50,98 @@ static int64_t own_ns(const struct fikit_span *spans, unsigned i) {
 }
 
 /* Events of different contexts cannot be compared. */
-static bool several_streams(struct fikit_timed *const *launches, unsigned count, const struct fikit_timed *before) {
-  const struct fikit_timed *first = before ? before : launches[0];
-  bool several = false;
-  for (unsigned i = 0; i < count; i++) {
-    if (launches[i]->context != first->context || launches[i]->failed)
+static bool comparable(struct fikit_timed *const *launches, unsigned count, const struct fikit_timed *origin) {
+  for (unsigned i = 0; i < count; i++)
+    if (launches[i]->failed || launches[i]->context != origin->context)
       return false;
-    several |= launches[i]->stream != first->stream;
-  }
-  return several && !first->failed;
+  return !origin->failed;
 }
 
 /* False: the driver does not say its times. */
-static bool span_of(struct fikit_timed *timed, CUevent from, struct fikit_span *span) {
-  *span = (struct fikit_span){between_ns(from, timed->start), between_ns(from, timed->end), timed};
+static bool span_of(struct fikit_timed *timed, const struct fikit_timed *origin, struct fikit_span *span) {
+  *span = (struct fikit_span){between_ns(origin->start, timed->start), between_ns(origin->start, timed->end), timed};
   return span->start_ns != UNKNOWN && span->end_ns != UNKNOWN;
 }
 
 /* By its end: launches complete nearly in their order. */
-static void sort_in(struct fikit_span *spans, unsigned count, const struct fikit_span *span) {
-  for (; count > 0 && spans[count - 1].end_ns > span->end_ns; count--)
-    spans[count] = spans[count - 1];
-  spans[count] = *span;
+static void sort_in(struct fikit_spans *known, const struct fikit_span *span) {
+  unsigned i = known->count++;
+  for (; i > 0 && known->spans[i - 1].end_ns > span->end_ns; i--)
+    known->spans[i] = known->spans[i - 1];
+  known->spans[i] = *span;
 }
 
-static bool read_beside(struct fikit_timed *const *launches, unsigned count, struct fikit_timed *before,
-                        struct fikit_span *spans) {
-  CUevent from = launches[0]->start;
-  struct fikit_span span;
-  unsigned known = 0;
-  if (before && !span_of(before, from, &spans[known++]))
+/* Times count from the newest launch that has been read: its events are kept until there is a newer one. */
+static bool move_origin(struct fikit_spans *known, const struct fikit_timed *newest) {
+  const struct fikit_timed *origin = known->origin;
+  if (origin && origin->seq >= newest->seq)
+    return true;
+  int64_t later_ns = origin ? between_ns(origin->start, newest->start) : 0;
+  if (later_ns == UNKNOWN)
     return false;
+  for (unsigned i = 0; i < known->count; i++) {
+    known->spans[i].start_ns -= later_ns;
+    known->spans[i].end_ns -= later_ns;
+  }
+  known->origin = newest;
+  return true;
+}
+
+static void keep_newest(struct fikit_spans *known, unsigned most) {
+  if (known->count <= most)
+    return;
+  memmove(known->spans, known->spans + (known->count - most), most * sizeof known->spans[0]);
+  known->count = most;
+}
+
+void fikit_spans_keep_last(struct fikit_spans *spans) {
+  keep_newest(spans, 1);
+}
+
+static bool add_spans(struct fikit_timed *const *launches, unsigned count, struct fikit_spans *known) {
+  struct fikit_span span;
+  if (!comparable(launches, count, known->origin ? known->origin : launches[0]) || !move_origin(known, launches[count - 1]))
+    return false;
+  keep_newest(known, 2 * FIKIT_TIMED - count);
   for (unsigned i = 0; i < count; i++) {
     struct fikit_timed *timed = launches[i];
-    if (!span_of(timed, from, &span))
+    if (!span_of(timed, known->origin, &span))
       return false;
-    /* Idle from the last end of all that were launched before it. */
-    int64_t gap_ns = known > 0 ? span.start_ns - spans[known - 1].end_ns : 0;
-    timed->gap_ns = !neighbours(before, timed) ? -1 : gap_ns > 0 ? gap_ns : 0;
-    sort_in(spans, known++, &span);
-    before = timed;
-  }
-  for (unsigned i = 0; i < known; i++) {
-    struct fikit_timed *timed = spans[i].timed;
-    int64_t left_ns = own_ns(spans, i);
-    bool whole = left_ns == spans[i].end_ns - spans[i].start_ns; /* then the two events alone say it more exactly */
-    timed->run_ns = whole ? elapsed_ns(timed->start, timed->end) : left_ns;
+    /* Idle from the last end of all that had completed. */
+    timed->gap_ns = -1;
+    if (timed->neighbour && known->count > 0)
+      timed->gap_ns = not_negative(span.start_ns - known->spans[known->count - 1].end_ns);
+    sort_in(known, &span);
   }
   return true;
 }
 
-void fikit_timed_read(struct fikit_timed *const *launches, unsigned count, struct fikit_timed *before,
-                      struct fikit_span *room) {
+static void read_beside(struct fikit_spans *known) {
+  for (unsigned i = 0; i < known->count; i++) {
+    struct fikit_span *span = &known->spans[i];
+    if (!span->timed)
+      continue;
+    int64_t left_ns = own_ns(known->spans, i);
+    bool whole = left_ns == span->end_ns - span->start_ns; /* then the two events alone say it more exactly */
+    span->timed->run_ns = whole ? elapsed_ns(span->timed->start, span->timed->end) : left_ns;
+    span->timed = NULL;
+  }
+}
+
+static void begin_anew(struct fikit_spans *known, const struct fikit_timed *newest) {
+  known->origin = newest;
+  known->count = newest->run_ns >= 0;
+  known->spans[0] = (struct fikit_span){0, newest->run_ns, NULL};
+}
+
+void fikit_timed_read(struct fikit_timed *const *launches, unsigned count, const struct fikit_timed *before, bool several,
+                      struct fikit_spans *earlier) {
   if (count == 0)
     return;
-  if (!several_streams(launches, count, before) || !read_beside(launches, count, before, room))
-    read_in_order(launches, count, before);
+  if (several && add_spans(launches, count, earlier)) {
+    read_beside(earlier);
+    return;
+  }
+  read_in_order(launches, count, before);
+  begin_anew(earlier, launches[count - 1]);
 }

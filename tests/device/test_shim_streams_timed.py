@@ -83,3 +83,50 @@ check(cu.cuCtxSynchronize())
 """
     program(code, fikitd).finish()
     assert [entry.value / 1e6 for entry in fikitd.page().of_kind(SAMPLE)] == pytest.approx([10, 2, 1], abs=1e-4)
+
+
+LOOKS = """
+context()
+streams = {{"one": stream(), "two": stream()}}
+times = (ctypes.c_float * {count})({times})
+fake.fake_event_times(times, {count})
+fake.fake_reach(ctypes.c_float(-1))
+for number, name in enumerate({names}):
+    check(launch(function(str(number)), streams[name]))
+for ms in {looks}:
+    fake.fake_reach(ctypes.c_float(ms))
+    cu.cuStreamQuery(streams["one"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("launches", "looks", "expected"),
+    [
+        pytest.param(
+            [("one", 0, 10), ("one", 10, 70.25), ("one", 70.25, 71), ("two", 10, 70)], [70.5, 80],
+            ([10, 0.25, 0.75, 60], [0, 0, 0]), id="behind one launched later, beside one that still runs",
+        ),
+        pytest.param(
+            [("one", 0, 2), ("one", 2, 5), ("two", 0, 20), ("one", 20, 21)], [6, 30],
+            ([2, 3, 15, 1], [0, 0, 0]), id="in front of what was harvested earlier",
+        ),
+        pytest.param(
+            [("one", 0, 2), ("two", 0, 5), ("one", 5, 7), ("two", 5, 9)], [2, 5, 7, 9],
+            ([2, 3, 2, 2], [0, 0, 0]), id="one by one",
+        ),
+        pytest.param(
+            [("one", 0, 2), ("two", 0, 4), ("one", 6, 7), ("two", 6, 9), ("one", 12, 13)], [3, 5, 8, 20],
+            ([2, 2, 1, 2, 1], [0, 2, 0, 3]), id="idle between two looks",
+        ),
+    ],
+)  # fmt: skip
+def test_it_does_not_matter_when_one_looks(
+    program: Start, daemon: StartDaemon, launches: Times, looks: list[float], expected: tuple[list[float], list[float]]
+) -> None:
+    fikitd = daemon(measure=True)
+    times = ", ".join(f"{start}, {end}" for _, start, end in launches)
+    code = LOOKS.format(count=2 * len(launches), times=times, names=[name for name, _, _ in launches], looks=looks)
+    program(code, fikitd).finish()
+    page = fikitd.page()
+    durations, gaps = ([entry.value / 1e6 for entry in page.of_kind(kind)] for kind in (SAMPLE, GAP))
+    assert (durations, gaps) == (pytest.approx(expected[0], abs=1e-4), pytest.approx(expected[1], abs=1e-4))

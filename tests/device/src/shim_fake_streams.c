@@ -1,6 +1,8 @@
 /* Streams, events and captures of the stand-in libcuda.so.1. */
 #include "shim_fake_cuda.h"
 
+#include <float.h>
+
 API CUresult cuStreamCreate(void **stream, unsigned flags) {
   static uintptr_t next = 0x500000;
   (void)flags;
@@ -68,10 +70,16 @@ static struct {
   float ms;
 } reached[TIMES];
 static unsigned told, recorded;
+static float now_ms = FLT_MAX;
 
 API void fake_event_times(const float *ms, unsigned count) {
   for (told = 0, recorded = 0; told < count && told < TIMES; told++)
     reached[told].ms = ms[told];
+}
+
+/* Until then, of those. */
+API void fake_reach(float ms) {
+  now_ms = ms;
 }
 
 static const float *time_of(const void *event) {
@@ -89,10 +97,12 @@ API CUresult cuEventRecord(void *event, void *stream) {
   return 0;
 }
 API CUresult cuEventQuery(void *event) {
-  (void)event;
+  const float *ms = time_of(event);
   COUNTED;
   if (capturing)
     return CAPTURE_UNSAFE;
+  if (ms && *ms > now_ms)
+    return NOT_READY;
   return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
 }
 API CUresult cuEventSynchronize(void *event) {
