@@ -13,6 +13,7 @@
 /* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per device that
  * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
 enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
+enum { AT_ONCE_NS = 200000 }; /* a host that does so little between two waits has nothing else to do */
 
 static struct fikit_stream streams[FIKIT_STREAMS];
 static struct fikit_stream unmanaged;
@@ -161,11 +162,32 @@ uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
 }
 
 /* As DRAINED says it. */
-static uint32_t waited(int64_t began_ns, int64_t now_ns) {
+static uint32_t waited_ns(int64_t began_ns, int64_t now_ns) {
   int64_t ns = now_ns - began_ns;
   if (began_ns == 0)
     return 0;
   return ns < 1 ? 1 : ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+/* The calling thread's newest wait. */
+static _Thread_local struct {
+  const struct fikit_device *device;
+  uint64_t seq; /* launches before it */
+  int64_t since_ns, until_ns;
+} waited;
+
+/* A host that waits for one stream and at once for another, with no launch in between, waits once: that all is complete may be
+ * known only after the last, which may have had nothing to wait for. Since when has it waited, by a wait that began at
+ * began_ns (0: it only asked)? */
+static int64_t waits_since(const struct fikit_device *device, int64_t began_ns) {
+  uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_acquire);
+  int64_t from_ns = began_ns ? began_ns : fikit_now_ns();
+  if (waited.device == device && waited.seq == seq && from_ns - waited.until_ns < AT_ONCE_NS)
+    return waited.since_ns;
+  waited.device = began_ns ? device : NULL;
+  waited.seq = seq;
+  waited.since_ns = began_ns;
+  return began_ns;
 }
 
 /* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
@@ -181,7 +203,7 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
   atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
   int64_t now_ns = fikit_now_ns();
   atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
-  fikit_page_put(page, FIKIT_ENTRY_DRAINED, waited(began_ns, now_ns), seq, now_ns);
+  fikit_page_put(page, FIKIT_ENTRY_DRAINED, waited_ns(began_ns, now_ns), seq, now_ns);
   if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
     fikit_doorbell(device); /* somebody may be waiting for us to be done */
 }
@@ -195,8 +217,9 @@ void fikit_after_sync(struct fikit_device *device) {
 
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
   raise_drained(stream, issued);
-  claim(stream->device, began_ns);
+  claim(stream->device, waits_since(stream->device, began_ns));
   fikit_after_sync(stream->device);
+  waited.until_ns = fikit_now_ns(); /* our own time is not the host's */
 }
 
 void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device) {
@@ -211,7 +234,7 @@ void fikit_drain_end(const struct fikit_drain *drain) {
   for (unsigned i = 0; i < drain->count; i++)
     if (streams[i].device == drain->device)
       raise_drained(&streams[i], drain->issued[i]);
-  claim(drain->device, drain->began_ns);
+  claim(drain->device, waits_since(drain->device, drain->began_ns));
   if (fikit_lock(&changing)) {
     for (unsigned i = 0; i < drain->count; i++)
       if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
@@ -219,6 +242,7 @@ void fikit_drain_end(const struct fikit_drain *drain) {
     fikit_unlock(&changing);
   }
   fikit_after_sync(drain->device);
+  waited.until_ns = fikit_now_ns();
 }
 
 void fikit_stream_forget_all(void) {

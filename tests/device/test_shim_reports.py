@@ -74,6 +74,36 @@ def test_a_drain_says_how_long_the_host_waited(program: Start, daemon: StartDaem
     assert 3_000_000 <= drain.slot < 3_000_000_000
 
 
+SLOW_THEN_FAST = """
+e = ctypes.c_void_p(0x7777000)
+fake.fake_delay(b"cuEventSynchronize", 3000)
+for _ in range(20):
+    check(launch(f, one)); check(launch(f, two))
+    check(cu.cuEventRecord(e, one)); check(cu.cuEventSynchronize(e))
+    {then}
+"""
+
+
+@pytest.mark.parametrize("then", ["cu.cuStreamSynchronize(two)", "cu.cuCtxSynchronize()", "cu.cuStreamQuery(two)"])
+def test_waits_one_after_the_other_are_one(program: Start, daemon: StartDaemon, then: str) -> None:
+    """The first one is for one stream only: not before the second is it known that all is complete."""
+    fikitd = daemon()
+    program(TWO_STREAMS + SLOW_THEN_FAST.format(then=then), fikitd).finish()
+    drains = fikitd.page().of_kind(DRAINED)
+    assert len(drains) == 20
+    # Where others compute, the host does not always go on at once.
+    assert max(drain.slot for drain in drains) >= 3_000_000
+
+
+@pytest.mark.parametrize("between", ["__import__('time').sleep(0.001)", "check(launch(f, two))"])
+def test_a_wait_after_a_pause_or_a_launch_is_its_own(program: Start, daemon: StartDaemon, between: str) -> None:
+    fikitd = daemon()
+    program(TWO_STREAMS + SLOW_THEN_FAST.format(then=f"{between}; cu.cuCtxSynchronize()"), fikitd).finish()
+    drains = fikitd.page().of_kind(DRAINED)
+    assert len(drains) == 20
+    assert 0 < min(drain.slot for drain in drains) < 3_000_000
+
+
 def test_a_drain_that_a_question_proves_says_nothing_of_a_wait(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     program(TWO_STREAMS + "check(launch(f, one)); cu.cuStreamQuery(one)", fikitd).finish()

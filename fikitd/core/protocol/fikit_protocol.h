@@ -126,8 +126,8 @@ enum fikit_entry_kind {
   FIKIT_ENTRY_GRANTED = 2, /* a launch through a CLOSED gate with grant `value` (its request_seq), or below run_until: then
                               the newest grant */
   FIKIT_ENTRY_DRAINED = 3, /* every launch with launch_seq <= value is known complete at t_ns (host sync returned). slot: for
-                              so many ns, 2^32 - 1 at most, had the host waited; 0: it says nothing of that, as older shims
-                              did */
+                              so many ns, 2^32 - 1 at most, had the host waited, in one wait or in several at once one
+                              after the other; 0: it says nothing of that, as older shims did */
   FIKIT_ENTRY_DONE = 4,    /* the launch with grant `value`, the last one of its run, has completed (marker seen at t_ns) */
   FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot`, launched after `before`, took `value` ns of device time */
   FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, launched after `before`, until
