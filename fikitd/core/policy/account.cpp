@@ -177,9 +177,9 @@ void Account::expect(std::int64_t now_ns, Delays& delays) const {
     delays.certain_ = true;
     delays.origin_ns_ = now_ns;
   } else {
-    // That the wait has not ended says something only once the client's work is done.
+    // That nobody knows of the wait's end says something only when the client's work is done, and its host has had time to say so.
     delays.origin_ns_ = alone_dry_ns_;
-    delays.remaining_.begin(slack_, now_ns < finish_ns_ ? 0 : now_ns - alone_dry_ns_);
+    delays.remaining_.begin(slack_, now_ns < finish_ns_ + kWordNs ? 0 : now_ns - alone_dry_ns_);
   }
 }
 

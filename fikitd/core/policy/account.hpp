@@ -46,7 +46,7 @@ class Account {
   }
   // Until then that does not change by itself, for ends beyond it; now_ns: it changes all the time.
   std::int64_t steady_until_ns(std::int64_t now_ns) const {
-    return in_segment_ && !depth_.high(finish_ns_ - now_ns) ? std::max(finish_ns_, now_ns) : now_ns;
+    return in_segment_ && !depth_.high(finish_ns_ - now_ns) ? std::max(finish_ns_ + kWordNs, now_ns) : now_ns;
   }
   // The same if everything comes as badly as it usually does at worst.
   std::int64_t longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const;
@@ -104,6 +104,7 @@ class Account {
   double balance_ns() const { return balance_ns_; }
 
  private:
+  static constexpr std::int64_t kWordNs = 100'000; // the word that a wait is over may be so late: two polls, one thread switch
   const Tuning* tuning_ = nullptr;
   void compare(double delay_ns, double longer_ns);
   void earn(double progress_ns, double max_slowdown);
