@@ -87,10 +87,14 @@ def test_jobs_that_share_nothing_are_as_ever(ruled: Cluster) -> None:
 
 
 def test_arrays_and_components_are_asked_each(ruled: Cluster) -> None:
+    def queue() -> str:
+        return ruled.run("squeue", "--noheader").stdout.strip()
+
     script = ruled.script("nothing", "true")
+    ruled.until(lambda: not queue(), "jobs of the tests before are not over")
     refused(ruled.run("sbatch", "--array=1-3", GPU, HIGH, script))
     refused(ruled.run("sbatch", GPU, LOW, ":", GPU, HIGH, script))
-    assert ruled.run("squeue", "--noheader").stdout.strip() == ""
+    assert queue() == ""
 
 
 def test_a_steps_option_raises_nothing(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:
