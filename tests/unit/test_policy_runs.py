@@ -150,9 +150,15 @@ def test_a_program_has_to_ask_again_now_and_then() -> None:
     assert 400 * US <= launches * 5 * US <= 400 * US + LONGEST_NS
 
 
-@pytest.mark.parametrize(("slack", "most"), [(1 * S, 32 * 500 * US), (3 * MS, 900 * US)])
-def test_much_is_in_flight_where_it_would_cost_nothing_if_it_took_three_times_as_long(slack: int, most: int) -> None:
-    made = policy()
+@pytest.mark.parametrize(
+    ("slack", "lease", "most"),
+    [(1 * S, 100 * MS, 64 * 500 * US), (3 * MS, 100 * MS, 900 * US), (1 * S, 40 * MS, 20 * MS)],
+)
+def test_much_is_in_flight_where_it_would_cost_nothing_if_it_took_three_times_as_long(
+    slack: int, lease: int, most: int
+) -> None:
+    """Never more than half a lease."""
+    made = policy(lease_ns=lease)
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[slack])
     work, request = 0, 0
     while True:

@@ -251,7 +251,8 @@ void Budget::spend(const Client& client, std::int64_t length, std::int64_t serve
 }
 
 std::int64_t Budget::deepest_ns() const {
-  return static_cast<std::int64_t>(options().tuning.deep * static_cast<double>(options().run_ahead_ns));
+  const auto deep_ns = static_cast<std::int64_t>(options().tuning.deep * static_cast<double>(options().run_ahead_ns));
+  return std::min(deep_ns, options().lease_ns / 2); // nobody is believed to be at work for much longer without a word
 }
 
 double Budget::late_delay_ns(const Above& higher, std::int64_t length, const View& view) const {

@@ -30,7 +30,7 @@ struct Tuning {
   double behind_ns = 1e6;
   // So many times run_ahead_ns of lower work may be in flight where that costs nothing or little, even if it takes so many
   // times as long as is reckoned. So a program whose host pauses now and then keeps the device busy meanwhile.
-  double deep = 32;
+  double deep = 64;
   double late = 3;
   // A grant that is made while so much lower work is left is there before its end: nothing is gained by an earlier one but that
   // its client's host may pause.
