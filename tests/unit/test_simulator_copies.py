@@ -18,8 +18,8 @@ from bench import recordings
 MAX_DELAY_NS = 200_000
 
 
-def scenario(low_copies: str = "HtoD", size: int = 30_000_000) -> Scenario:
-    """A job whose requests of some 5 ms begin with a copy that it waits for, above one that copies for 3 ms now and then."""
+def scenario(low_copies: str = "HtoD", size: int = 30_000_000, copy_us: int = 3000, kernels: int = 40) -> Scenario:
+    """A job whose requests of some 5 ms begin with a copy that it waits for, above one that copies again after some kernels."""
     high, low = (recordings.Made(random.Random(seed)) for seed in (1, 2))
     high.work("Memcpy HtoD (Pinned -> Device)", 10, size=100_000)
     high.synchronize()
@@ -28,8 +28,8 @@ def scenario(low_copies: str = "HtoD", size: int = 30_000_000) -> Scenario:
         high.work("gemm<float>", 5)
     high.synchronize()
     for _ in range(4):
-        low.work(f"Memcpy {low_copies} (Pinned -> Device)", 3000, size=size)
-        for _ in range(40):
+        low.work(f"Memcpy {low_copies} (Pinned -> Device)", copy_us, size=size)
+        for _ in range(kernels):
             low.think(200)
             low.work("conv_forward", 20)
         low.synchronize()
@@ -64,3 +64,14 @@ def test_copies_the_other_way_are_not_held() -> None:
 def test_short_copies_do_not_ask() -> None:
     longer, shorter = (simulator.simulate(scenario(size=size), "budget") for size in (1 << 20, (1 << 20) - 1))
     assert longer.grants > shorter.grants
+
+
+@pytest.mark.parametrize(("kernels", "max_slowdown"), [(10, 0.05), (40, 0.05), (40, 0.2)])
+def test_a_delay_that_comes_with_every_request_is_not_taken_for_the_jobs_own_pause(
+    kernels: int, max_slowdown: float
+) -> None:
+    """The low job copies for 6 ms again and again. What the high job waits for it is a delay the thousandth time, too."""
+    copies = scenario(size=60_000_000, copy_us=6000, kernels=kernels)
+    outcome = simulator.simulate(replace(copies, requests=1000, max_slowdown=max_slowdown), "budget")
+    assert outcome.high_jct_ratio < 1 + max_slowdown
+    assert outcome.harvest > 0

@@ -52,9 +52,8 @@ void Account::begin_segment(std::int64_t now_ns) {
   if (found_nobody(now_ns)) {
     carried_ns_ = 0;
     queue_ = {.begin_ns = now_ns};
-  } else {
-    carried_ns_ += static_cast<double>(copies_ns(idle_ns));
   }
+  carried_ns_ += static_cast<double>(copies_ns(idle_ns));
   in_segment_ = true;
   depth_.begin();
   first_ns_ = now_ns;
@@ -63,15 +62,25 @@ void Account::begin_segment(std::int64_t now_ns) {
 }
 
 // Where it goes on after about the same time always but now, it waited for something: with others there, for a copy perhaps
-// that stood behind one of theirs. Of short ones, which pass the gate, nobody knows.
+// that stood behind one of theirs. Of short ones, which pass the gate, nobody knows. What is usual is said by times at which
+// it was alone, if there are any: a delay that comes again and again becomes usual, too.
 std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
-  const std::int64_t usual_ns = idle_.ns[Times::kCount - 3];
-  const bool regular = !open_ && usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs;
-  if (!regular || idle_ns <= usual_ns) return 0;
-  const std::int64_t longer_ns = idle_ns - usual_ns;
+  const bool waited_for = copy_stands_.until_ns <= since_ns_ + idle_ns;
+  const std::int64_t stood_ns =
+      waited_for ? std::max<std::int64_t>(0, copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_)) : 0;
+  const std::int64_t usual_ns = usual_idle_ns();
+  if (usual_ns < 0) return stood_ns;
+  const std::int64_t longer_ns = std::max<std::int64_t>(0, idle_ns - usual_ns);
   if (others_ns_ + left_over_ns_ > 0 && longer_ns < kShortCopiesNs) return longer_ns;
-  if (copy_stands_.until_ns > since_ns_ + idle_ns) return 0; // it did not wait for that
-  return std::clamp<std::int64_t>(copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_), 0, longer_ns);
+  return std::min(stood_ns, longer_ns);
+}
+
+// How long it is idle after the wait that has ended, at most, if that is always about as long; kUnknown: it is not.
+std::int64_t Account::usual_idle_ns() const {
+  if (open_) return kUnknown;
+  if (alone_idle_ns_ >= 0) return alone_idle_ns_;
+  const std::int64_t usual_ns = idle_.ns[Times::kCount - 3];
+  return usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs ? usual_ns : kUnknown;
 }
 
 void Account::waited(const Event& event, double max_slowdown) {
@@ -97,6 +106,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   since_ns_ = event.time_ns;
   slack_ = outlook.slack;
   idle_ = outlook.idle;
+  alone_idle_ns_ = outlook.alone_idle_ns;
 }
 
 // What was with what was expected. longer_ns: than the longest of its kind alone; its host may have waited within the segment,

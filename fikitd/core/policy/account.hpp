@@ -111,6 +111,7 @@ class Account {
   void take(double spent_ns, std::int64_t length_ns);
   void begin_segment(std::int64_t now_ns);
   std::int64_t copies_ns(std::int64_t idle_ns) const;
+  std::int64_t usual_idle_ns() const;
   void request_ended(std::int64_t now_ns, double max_slowdown);
   void see_arrivals(std::int64_t now_ns);
   double measured_delay_ns(const Event& event) const; // of the wait that ends
@@ -136,6 +137,7 @@ class Account {
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
   Times idle_;
+  std::int64_t alone_idle_ns_ = kUnknown; // as Outlook has it
   struct { // its newest copy that was handed over behind one of a lower client
     std::int64_t since_ns = 0;
     std::int64_t until_ns = 0;

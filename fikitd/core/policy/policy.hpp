@@ -31,6 +31,8 @@ struct Outlook {
   // drained: alone, the wait ends so much later than the work, as reckoned, and its own beginning; negative where the work is
   // reckoned too long; kLongAgo: unknown
   std::int64_t after_ns = kLongAgo;
+  // drained: until the next launch where nobody else is on the device, if it is always about as long: at most
+  std::int64_t alone_idle_ns = kUnknown;
   std::int64_t high_ns = kUnknown; // waiting: nine of ten kernels like this one take no longer
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
   // waiting, launched on a grant: so many launches are likely to follow each other without a wait, this one the first, and take

@@ -76,6 +76,8 @@ void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
 
 Pause Rhythm::waited(std::int64_t t_ns, bool alone, std::int64_t began_ns) {
   if (launches_ > 0) {
+    const auto before = segments_.find(last_path_);
+    if (alone && before != segments_.end()) before->second.idle_alone.add(first_ns_ - waited_ns_);
     if (alone && exact_) learn(t_ns, began_ns);
     last_path_ = path_;
     waited_ns_ = t_ns;
@@ -96,6 +98,11 @@ Pause Rhythm::pause() const {
   }
   if (segment.after.known()) pause.after_ns = segment.after.times()[kTimes / 2];
   pause.slack = segment.next_slack.times();
+  if (segment.idle_alone.known()) {
+    const Times alone = segment.idle_alone.times();
+    const std::int64_t usual_ns = alone[kTimes - 3];
+    if (usual_ns < 2 * alone.front() + kAtOnceNs) pause.alone_idle_ns = usual_ns;
+  }
   if (segment.idle.count() == 0) return pause;
   for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle_of(i)));
   const std::int64_t at_once_ns = std::max(kAtOnceNs, pause.idle.front() + pause.idle.front() / 4);
@@ -114,6 +121,7 @@ void Rhythm::expect(const RhythmLearnt& before) {
     segment.tail.expect(sketch.tail);
     segment.after.expect(sketch.after, -kMaxNs);
     segment.next_slack.expect(sketch.next_slack);
+    segment.idle_alone.expect(sketch.idle);
     if (segment.idle.count() > 0) continue;
     segment.idle_here.expect(sketch.idle);
     if (segment.idle_here.known())

@@ -46,6 +46,7 @@ struct Pause {
   std::int64_t after_ns = kNoWord;
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
+  std::int64_t alone_idle_ns = -1; // the same where nobody else is on the device, if it is always about as long: at most
   bool open = false;         // the next launch sometimes follows at once and sometimes long after
 };
 
@@ -82,6 +83,7 @@ class Rhythm {
     Recent after;
     Recent next_slack;
     Recent idle_here;
+    Recent idle_alone; // with nobody else on the device
     Statistics idle; // what was expected, once, and what was seen
   };
   void begin(std::int64_t t_ns);
