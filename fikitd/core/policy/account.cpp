@@ -29,7 +29,7 @@ double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * 
 
 void Account::earn(double progress_ns, double max_slowdown) {
   const double earned_ns = max_slowdown / tuning_->reserve * std::max(progress_ns, 0.0);
-  balance_ns_ = std::min(balance_ns_ + earned_ns, max_slowdown * tuning_->saved_ns);
+  balance_ns_ = std::min(balance_ns_ + earned_ns, most_ns(max_slowdown));
 }
 
 void Account::launched(const Event& event, const Client& client, double max_slowdown) {
@@ -214,8 +214,8 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
 
 double Account::plenty(std::int64_t now_ns, double max_slowdown) const {
   if (max_slowdown <= 0) return 0;
-  const double filled = std::clamp(left_ns(now_ns) / (max_slowdown * tuning_->saved_ns), 0.0, 0.999);
-  return filled / (1 - filled * filled * filled * filled);
+  const double filled = std::clamp(left_ns(now_ns) / most_ns(max_slowdown), 0.0, 0.999);
+  return times_saved() * filled / (1 - filled * filled * filled * filled);
 }
 
 double Account::weight(std::int64_t now_ns) const {

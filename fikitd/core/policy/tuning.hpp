@@ -9,6 +9,9 @@ namespace fikit::policy {
 struct Tuning {
   // Budget of so much progress may be saved up: a long kernel's delay comes at once, and is bought from savings.
   double saved_ns = 600e6;
+  // So many times as much by a client whose requests come from outside: a delay is felt by all that wait behind it, so what one
+  // takes from the budget is now nothing, now a third of it.
+  double arrivals_saved = 2;
   // A client begins with the budget of so much progress: what the reserve holds back has paid for it after a second of work.
   double advance_ns = 200e6;
   // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.

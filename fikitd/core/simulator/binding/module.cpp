@@ -96,6 +96,7 @@ struct Knob {
 
 constexpr Knob kKnobs[] = {
     {"saved_ns", &policy::Tuning::saved_ns},
+    {"arrivals_saved", &policy::Tuning::arrivals_saved},
     {"advance_ns", &policy::Tuning::advance_ns},
     {"cheap", &policy::Tuning::cheap},
     {"nothing", &policy::Tuning::nothing},
