@@ -62,25 +62,20 @@ void Account::begin_segment(std::int64_t now_ns) {
 }
 
 // Where it goes on after about the same time always but now, it waited for something: with others there, for a copy perhaps
-// that stood behind one of theirs. Of short ones, which pass the gate, nobody knows. What is usual is said by times at which
-// it was alone, if there are any: a delay that comes again and again becomes usual, too.
+// that stood behind one of theirs. Of short ones, which pass the gate, nobody knows. Of long ones it is known, and what is usual
+// is said by times at which it was alone, if there are any: a delay that comes again and again becomes usual, too. (So do
+// hosts that are slower beside others, which is nobody's copy.)
 std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
-  const bool waited_for = copy_stands_.until_ns <= since_ns_ + idle_ns;
-  const std::int64_t stood_ns =
-      waited_for ? std::max<std::int64_t>(0, copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_)) : 0;
-  const std::int64_t usual_ns = usual_idle_ns();
-  if (usual_ns < 0) return stood_ns;
-  const std::int64_t longer_ns = std::max<std::int64_t>(0, idle_ns - usual_ns);
-  if (others_ns_ + left_over_ns_ > 0 && longer_ns < kShortCopiesNs) return longer_ns;
-  return std::min(stood_ns, longer_ns);
-}
-
-// How long it is idle after the wait that has ended, at most, if that is always about as long; kUnknown: it is not.
-std::int64_t Account::usual_idle_ns() const {
-  if (open_) return kUnknown;
-  if (alone_idle_ns_ >= 0) return alone_idle_ns_;
-  const std::int64_t usual_ns = idle_.ns[Times::kCount - 3];
-  return usual_ns > 0 && usual_ns < 2 * idle_.ns.front() + kAtOnceNs ? usual_ns : kUnknown;
+  const std::int64_t lately_ns = idle_.ns[Times::kCount - 3];
+  const bool regular = !open_ && lately_ns > 0 && lately_ns < 2 * idle_.ns.front() + kAtOnceNs;
+  const std::int64_t short_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
+  if (copy_stands_.until_ns > since_ns_ + idle_ns) return short_ns < kShortCopiesNs ? short_ns : 0; // it did not wait for that
+  std::int64_t stood_ns = std::max<std::int64_t>(0, copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_));
+  if (!open_ && (regular || alone_idle_ns_ >= 0)) {
+    const std::int64_t usual_ns = alone_idle_ns_ >= 0 ? alone_idle_ns_ : lately_ns;
+    stood_ns = std::min(stood_ns, std::max<std::int64_t>(0, idle_ns - usual_ns));
+  }
+  return short_ns < kShortCopiesNs ? std::max(short_ns, stood_ns) : stood_ns;
 }
 
 void Account::waited(const Event& event, double max_slowdown) {

@@ -111,7 +111,6 @@ class Account {
   void take(double spent_ns, std::int64_t length_ns);
   void begin_segment(std::int64_t now_ns);
   std::int64_t copies_ns(std::int64_t idle_ns) const;
-  std::int64_t usual_idle_ns() const;
   void request_ended(std::int64_t now_ns, double max_slowdown);
   void see_arrivals(std::int64_t now_ns);
   double measured_delay_ns(const Event& event) const; // of the wait that ends
