@@ -68,14 +68,15 @@ void Account::begin_segment(std::int64_t now_ns) {
 std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
   const std::int64_t lately_ns = idle_.ns[Times::kCount - 3];
   const bool regular = !open_ && lately_ns > 0 && lately_ns < 2 * idle_.ns.front() + kAtOnceNs;
-  const std::int64_t short_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
-  if (copy_stands_.until_ns > since_ns_ + idle_ns) return short_ns < kShortCopiesNs ? short_ns : 0; // it did not wait for that
+  const std::int64_t later_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
+  const std::int64_t short_ns = later_ns < kShortCopiesNs ? later_ns : 0;
+  if (copy_stands_.until_ns > since_ns_ + idle_ns) return short_ns; // it did not wait for the long one
   std::int64_t stood_ns = std::max<std::int64_t>(0, copy_stands_.until_ns - std::max(copy_stands_.since_ns, since_ns_));
   if (!open_ && (regular || alone_idle_ns_ >= 0)) {
     const std::int64_t usual_ns = alone_idle_ns_ >= 0 ? alone_idle_ns_ : lately_ns;
     stood_ns = std::min(stood_ns, std::max<std::int64_t>(0, idle_ns - usual_ns));
   }
-  return short_ns < kShortCopiesNs ? std::max(short_ns, stood_ns) : stood_ns;
+  return std::max(short_ns, stood_ns);
 }
 
 void Account::waited(const Event& event, double max_slowdown) {
