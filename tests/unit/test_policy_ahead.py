@@ -93,3 +93,19 @@ def test_a_run_does_not_go_on_while_the_high_job_may_be_back() -> None:
             decisions += made.event("launched", LOW, now, granted=True, request=1, **run)
         went_on[name] = any(decision[0] == "extend_run" for decision in decisions)
     assert went_on == {"soon": False, "later": True}
+
+
+def test_what_one_decision_grants_may_fill_half_of_the_queue_and_then_keeps_others_out() -> None:
+    """What is granted stands between the launches of the high job's that are on the device already: they stay for longer."""
+    launch, launches, slack = 10 * US, 1024, [S] * 8
+    made = Policy("budget", run_ahead_ns=500 * US)
+    for client, priority in ((HIGH, 1), (LOW, 8), (LOW + 1, 8)):
+        made.event("client_added", client, 0, priority=priority)
+    for _ in range(launches):
+        made.event("launched", HIGH, 0, duration_ns=launch, slack_ns=slack)
+    for client in (LOW, LOW + 1):
+        assert grants(made.event("waiting", client, 0, request=1, duration_ns=100 * US)) == []
+    left = launches * launch // 2 - 220 * US  # a little less than half of the queue
+    now = launches * launch - left
+    assert grants(made.event("drained", HIGH, now, duration_ns=left)) == [LOW]
+    assert made.held(LOW + 1) == ("behind", HIGH)

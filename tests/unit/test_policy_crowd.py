@@ -62,3 +62,24 @@ def test_each_of_a_crowd_knows_why_it_waits_whoever_else_comes_and_goes(
             disturbed.event("client_added", STRANGER, priority=0, measuring=True)
             disturbed.event("client_removed", STRANGER)
         assert disturbed.said == alone.said
+
+
+class Repeated(World):
+    """Asks again at once what was decided a moment before."""
+
+    def event(self, kind: str, client: int = 0, **fields: Any) -> None:
+        super().event(kind, client, **fields)
+        before = (self.wake_at, {number: self.policy.held(number) for number in self.clients}, self.passed)
+        super().event("tick")
+        assert (self.wake_at, {number: self.policy.held(number) for number in self.clients}, self.passed) == before
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CROWD)
+def test_after_several_grants_in_one_decision_those_left_are_told_what_the_next_one_would_tell_them(
+    crowd: tuple[list[int], list[Any], dict[str, Any]],
+) -> None:
+    priorities, steps, options = crowd
+    world = Repeated("budget", priorities, options=options)
+    for step in steps:
+        play(world, [step])

@@ -35,6 +35,9 @@ bool tournament(std::mt19937& dice, std::size_t size, int changes) {
         return found;
       };
       if (tree.best() != best(0, size) || tree.best(begin, end) != best(begin, end)) return false;
+      const std::int64_t least = best(begin, end);
+      const auto place = std::find(keys.begin() + static_cast<long>(begin), keys.begin() + static_cast<long>(end), least);
+      if (tree.best_row(begin, end) != (least == Order::kNone ? size : static_cast<std::size_t>(place - keys.begin()))) return false;
       const auto asked = static_cast<std::int64_t>(dice() % 9);
       std::size_t first = begin;
       while (first < size && Order::better(asked, keys[first])) ++first;

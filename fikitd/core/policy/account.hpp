@@ -102,6 +102,7 @@ class Account {
   bool doubtful() const { return overdrawn() && !foreseeable(); }
 
   double balance_ns() const { return balance_ns_; }
+  bool in_segment() const { return in_segment_; } // else spending changes nothing of what is expected
 
  private:
   static constexpr std::int64_t kWordNs = 100'000; // the word that a wait is over may be so late: two polls, one thread switch

@@ -47,6 +47,7 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::waiting:
       told_.forget(clients().row(client));
       if (client.grant_count == 0) share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns);
+      see_served(client);
       put_in_line(client);
       break;
     case EventKind::grant_done:
@@ -123,16 +124,17 @@ Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   for (const Client& client : clients().among(sets().closed & sets().unknown))
     if (client.progress.uncertain_at(now_ns))
       return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
-  for (const Client& client : clients().among(sets().closed & sets().granted))
+  for (const Client& client : clients().among(sets().closed & sets().granted & sets().patient))
     if (client.late(now_ns))
       return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::run_ahead, .by = client.id}, .granted = true};
   Lower lower{.end_ns = now_ns, .hold = {}, .granted = (sets().closed & sets().granted).any()};
   const Index::Last& finish = clients().index().finish();
   const std::size_t begin = sets().closed.first();
-  const std::int64_t end_ns = begin < finish.size() ? finish.best(begin, finish.size()) : kLongAgo;
-  if (end_ns <= now_ns) return lower;
-  lower.end_ns = end_ns;
-  lower.hold = {.reason = Reason::run_ahead, .by = clients().at(finish.first(begin, end_ns)).id};
+  if (begin >= finish.size() || finish.best() <= now_ns) return lower;
+  const std::size_t last = finish.best_row(begin, finish.size());
+  if (last == finish.size() || finish.key(last) <= now_ns) return lower;
+  lower.end_ns = finish.key(last);
+  lower.hold = {.reason = Reason::run_ahead, .by = clients().at(last).id};
   return lower;
 }
 
@@ -158,8 +160,9 @@ bool Budget::goes_after(const Client& client, const Client* running) const {
   return shares_[client.slot].served_ns > shares_[running->slot].served_ns + options().tuning.behind_ns;
 }
 
-// For decisions about who waits, and others of the priority `lowest` and above.
-Budget::View Budget::view(std::int64_t now_ns, int lowest) {
+// For decisions about who waits, and others of the priority `lowest` and above. again: since the last one, at the same moment,
+// lower work was granted, which makes those longer who are waited for, but teaches nothing of those at rest.
+Budget::View Budget::view(std::int64_t now_ns, int lowest, bool again) {
   const Rows& waiting = sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients().at(waiting.last()).priority);
   const std::int64_t free_ns = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns()});
@@ -169,7 +172,7 @@ Budget::View Budget::view(std::int64_t now_ns, int lowest) {
     Above& above = above_[count++];
     above.client = &client;
     above.account = &accounts_[client.slot];
-    above.account->expect(now_ns, above.delays);
+    if (!again || above.account->in_segment()) above.account->expect(now_ns, above.delays);
     above.delay_ns = above.delays.until_ns(free_ns);
     above.at_work = client.progress.busy(now_ns);
     above.uncertain = client.progress.uncertain_at(now_ns);
@@ -225,10 +228,10 @@ Hold Budget::refused_by_class(const Client& client, std::int64_t length, const V
   return client.priority > eighth.above ? eighth.hold : Hold{};
 }
 
-Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view) {
+Hold Budget::obstacle(const Client& client, std::int64_t length, const View& view, bool by_class) {
   if (const Client* higher = keeps_from_gap(client, view.now_ns))
     return {.reason = Reason::does_not_fit, .by = higher->id};
-  if (crowd_) {
+  if (by_class) {
     const Hold refused = refused_by_class(client, length, view);
     if (refused.reason != Reason::none) return refused;
   }
@@ -247,6 +250,7 @@ void Budget::spend(const Client& client, std::int64_t length, std::int64_t serve
   Share& share = shares_[client.slot];
   share.served_ns += static_cast<double>(served_ns);
   level_ns_[static_cast<std::size_t>(client.priority)] = share.served_ns;
+  see_served(client);
   if (client.waiting_duration_ns < 0) share.asked_ns = view.now_ns;
 }
 
@@ -313,7 +317,7 @@ Client* Budget::extended(std::int64_t now_ns) {
   const std::int64_t more_ns = best->run.more_ns();
   if (static_cast<double>(ahead_ns) > options().tuning.near_ns && best->priority > nothing_ahead_below(seen)) return nullptr;
   if (ahead_ns > options().run_ahead_ns && !may_go_deep(*best, more_ns, seen)) return nullptr;
-  if (obstacle(*best, more_ns, seen).reason != Reason::none) return nullptr;
+  if (obstacle(*best, more_ns, seen, crowd_).reason != Reason::none) return nullptr;
   spend(*best, more_ns, more_ns, seen);
   return best;
 }

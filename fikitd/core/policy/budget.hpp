@@ -87,7 +87,7 @@ class Budget final : public Policy {
     bool in_line() const { return begin_ns == free_ns; }
     std::span<const Above> above; // who outranks somebody that waits
   };
-  View view(std::int64_t now_ns, int lowest);
+  View view(std::int64_t now_ns, int lowest, bool again = false);
   double marginal_delay_ns(const Above& higher, std::int64_t length_ns, const View& view) const {
     return higher.delays.until_ns(view.begin_ns + length_ns) - higher.delay_ns;
   }
@@ -116,8 +116,8 @@ class Budget final : public Policy {
   Refusals::Answer refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   Refusals::Answer deep_refusal_of(std::int64_t shortest_ns, std::int64_t longest_ns, const View& view) const;
   Hold refused_by_class(const Client& client, std::int64_t length_ns, const View& view);
-  // The same of this client's kernel, and of all above it.
-  Hold obstacle(const Client& client, std::int64_t length_ns, const View& view);
+  // The same of this client's kernel, and of all above it; by_class: what its class is refused comes first.
+  Hold obstacle(const Client& client, std::int64_t length_ns, const View& view, bool by_class);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns, const View& view);
   // budget_choice.cpp
@@ -128,11 +128,17 @@ class Budget final : public Policy {
     std::int64_t ahead_ns = 0;
     int nothing_below = 10; // of the priorities: more than near_ns of lower work is in flight, and one above may be back before its end
     bool deep = false;      // more than run_ahead_ns is
+    bool by_class = false;  // lengths are asked about first
+    const Client* asked = nullptr; // before that, and what it was answered holds then too
+    Hold asked_hold{};
   };
   Rows all_aged(std::int64_t now_ns);
   Hold answer(Client& client, const Choice& choice);
   Hold refused(Client& client, bool aged, const Choice& choice);
   Client* first_of_few(const Choice& choice);
+  Client* goes(Client* client, const View& seen);
+  void see_running();
+  Client* first_of_all(Choice& choice);
   Client* first_of_crowd(const Choice& choice);
   // Of those in classes that are refused, all; said(rows, why) of each class, as far as it is refused to them.
   template <class Ask, class Said>
@@ -140,14 +146,20 @@ class Budget final : public Policy {
   Rows refused_together(const Rows& aged, const Choice& choice);
   Rows not_deep_together(const Rows& left, const Choice& choice);
   Rows alike(const Client& client, const Choice& choice) const;
-  Rows tell_alike(const Client& client, const Hold& hold, const Rows& level, const Rows& aged, const Choice& choice);
+  Rows hold_alike(const Client& client, const Hold& why, const Rows& level, const Rows& aged, const Choice& choice);
   Client* first_of_level(Rows level, const Rows& aged, const Choice& choice);
-  void tell(const Rows& rows, const Hold& hold);
+  void hold(const Rows& rows, const Hold& why);
+  void tell();
   void rows_moved() { told_.forget(), line_known_ = false; }
   void put_in_line(const Client& client);
   void know_line();
   Client* first_in_line(int priority);
-  Rows not_after(const Client& running);
+  std::size_t least_of(const Rows& rows) const;
+  Rows hold_later(const Client& running, const Rows& rows);
+  void see_served(const Client& client) {
+    double& most_ns = most_ns_[static_cast<std::size_t>(client.priority)];
+    most_ns = std::max(most_ns, shares_[client.slot].served_ns);
+  }
   std::int64_t next_due_ns(std::int64_t now_ns) const;
   // budget_copies.cpp
   std::int64_t copy_end_ns(const Client& client, std::int64_t now_ns) const;
@@ -161,6 +173,8 @@ class Budget final : public Policy {
   std::array<Share, kMaxClients> shares_{};
   std::array<bool, kMaxClients> doubtful_{}; // accounts, as seen at their clients' last events
   std::array<Above, kMaxClients> above_{}; // room for View::above
+  Client* chosen_ = nullptr; // by the choice before this one, in the same decision
+  Running equals_{};         // as the last choice saw them
   Refusals refusals_;      // of one choice
   Refusals deep_refusals_; // the same
   Lower lower_;       // as the last choice saw it
@@ -168,8 +182,15 @@ class Budget final : public Policy {
   static constexpr std::size_t kCrowd = 8;
   bool crowd_ = false; // the same: so many wait that classes of lengths are asked about first
   Told told_; // by row; only while many wait
+  struct Untold {
+    Rows rows;
+    Hold why;
+  };
+  std::array<Untold, kMaxClients> untold_{}; // of one choice; no row twice
+  std::size_t untold_count_ = 0;
   // Those who wait by what they were served, and others that have waited; by row.
   Tournament<Earliest, kMaxClients> line_;
+  std::array<double, 10> most_ns_{}; // by priority: nobody who is there has been served more
   bool line_known_ = false; // false: rows have moved
   std::array<std::array<Copying, kCopyEngines>, kMaxClients> copying_{}; // of a client as a higher one, by slot
   struct LowCopy { // the newest that was granted

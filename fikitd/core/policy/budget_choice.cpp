@@ -13,24 +13,43 @@ Client* Budget::choose(std::int64_t now_ns) {
   ages_ = ageing();
   crowd_ = sets().waiting.count() >= kCrowd;
   if (!crowd_) told_.forget();
+  untold_count_ = 0;
   const std::int64_t ahead_ns = lower_.end_ns - now_ns;
   if (ahead_ns > deepest_ns()) {
-    if (crowd_) tell(sets().waiting, lower_.hold);
-    else hold_waiting([&](const Client&) { return lower_.hold; });
-    return nullptr;
+    hold(sets().waiting, lower_.hold);
+    return goes(nullptr, {});
   }
-  const View seen = view(now_ns, 0);
+  see_running();
+  const View seen = view(now_ns, 0, chosen_ != nullptr);
   const bool ahead = static_cast<double>(ahead_ns) > options().tuning.near_ns;
-  const Choice choice{.seen = seen,
-                      .equals = lower_.granted ? running() : Running{},
-                      .ahead_ns = ahead_ns,
-                      .nothing_below = ahead ? nothing_ahead_below(seen) : 10,
-                      .deep = ahead_ns > options().run_ahead_ns};
+  Choice choice{.seen = seen,
+                .equals = equals_,
+                .ahead_ns = ahead_ns,
+                .nothing_below = ahead ? nothing_ahead_below(seen) : 10,
+                .deep = ahead_ns > options().run_ahead_ns};
   refusals_.forget();
-  Client* best = crowd_ ? first_of_crowd(choice) : first_of_few(choice);
-  if (best != nullptr && shares_[best->slot].whole_run) spend(*best, best->run_ns, best->run_ns, choice.seen);
-  else if (best != nullptr) spend(*best, cautious_ns(*best), length_ns(*best), choice.seen);
-  return best;
+  if (!crowd_) return goes(first_of_few(choice), seen);
+  Client* first = first_of_all(choice);
+  return goes(first != nullptr ? first : first_of_crowd(choice), seen);
+}
+
+// Nobody, or it: then everything is asked anew, of those that are left.
+Client* Budget::goes(Client* client, const View& seen) {
+  chosen_ = client;
+  if (client == nullptr) tell();
+  else if (shares_[client->slot].whole_run) spend(*client, client->run_ns, client->run_ns, seen);
+  else spend(*client, cautious_ns(*client), length_ns(*client), seen);
+  return client;
+}
+
+// Since the last choice of this decision only whom that chose was granted something.
+void Budget::see_running() {
+  if (chosen_ == nullptr) {
+    equals_ = lower_.granted ? running() : Running{};
+    return;
+  }
+  const Client*& least = equals_[static_cast<std::size_t>(chosen_->priority)];
+  if (least == nullptr || goes_before(*chosen_, *least)) least = chosen_;
 }
 
 Client* Budget::first_of_few(const Choice& choice) {
@@ -57,13 +76,25 @@ Hold Budget::answer(Client& client, const Choice& choice) {
 Hold Budget::refused(Client& client, bool due, const Choice& choice) {
   Share& share = shares_[client.slot];
   share.whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 &&
-                    obstacle(client, client.run_ns, choice.seen).reason == Reason::none;
-  const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, cautious_ns(client), choice.seen);
+                    obstacle(client, client.run_ns, choice.seen, choice.by_class).reason == Reason::none;
+  const Hold hold = share.whole_run || due ? Hold{} : obstacle(client, cautious_ns(client), choice.seen, choice.by_class);
   if (hold.reason != Reason::none) return hold;
   if (client.priority > choice.nothing_below) return lower_.hold;
   if (!choice.deep) return hold;
   const std::int64_t chosen_ns = share.whole_run ? client.run_ns : cautious_ns(client);
   return may_go_deep(client, chosen_ns, choice.seen) ? Hold{} : lower_.hold;
+}
+
+// Of the highest level that waits, who has had least: if it may go, nothing need be asked about the others.
+Client* Budget::first_of_all(Choice& choice) {
+  Client* first = first_in_line(clients().at(sets().waiting.first()).priority);
+  const Hold why = answer(*first, choice);
+  if (why.reason == Reason::none) return first;
+  // If its class is not refused, it need not be asked again. It may be that of its run, or have none: then it is.
+  const std::size_t row = clients().row(*first);
+  if (!sets().run.has(row) && clients().index().by_length().length_ns(row) >= 0) choice.asked = first, choice.asked_hold = why;
+  choice.by_class = true;
+  return nullptr;
 }
 
 Client* Budget::first_of_crowd(const Choice& choice) {
@@ -113,10 +144,11 @@ Rows Budget::refused_together(const Rows& aged, const Choice& choice) {
   const auto ask = [&](std::int64_t shortest_ns, std::int64_t longest_ns) {
     return refusal_of(shortest_ns, longest_ns, choice.seen);
   };
-  const Rows by_run = refused(index.by_run(), refusals_, choice.seen, ask, [](const Rows&, const Hold&) {}).without(aged);
-  if (!by_run.any()) return by_run;
-  const auto said = [&](const Rows& rows, const Hold& hold) { tell(rows & by_run, hold); };
-  return refused(index.by_length(), refusals_, choice.seen, ask, said) & by_run;
+  Rows both = sets().waiting.without(aged);
+  if (sets().run.any()) both = both & refused(index.by_run(), refusals_, choice.seen, ask, [](const Rows&, const Hold&) {});
+  if (!both.any()) return both;
+  const auto said = [&](const Rows& rows, const Hold& why) { hold(rows & both, why); };
+  return refused(index.by_length(), refusals_, choice.seen, ask, said) & both;
 }
 
 // Of those that are left the ones that may not stand behind so much, neither with their kernel nor with its run.
@@ -129,10 +161,10 @@ Rows Budget::not_deep_together(const Rows& left, const Choice& choice) {
   const auto of = [&](const ByLength& lengths) {
     return refused(lengths, deep_refusals_, choice.seen, ask, [](const Rows&, const Hold&) {});
   };
-  const Rows rows = of(index.by_run()) & left;
-  if (!rows.any()) return rows;
-  const Rows both = of(index.by_length()) & rows;
-  tell(both, lower_.hold);
+  Rows both = left;
+  if (sets().run.any()) both = both & of(index.by_run());
+  if (both.any()) both = both & of(index.by_length());
+  hold(both, lower_.hold);
   return both;
 }
 
@@ -153,41 +185,52 @@ Rows Budget::alike(const Client& client, const Choice& choice) const {
 Client* Budget::first_of_level(Rows level, const Rows& aged, const Choice& choice) {
   const int priority = clients().at(level.first()).priority;
   if (priority > choice.nothing_below) {
-    tell(level, lower_.hold);
+    hold(level, lower_.hold);
     return nullptr;
   }
-  Client* best = nullptr;
-  const auto ask = [&](Client& client) {
-    level.set(clients().row(client), false);
-    if (best != nullptr && !goes_before(client, *best)) return;
-    const Hold hold = answer(client, choice);
-    if (hold.reason == Reason::none) best = &client;
-    else level = level.without(tell_alike(client, hold, level, aged, choice));
+  const Client* equal = choice.equals[static_cast<std::size_t>(priority)];
+  const auto hold_others = [&] {
+    if (equal != nullptr) level = level.without(hold_later(*equal, level.without(aged)));
   };
-  if (Client* first = first_in_line(priority); first != nullptr && level.has(clients().row(*first))) ask(*first);
-  if (best != nullptr) return best; // nobody goes before it
-  if (const Client* equal = choice.equals[static_cast<std::size_t>(priority)]) {
-    const Rows later = level.without(aged | not_after(*equal));
-    tell(later, {.reason = Reason::turn, .by = equal->id});
-    level = level.without(later);
+  const Client* first = first_in_line(priority);
+  if (first == nullptr || !level.has(clients().row(*first))) hold_others();
+  std::size_t best = kMaxClients;
+  for (int asked = 0; level.any(); ++asked) {
+    constexpr int kInOrder = 4; // to look for the least among all costs more than to ask one
+    const std::size_t row = asked < kInOrder ? least_of(level) : level.first();
+    level.set(row, false);
+    if (best < kMaxClients && line_.key(row) >= line_.key(best)) continue;
+    Client& client = clients().at(row);
+    const Hold why = &client == choice.asked ? choice.asked_hold : answer(client, choice);
+    if (why.reason != Reason::none) level = level.without(hold_alike(client, why, level, aged, choice));
+    else if (asked < kInOrder) return &client; // nobody goes before it
+    else best = row;
+    if (asked == 0) hold_others();
   }
-  while (level.any()) ask(clients().at(level.first()));
-  return best;
+  return best < kMaxClients ? &clients().at(best) : nullptr;
 }
 
 // This one, and whom of its level the same is refused to; those.
-Rows Budget::tell_alike(const Client& client, const Hold& hold, const Rows& level, const Rows& aged, const Choice& choice) {
+Rows Budget::hold_alike(const Client& client, const Hold& why, const Rows& level, const Rows& aged, const Choice& choice) {
   const std::size_t row = clients().row(client);
   Rows same;
-  if (hold.reason != Reason::turn && clients().index().by_length().length_ns(row) >= 0 && !aged.has(row))
+  if (why.reason != Reason::turn && clients().index().by_length().length_ns(row) >= 0 && !aged.has(row))
     same = (alike(client, choice) & level).without(aged);
   same.set(row, true);
-  tell(same, hold);
+  hold(same, why);
   return same;
 }
 
-void Budget::tell(const Rows& rows, const Hold& hold) {
-  for (Client& client : clients().among(told_.tell(rows, hold))) client.held = hold;
+// Nobody is told before nobody goes: once somebody has, all that are left are asked anew.
+void Budget::hold(const Rows& rows, const Hold& why) {
+  if (rows.any()) untold_[untold_count_++] = {.rows = rows, .why = why};
+}
+
+void Budget::tell() {
+  for (const Untold& each : std::span(untold_).first(untold_count_)) {
+    const Rows rows = crowd_ ? told_.tell(each.rows, each.why) : each.rows;
+    for (Client& client : clients().among(rows)) client.held = each.why;
+  }
 }
 
 // What a client was served is not negative, and such numbers are in the order of their bits.
@@ -199,35 +242,44 @@ void Budget::put_in_line(const Client& client) {
 void Budget::know_line() {
   if (std::exchange(line_known_, true)) return;
   line_.clear(clients().span().size());
+  most_ns_.fill(0);
+  for (const Client& client : clients().span()) see_served(client);
   for (const Client& client : clients().among(sets().waiting)) put_in_line(client);
 }
 
 // Of those of a level that wait, who has had least; nullptr: nobody waits.
 Client* Budget::first_in_line(int priority) {
   know_line();
-  const std::size_t begin = clients().first_of(priority);
   for (;;) {
-    const std::int64_t least = line_.best(begin, clients().first_below(priority));
-    if (least == kNever) return nullptr;
-    const std::size_t row = line_.first(begin, least);
+    const std::size_t row = line_.best_row(clients().first_of(priority), clients().first_below(priority));
+    if (row == line_.size()) return nullptr;
     if (sets().waiting.has(row)) return &clients().at(row);
     line_.set(row, kNever); // it has gone
   }
 }
 
-// Of those of its level that wait, who need not wait for this one's next kernel.
-Rows Budget::not_after(const Client& running) {
-  know_line();
-  const auto most = std::bit_cast<std::int64_t>(shares_[running.slot].served_ns + options().tuning.behind_ns);
-  const std::size_t end = clients().first_below(running.priority);
-  Rows rows;
-  for (std::size_t row = line_.first(clients().first_of(running.priority), most); row < end; row = line_.first(row + 1, most))
-    rows.set(row, true);
-  return rows;
+// Of these, which wait, who has had least; of equals the first.
+std::size_t Budget::least_of(const Rows& rows) const {
+  std::size_t least = rows.first();
+  for (std::size_t row = rows.next(least + 1); row < kMaxClients; row = rows.next(row + 1))
+    if (line_.key(row) < line_.key(least)) least = row;
+  return least;
+}
+
+// Who of these, of its level, has to wait for this one's next kernel.
+Rows Budget::hold_later(const Client& running, const Rows& rows) {
+  const double most_ns = shares_[running.slot].served_ns + options().tuning.behind_ns;
+  Rows later;
+  if (most_ns_[static_cast<std::size_t>(running.priority)] <= most_ns) return later;
+  for (std::size_t row = rows.first(); row < kMaxClients; row = rows.next(row + 1))
+    later.set(row, line_.key(row) > std::bit_cast<std::int64_t>(most_ns));
+  hold(later, {.reason = Reason::turn, .by = running.id});
+  return later;
 }
 
 Rows Budget::all_aged(std::int64_t now_ns) {
   const Index::First& since = clients().index().since();
+  if (since.best() > now_ns - ages_.ns) return {};
   const auto waited = [&](std::size_t row, std::int64_t ns) {
     Rows rows;
     while ((row = since.first(row, now_ns - ns)) < since.size()) rows.set(row++, true);

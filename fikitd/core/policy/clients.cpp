@@ -263,8 +263,10 @@ std::int64_t ClientTable::next_end_ns(std::int64_t now_ns) const {
 // Measuring clients' work is not among it.
 std::int64_t ClientTable::device_free_ns(const Client* except) const {
   const Index::Last& finish = index_.finish();
-  if (except == nullptr) return std::max<std::int64_t>(0, finish.best());
+  const std::int64_t last_ns = std::max<std::int64_t>(0, finish.best());
+  if (except == nullptr) return last_ns;
   const std::size_t own = row(*except);
+  if (finish.key(own) < last_ns) return last_ns;
   return std::max({std::int64_t{0}, finish.best(0, own), finish.best(own + 1, count_)});
 }
 

@@ -26,14 +26,18 @@ void Index::put(std::size_t row, const Client& client) {
   sets_.unknown.set(row, client.progress.uncertain());
   sets_.exclusive.set(row, client.exclusive_runs);
   sets_.guarded.set(row, client.protection.max_delay_ns != kNever);
+  sets_.patient.set(row, client.patient);
   const std::int64_t dry_ns = client.progress.dry_ns();
   finish_.set(row, client.measuring ? Latest::kNone : client.progress.finish_ns());
   dry_.set(row, client.measuring || dry_ns <= passed_ns_ ? kNever : dry_ns);
   forget_.set(row, client.forget_ns());
   since_.set(row, client.at_gate() ? client.waiting_since_ns : kNever);
   const bool plain = client.waiting && client.waiting_duration_ns >= 0 && !client.waiting_exclusive && client.grant_count < kMaxGrants;
-  by_length_.put(row, plain ? client.cautious_ns : kUnknown);
-  by_run_.put(row, !plain ? kUnknown : client.run_launches > 1 ? client.run_ns : client.cautious_ns);
+  const std::int64_t length_ns = plain ? client.cautious_ns : kUnknown;
+  const std::int64_t run_ns = plain && client.run_launches > 1 ? client.run_ns : length_ns;
+  by_length_.put(row, length_ns);
+  by_run_.put(row, run_ns);
+  sets_.run.set(row, run_ns != length_ns);
 }
 
 void Index::pass(std::int64_t now_ns) {

@@ -30,6 +30,8 @@ class Index {
     Rows unknown;   // has launched work of unknown length
     Rows exclusive; // an exclusive kernel of its job runs
     Rows guarded;   // has a max_delay
+    Rows patient;   // who waits for its work waits for its word
+    Rows run;       // by_run() and by_length() differ
     bool operator==(const Sets&) const = default;
   };
 

@@ -59,10 +59,29 @@ class Tournament {
     }
     return best;
   }
+  // The first row of begin .. end - 1 that none of them is better than; size() if none has a key.
+  std::size_t best_row(std::size_t begin, std::size_t end) const {
+    std::size_t left = 0; // nodes; 0: none
+    std::size_t right = 0;
+    for (begin += leaves_, end += leaves_; begin < end; begin /= 2, end /= 2) {
+      ++looks_;
+      if (begin % 2 == 1) left = Order::better(nodes_[begin], nodes_[left]) ? begin : left, ++begin;
+      if (end % 2 == 1) --end, right = Order::better(nodes_[right], nodes_[end]) ? right : end;
+    }
+    std::size_t node = Order::better(nodes_[right], nodes_[left]) ? right : left;
+    const std::int64_t best = nodes_[node];
+    if (node == 0 || best == Order::kNone) return size_;
+    while (node < leaves_) {
+      ++looks_;
+      node *= 2;
+      if (nodes_[node] != best) ++node;
+    }
+    return node - leaves_;
+  }
   // The first row from `begin` on whose key is no worse than this one; size() if there is none.
   std::size_t first(std::size_t begin, std::int64_t key) const {
     if (begin >= size_) return size_;
-    std::size_t node = leaves_ + begin;
+    std::size_t node = begin == 0 ? 1 : leaves_ + begin;
     while (Order::better(key, nodes_[node])) { // not below this node: the next one to its right
       ++looks_;
       while (node % 2 == 1) node /= 2;
@@ -83,7 +102,7 @@ class Tournament {
  private:
   std::size_t size_ = 0;
   std::size_t leaves_ = 1;
-  std::array<std::int64_t, 2 * std::bit_ceil(kMost)> nodes_{}; // 1: the root; those of rows from leaves_ on
+  std::array<std::int64_t, 2 * std::bit_ceil(kMost)> nodes_{}; // 0: no key; 1: the root; those of rows from leaves_ on
   mutable std::uint64_t looks_ = 0;
 };
 
