@@ -112,10 +112,10 @@ def busy_spans(events: Sequence[dict[str, Any]], pid: int) -> list[tuple[int, in
 
 
 def delayed_ns(events: Sequence[dict[str, Any]], pid: int, lower: int, latency_ns: float) -> int:
-    """For how long work of `pid` that had reached the device, `latency_ns` after its call, stood there while work of `lower`
-    ran."""
+    """For how long kernels of `pid` that had reached the device, `latency_ns` after their launch, stood there while work of
+    `lower` ran. Fills are no launches: nobody reports them."""
     waited: list[tuple[int, int]] = []
-    ran = (event for event in events if event["pid"] == pid and event["kind"] in ON_COMPUTE_ENGINE)
+    ran = (event for event in events if event["pid"] == pid and event["kind"] == "kernel")
     for event in sorted(ran, key=lambda event: int(event["enqueue_ns"])):
         if event["start_ns"] is None:
             continue

@@ -6,7 +6,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from core_fake_client import DONE, EXPIRED, LONG_LEASE, MS, FakeClient, dispatcher, eventually, now, profile_entry
+from core_fake_client import (
+    DONE,
+    EXPIRED,
+    LONG_LEASE,
+    MARK_GRANT,
+    MS,
+    FakeClient,
+    dispatcher,
+    eventually,
+    now,
+    profile_entry,
+)
 from fikitd._core import Dispatcher
 
 LENGTH = 20 * MS  # of every kernel
@@ -171,3 +182,54 @@ def test_lower_work_delays_nobody_for_longer_than_it_takes(high: FakeClient, low
     high.launch(1)
     assert eventually(lambda: stood_ns(high) > 0)
     assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)
+
+
+def test_a_mark_alone_says_that_lower_work_ran(high: FakeClient, low: FakeClient) -> None:
+    launch_much(high)
+    request = begin(low)
+    low.mark(1, request, MARK_GRANT)
+    low.ring()
+    time.sleep(1.5 * LENGTH / 1e9)
+    low.reach(1)  # and has nothing else to say
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(LENGTH, rel=WIDTH)
+
+
+def test_works_that_are_found_complete_together_ran_one_after_the_other(running: Dispatcher, high: FakeClient) -> None:
+    short = MS // 5  # so that both may be in flight
+    low = FakeClient(running, 2, 8)
+    low.describe(1, "filler")
+    running.set_profile(2, [profile_entry("filler", short, 0)])
+    for last in (2, 4, 6, 8, 10):  # on a slow machine the second is granted when the first counts as over
+        high.launch(1)
+        begun_ns = now()
+        for number in (last - 1, last):
+            low.mark(number, begin(low), MARK_GRANT)
+            low.ring()
+        if now() - begun_ns < LENGTH // 4:
+            break
+        for client in (low, high):
+            client.drained()
+            client.ring()
+            assert eventually(lambda: client.read)  # noqa: B023
+    before_ns = stood_ns(high)
+    time.sleep(5 * short / 1e9)
+    low.page.marks[last - 1 : last + 1] = [last - 1, last]
+    assert eventually(lambda: stood_ns(high) > before_ns)
+    assert stood_ns(high) - before_ns == pytest.approx(2 * short, rel=WIDTH)
+
+
+def test_what_a_mark_says_is_left_stands_until_lower_work_is_over(running: Dispatcher, high: FakeClient) -> None:
+    low = FakeClient(running, 2, 8)
+    low.describe(1, "filler")
+    running.set_profile(2, [profile_entry("filler", 5 * LENGTH, 0)])
+    high.launch(1)
+    high.mark(1, 1)
+    high.launch(1)
+    time.sleep(0.5 * LENGTH / 1e9)
+    high.reach(1)
+    request = begin(low)
+    time.sleep(5 * LENGTH / 1e9)  # the device serves it before the rest of the other's
+    end(low, request)
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(5 * LENGTH, rel=WIDTH)

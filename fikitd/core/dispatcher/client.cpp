@@ -150,7 +150,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .gap_ns = predicted.gap_ns};
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
-  if (view != nullptr) stood_.launched(t_ns, there_until_ns(*view));
+  stood_.launched(t_ns, predicted.duration_ns);
   if (granted) outstanding_.launched(request, predicted.duration_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
@@ -197,6 +197,7 @@ void Client::drained(const Drain& drain, policy::Policy& policy) {
   if (drain.waited && all && foresees(policy))
     event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
   if (all) note_ran(outstanding_.all_done(), drain.t_ns);
+  if (event.duration_ns >= 0) stood_.left(drain.t_ns, event.duration_ns);
   policy.apply(event);
   if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);

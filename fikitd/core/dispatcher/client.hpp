@@ -111,9 +111,9 @@ class Client {
   void ask_for_marks(std::uint32_t every);
   void set_alone(bool alone); // on its GPU
   // When granted work of it was on the device, as far as that is known, of what it reported complete since the last call.
-  std::span<const Ran> take_ran() { return std::span(ran_).first(std::exchange(ran_count_, 0)); } // valid until the next report
+  std::span<const Ran> take_ran(); // valid until the next report
   // That of a lower client.
-  void lower_ran(ClientId lower, const Ran& ran, const policy::Policy& policy);
+  void lower_ran(ClientId lower, const Ran& ran);
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
@@ -144,7 +144,6 @@ class Client {
   void note_grant(std::int64_t now_ns);
   void note_drain(std::int64_t t_ns);
   void note_ran(std::int64_t length_ns, std::int64_t until_ns);
-  std::int64_t there_until_ns(const policy::Client& view) const; // its work, on the device
   void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void timed(const Report& report);

@@ -50,23 +50,28 @@ void Client::note_drain(std::int64_t t_ns) {
   journal_.add({.t_ns = t_ns, .length_ns = 0, .predicted_ns = 0, .by = 0, .slot = 0, .kind = JournalKind::drain, .reason = 0});
 }
 
-// No sooner than what was complete before.
+// What is found complete at the same look ran one after the other, and none of it before what others have been told of.
 void Client::note_ran(std::int64_t length_ns, std::int64_t until_ns) {
-  const Ran ran{.from_ns = std::max(until_ns - length_ns, ran_until_ns_), .until_ns = until_ns};
-  if (length_ns <= 0 || ran.from_ns >= ran.until_ns) return;
-  ran_until_ns_ = until_ns;
-  if (ran_count_ < ran_.size()) ran_[ran_count_++] = ran;
+  if (length_ns <= 0 || ran_count_ == ran_.size()) return;
+  ran_[ran_count_++] = {.from_ns = until_ns - length_ns, .until_ns = until_ns};
+  for (std::size_t i = ran_count_ - 1; i > 0 && ran_[i - 1].until_ns > ran_[i].from_ns; --i) {
+    const std::int64_t sooner_ns = ran_[i - 1].until_ns - ran_[i].from_ns;
+    ran_[i - 1].from_ns -= sooner_ns;
+    ran_[i - 1].until_ns -= sooner_ns;
+  }
 }
 
-// Reckoning gives work up that is a lease behind; a mark that is not reached knows better.
-std::int64_t Client::there_until_ns(const policy::Client& view) const {
-  return std::max(view.progress.finish_ns(), marks_.stood_ns());
+std::span<const Ran> Client::take_ran() {
+  const auto ran = std::span(ran_).first(std::exchange(ran_count_, 0));
+  for (Ran& each : ran) {
+    each.from_ns = std::max(each.from_ns, ran_until_ns_);
+    each.until_ns = ran_until_ns_ = std::max(each.until_ns, each.from_ns);
+  }
+  return ran;
 }
 
-void Client::lower_ran(ClientId lower, const Ran& ran, const policy::Policy& policy) {
-  const policy::Client* view = policy.client(id_);
-  if (view == nullptr) return;
-  const std::int64_t stood_ns = stood_.beside(ran, there_until_ns(*view));
+void Client::lower_ran(ClientId lower, const Ran& ran) {
+  const std::int64_t stood_ns = stood_.beside(ran, marks_.stood_ns());
   if (stood_ns > 0) holds_.stood(lower, ran.until_ns - stood_ns, stood_ns);
 }
 

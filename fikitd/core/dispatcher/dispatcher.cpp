@@ -62,12 +62,13 @@ void Dispatcher::round() {
   }
   take_reports(now_ns);
   for (Client* client : reading_) {
-    if (!client->end_round(now_ns, *policy_)) continue;
+    const bool said = client->end_round(now_ns, *policy_);
+    tell_higher_what_ran(*client); // a mark may have said it before
+    if (!said) continue;
     moved = true;
     first_ns = std::min(first_ns, client->first_ns());
     if (client->closed()) gate_moved_ns_ = now_ns;
     if (const std::uint32_t passed = client->take_passed()) tell_higher(*client, passed);
-    tell_higher_what_ran(*client);
   }
   if (moved) {
     spin_.came_after(first_ns - acted_ns_);
@@ -147,7 +148,7 @@ void Dispatcher::tell_higher_what_ran(Client& lower) {
   for (const Ran& ran : lower.take_ran())
     for (const auto& other : clients_)
       if (!other->measuring() && !lower.measuring() && other->priority() < lower.priority())
-        other->lower_ran(lower.id(), ran, *policy_);
+        other->lower_ran(lower.id(), ran);
 }
 
 // Nobody waits for a client while every other gate is open: then its launches cost it no mark.

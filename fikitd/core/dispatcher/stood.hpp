@@ -53,35 +53,71 @@ class Outstanding {
   std::size_t count_ = 0;
 };
 
+// The device works for one at a time. While lower work runs, the client's stands still; else the device works it off.
 class Stood {
  public:
-  // A launch at t_ns; what was launched before it was reckoned to be complete at finish_ns.
-  void launched(std::int64_t t_ns, std::int64_t finish_ns) {
-    if (finish_ns >= t_ns && count_ > 0) return;
-    if (count_ > 0) busy_[(count_ - 1) % kKept].until_ns = finish_ns;
-    busy_[count_++ % kKept] = {.from_ns = t_ns, .until_ns = 0};
+  // Of so much by prediction; unknown or negative: nothing.
+  void launched(std::int64_t t_ns, std::int64_t length_ns) {
+    Change& change = next(t_ns);
+    change.more_ns = std::min(change.more_ns + std::max<std::int64_t>(0, length_ns), policy::kHorizonNs);
+  }
+  // All but so much of what was launched is complete.
+  void left(std::int64_t t_ns, std::int64_t left_ns) {
+    Change& change = next(t_ns);
+    change.left_ns = std::min(left_ns, policy::kHorizonNs);
+    change.more_ns = 0;
   }
   // This was counted already.
   void counted(std::int64_t until_ns) { counted_ns_ = std::max(counted_ns_, until_ns); }
-  // Lower work ran. What the client has launched is reckoned to be complete at finish_ns. Of the time that was not counted
+  // Lower work ran. The client's was seen on the device at seen_ns, whatever predictions say. Of the time that was not counted
   // before: in how much of it had the client work there?
-  std::int64_t beside(const Ran& lower, std::int64_t finish_ns) {
-    const std::int64_t from_ns = std::max(lower.from_ns, counted_ns_);
-    std::int64_t together_ns = 0;
-    for (std::size_t back = 1; back <= std::min(count_, kKept); ++back) {
-      const Ran& busy = busy_[(count_ - back) % kKept];
-      const std::int64_t until_ns = std::min(lower.until_ns, back == 1 ? finish_ns : busy.until_ns);
-      together_ns += std::max<std::int64_t>(0, until_ns - std::max(from_ns, busy.from_ns));
-      if (busy.from_ns <= from_ns) break;
-    }
+  std::int64_t beside(const Ran& lower, std::int64_t seen_ns) {
+    seen_ns_ = seen_ns;
+    go_on(lower.from_ns, false);
+    go_on(std::min(counted_ns_, lower.until_ns), true);
     counted(lower.until_ns);
-    return together_ns;
+    return go_on(lower.until_ns, true);
   }
 
  private:
-  static constexpr std::size_t kKept = 64; // of its busy times, the newest: more than there are between two looks
-  std::array<Ran, kKept> busy_{};
+  struct Change {
+    std::int64_t t_ns = 0;
+    std::int64_t left_ns = policy::kUnknown; // of what was there before; unknown: as much as is reckoned
+    std::int64_t more_ns = 0;
+  };
+  Change& next(std::int64_t t_ns) {
+    if (count_ == kKept) go_on(changes_[begin_].t_ns, false); // nobody has said that lower work ran
+    if (count_ > 0) t_ns = std::max(t_ns, changes_[(begin_ + count_ - 1) % kKept].t_ns);
+    Change& change = changes_[(begin_ + count_++) % kKept];
+    change = {.t_ns = t_ns};
+    return change;
+  }
+  // To t_ns, with lower work on the device or without. In how much of it had the client work there?
+  std::int64_t go_on(std::int64_t t_ns, bool stands) {
+    std::int64_t there_ns = 0;
+    for (; count_ > 0 && changes_[begin_].t_ns <= t_ns; begin_ = (begin_ + 1) % kKept, --count_) {
+      const Change& change = changes_[begin_];
+      there_ns += pass(change.t_ns, stands);
+      work_ns_ = std::min((change.left_ns < 0 ? work_ns_ : change.left_ns) + change.more_ns, policy::kHorizonNs);
+    }
+    return there_ns + pass(t_ns, stands);
+  }
+  std::int64_t pass(std::int64_t t_ns, bool stands) {
+    const std::int64_t passed_ns = std::max<std::int64_t>(0, t_ns - now_ns_);
+    now_ns_ += passed_ns;
+    if (work_ns_ == 0) return 0;
+    if (stands) return passed_ns;
+    work_ns_ = std::max<std::int64_t>(work_ns_ - passed_ns, now_ns_ < seen_ns_ ? 1 : 0);
+    return 0;
+  }
+
+  static constexpr std::size_t kKept = 512; // more than are reported between two works of lower clients
+  std::array<Change, kKept> changes_{};     // that are not worked off yet, oldest first
+  std::size_t begin_ = 0;
   std::size_t count_ = 0;
+  std::int64_t now_ns_ = 0;  // until then it was worked off
+  std::int64_t work_ns_ = 0; // what is left of it then
+  std::int64_t seen_ns_ = policy::kLongAgo;
   std::int64_t counted_ns_ = 0;
 };
 
