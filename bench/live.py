@@ -15,6 +15,7 @@ from fikitd.reports import ReportStore
 from fikitd.simulator import Observed
 from fikitd.traces import TraceStore
 
+from bench import slow_motion
 from bench.managed import managed, own_environment
 from bench.reaction import busy_spans
 from bench.record import BenchError
@@ -133,8 +134,12 @@ class Stage:
 
 @contextmanager
 def stage(directory: Path, stretch: float, scheduler: Mapping[str, int | str]) -> Iterator[Stage]:
-    """`scheduler`: keys of fikit.toml."""
-    with own_environment(scheduler, {"trace_events": TRACE_EVENTS}) as environment:
+    """`scheduler`: keys of fikit.toml; times are in slow motion, too."""
+    keys = {**slow_motion.scheduler(stretch), **scheduler}
+    with (
+        own_environment(keys, {"trace_events": TRACE_EVENTS}) as environment,
+        slow_motion.fikitd(environment, stretch),
+    ):
         yield Stage(environment, directory, stretch)
 
 

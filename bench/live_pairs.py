@@ -21,7 +21,7 @@ from typing import Any
 
 from fikitd.simulator import Scenario
 
-from bench import host_pace, low_time, page
+from bench import host_pace, low_time, page, slow_motion
 from bench import live as stages
 from bench import recordings as made_up
 from bench.live_table import MARGIN, agrees, live_result, picture, simulated_table
@@ -32,7 +32,8 @@ from fikitd import _simulator, config, simulator
 
 ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
 STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
-SECONDS = 5.0
+SECONDS = 6.0
+MOST = 3
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_NS = 11_000_000_000
 ORDERS = 9  # simulated
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="measure too, in real time")
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument("--pairs", nargs="+", metavar="PAIR", help="of the standard ones, or a TOML file of pairs")
-    parser.add_argument("--arrivals", nargs="+", choices=simulator.ARRIVALS, default=["closed"])
+    parser.add_argument("--arrivals", nargs="+", choices=simulator.ARRIVALS, default=list(simulator.ARRIVALS))
     parser.add_argument("--policy", choices=config.POLICIES, default=config.SchedulerConfig().policy)
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a run alone, default {SECONDS:g}")
     parser.add_argument("--rounds", type=int, default=1, help="runs alone and with the low job, in turn")
@@ -68,7 +69,10 @@ def middle(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     figures = [name for name in one if all(isinstance(outcome[name], float) for outcome in outcomes)]
     values = {name: [outcome[name] for outcome in outcomes] for name in figures}
     between = {name: (min(found), max(found)) for name, found in values.items()}
-    return {**one, **{name: statistics.median(found) for name, found in values.items()}, "between": between}
+    return {
+        **one, **{name: statistics.median(found) for name, found in values.items()}, "between": between,
+        "orders": len(outcomes), "harvest_spread": statistics.pstdev(values["harvest"]),
+    }  # fmt: skip
 
 
 def device_like(recording: _simulator.Trace) -> dict[str, float]:
@@ -96,6 +100,7 @@ class Case:
             arrivals,
             requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
             knowledge="context",
+            **slow_motion.simulated(STRETCH),
         )
         return cls(pair, arrivals, high, low, scenario)
 

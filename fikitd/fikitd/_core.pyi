@@ -105,11 +105,12 @@ class Spin:
 class Dispatcher:
     """One native thread that schedules the clients of one GPU. Every method may be called from any thread.
 
-    Raises ValueError for an unknown policy or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
+    Raises ValueError for an unknown policy or constant, or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
     IndexError when they are given the id of a client that is not there. mark_every: a client whose progress others wait
     for marks one launch in so many, and each that nobody knows; 0 = no marks. max_slowdown, max_delay_ns (None: any) and
     ageing_ns (None: never) are of the policy "budget" (docs/scheduling.md).
     trace_events: so many of each client's newest events are kept (rounded up to a power of two); 0 = none.
+    tuning: other values of the constants of "budget", by name (fikitd/core/policy/tuning.hpp).
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Dispatcher:
         max_delay_ns: int | None = None,
         ageing_ns: int | None = 1_000_000_000,
         trace_events: int = 0,
+        tuning: Mapping[str, float] = ...,
     ) -> None: ...
     def add_client(
         self,

@@ -113,6 +113,7 @@ def simulate(
     max_slowdown: float = ...,
     max_delay_ns: int = ...,
     tuning: Mapping[str, float] = ...,
+    scheduler: Mapping[str, int] = ...,
     splits: bool = False,
     lead_ns: int = 0,
     seen: Mapping[str, Sequence[int]] = ...,
@@ -123,7 +124,8 @@ def simulate(
 
     knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
-    tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp).
+    tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp). scheduler: of "lease_ns",
+    "epsilon_ns", "run_ahead_ns", "idle_after_ns" and "ageing_ns", what is not as fikit.toml has it by default.
     splits: say what became of the low jobs' time.
     lead_ns: the policy has known the jobs for so long before they begin.
     seen: ns that a real dispatcher took, equally probable, by "observe", "wake", "done" and "late": in place of the one

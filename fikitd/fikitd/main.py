@@ -8,12 +8,16 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fikitd import __version__
 from fikitd.command_line import run_command
 from fikitd.config import Config, ConfigError, load
+
+if TYPE_CHECKING:
+    from fikitd.gpus import Core
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,8 +41,8 @@ def command(config_file: str | None, run_dir: str | None, check_config: bool) ->
     sys.exit(serve(config))
 
 
-def serve(config: Config) -> int:
-    """Run the daemon; returns its exit code."""
+def serve(config: Config, core: Core | None = None) -> int:
+    """Run the daemon, with another native core if one is given; returns its exit code."""
     # Imported late: --check-config and --help need neither the native core nor asyncio.
     from fikitd import _core, server  # noqa: PLC0415
 
@@ -53,7 +57,7 @@ def serve(config: Config) -> int:
     server.raise_descriptor_limit()
 
     async def run() -> None:
-        await server.Server(config, _core).run(ready=server.notify_systemd)
+        await server.Server(config, core or _core).run(ready=server.notify_systemd)
 
     try:
         asyncio.run(run())

@@ -89,6 +89,7 @@ class Scenario:
     "done", "late"), in place of the one cost; draw: in which order these times come.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
+    scheduler: times that fikit.toml has, in ns ("lease_ns", "epsilon_ns", "run_ahead_ns", "idle_after_ns", "ageing_ns").
     """
 
     high: Trace
@@ -100,6 +101,7 @@ class Scenario:
     max_slowdown: float = MAX_SLOWDOWN
     max_delay_ns: int | None = None
     tuning: Mapping[str, float] = field(default_factory=dict)
+    scheduler: Mapping[str, int] = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     rhythm: bool = True
     runs: bool = True
@@ -211,6 +213,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) 
             max_slowdown=scenario.max_slowdown,
             **delay,
             tuning=scenario.tuning,
+            scheduler=scenario.scheduler,
             slice_ns=SLICE_NS if policy == "time-slicing" else 0,
             splits=splits,
             lead_ns=scenario.lead_ns,

@@ -35,7 +35,20 @@ def without_gates(directory: Path, texts: dict[str, bytes]) -> tuple[dict[str, A
 def with_priority(traces: Path) -> dict[str, Any]:
     """Under `prio`, by the command: its row."""
     file = traces / "out.json"
-    options = ["--traces", str(traces), "--pairs", "serve + train", "--seconds", str(SECONDS), "--policy", "prio"]
+    options = [
+        "--traces",
+        str(traces),
+        "--pairs",
+        "serve + train",
+        "--arrivals",
+        "closed",
+        "--most",
+        "1",
+        "--seconds",
+        str(SECONDS),
+        "--policy",
+        "prio",
+    ]
     command = [sys.executable, "-m", "bench", "pairs", "--live", *options, "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record
-from fikitd import simulator
+from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record, slow_motion
+from fikitd import config, simulator
 
 LOW, HIGH = 7, 8
 OPTIONS: dict[str, Any] = {
@@ -84,6 +85,7 @@ def test_delayed_is_the_time_that_work_stood_behind_lower_work_once() -> None:
         kernel(HIGH, 40, 200, 300), kernel(HIGH, 42, 300, 400),
         # One that nothing is in the way of, and one behind lower work that has not ended.
         kernel(HIGH, 500, 510, 520), kernel(HIGH, 690, 750, 760), kernel(HIGH, 790, None, None),
+        kernel(HIGH, 610, 700, 710, "fill"),  # of which no report can know
     ]  # fmt: skip
     assert reaction.delayed_ns(events, HIGH, LOW, 10_000) == (150 + 50) * 1000
     assert reaction.delayed_ns(events, HIGH, 99, 10_000) == 0
@@ -173,6 +175,8 @@ def ratios(jct: float, harvest: float) -> dict[str, Any]:
         "high_p99_ratio": jct,
         "harvest": harvest,
         "between": {"high_jct_ratio": (jct, jct), "high_p99_ratio": (jct, jct), "harvest": (harvest - 0.2, harvest)},
+        "orders": 9,
+        "harvest_spread": 0.01,
         "delayed_ms": 1.0,
         "reported_delayed_ms": 2.0,
         "host_longer": 0.012,
@@ -218,15 +222,66 @@ def test_cells_say_what_counts_of_several_rounds() -> None:
     several = row("several", 0.5, (1.05, 0.3), (1.02, 0.53), (1.03, 0.54))
     table = live_table.live_result([several, row("one", 0.5, (1.03, 0.4))], "prio", 10.0, {}).table.splitlines()
     assert table[2:] == [
-        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 (0.30 to 0.50) / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 3 | 1 / 2 |",
-        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 (0.30 to 0.50) / 0.40 | +3.0 %, -20.0 %, outside | 1 | 1 / 2 |",
+        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 (0.30 to 0.50) / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 2.7 % | 3 | 1 / 2 |",
+        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 (0.30 to 0.50) / 0.40 | +3.0 %, -20.0 %, outside | 4.2 % | 1 | 1 / 2 |",
     ]  # fmt: skip
+
+
+def test_what_may_be_chance_is_no_difference_and_no_agreement() -> None:
+    rows = [row("case", 0.5, *runs) for runs in ([(1.03, 0.4)], [(1.03, 0.4)] * 4, [(1.2, 0.4)])]
+    for each in rows:
+        each["simulated"]["harvest_spread"] = 0.05
+    assert [live_table.chance(each) for each in rows] == pytest.approx([0.211, 0.120, 0.211], abs=0.001)
+    assert [live_table.undecided(each) for each in rows] == [True, False, False]
+    assert not any(map(live_table.agrees, rows))
+    result = live_table.live_result(rows, "prio", 10.0, {})
+    assert (result.values["within"], result.values["undecided"]) == (0, 1)
+    assert "case: outside, but chance alone moves its harvest by 21%" in result.summary
+    assert "-20.0 %, not told from chance |" in result.table.splitlines()[2]
+
+
+def test_each_time_is_the_jobs_or_the_machines() -> None:
+    keys = {field.name for field in fields(config.SchedulerConfig) if field.name.endswith(("_ms", "_us"))}
+    assert keys == {*slow_motion.OF_THE_JOBS, *slow_motion.OF_THE_MACHINE}
+    constants = {name for name in simulator.TUNING if name.endswith("_ns")}
+    assert constants == {*slow_motion.TUNING_OF_THE_JOBS, *slow_motion.TUNING_OF_THE_MACHINE}
+
+
+def test_daemon_and_simulator_are_told_the_same_times() -> None:
+    told = slow_motion.simulated(10)
+    assert told["tuning"] == slow_motion.tuning(10)
+    assert told["tuning"]["saved_ns"] == 10 * simulator.TUNING["saved_ns"]
+    written = config.SchedulerConfig(**slow_motion.scheduler(10))
+    assert told["scheduler"] == {
+        "lease_ns": written.lease_ms * 1_000_000, "run_ahead_ns": written.run_ahead_us * 1000,
+        "idle_after_ns": written.idle_after_us * 1000, "ageing_ns": written.ageing_ms * 1_000_000,
+    }  # fmt: skip
+    assert written.ageing_ms == 10 * config.SchedulerConfig().ageing_ms
+
+
+def test_what_takes_ten_times_as_long_in_slow_motion_is_the_same(traces: Path) -> None:
+    """But for a machine that is as fast as ever."""
+
+    def outcome(stretch: float) -> simulator.Outcome:
+        high, low = (
+            simulator.parse(name, (traces / f"{name}.csv").read_text(), stretch=stretch) for name in ("serve", "train")
+        )
+        slow = slow_motion.simulated(stretch)
+        return simulator.simulate(
+            simulator.Scenario(high, [low], requests=8, costs=simulator.NO_COSTS, **slow), "budget"
+        )
+
+    fast, slow = outcome(1), outcome(10)
+    assert fast.harvest > 0.1
+    assert slow.harvest == pytest.approx(fast.harvest, rel=0.1)
+    assert slow.high_jct_ratio == pytest.approx(fast.high_jct_ratio, abs=0.01)
 
 
 def test_the_middle_of_what_the_simulator_says_is_its_median() -> None:
     outcomes = [{"harvest": harvest, "low_jct_ratio": None, "kernels": 5} for harvest in (0.9, 0.1, 0.3)]
     assert live_pairs.middle(outcomes) == {
-        "harvest": 0.3, "low_jct_ratio": None, "kernels": 5, "between": {"harvest": (0.1, 0.9)},
+        "harvest": 0.3, "low_jct_ratio": None, "kernels": 5, "between": {"harvest": (0.1, 0.9)}, "orders": 3,
+        "harvest_spread": pytest.approx(0.34, abs=0.001),
     }  # fmt: skip
 
 

@@ -71,6 +71,16 @@ def test_launches_that_follow_go_without_asking(running: Dispatcher) -> None:
     assert not high.closed
 
 
+def test_another_constant_of_the_policy_holds() -> None:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning={"longest_run": 1}) as running:
+        _, low = meet(running)
+        teach(low)
+        granted_run(low)
+        assert not low.passes_without_asking()
+    with pytest.raises(ValueError, match="unknown constant of the policy"):
+        Dispatcher("budget", LONG_LEASE, 0, 0, 1, 0, tuning={"longest_runs": 1})
+
+
 def test_a_run_that_is_under_way_becomes_longer(running: Dispatcher) -> None:
     _, low = meet(
         running, work_ms=1000

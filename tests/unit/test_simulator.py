@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,14 @@ def test_missing_recording_and_damaged_file_are_one_sentence(tmp_path: Path) -> 
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"hello")[:20])
     with pytest.raises(simulator.SimulatorError, match="couldn't read"):
         simulator.load(tmp_path / "cut.csv.gz")
+
+
+def test_times_of_the_scheduler_may_be_others(scenario: Scenario) -> None:
+    patient = replace(scenario, max_slowdown=0.0, scheduler={"ageing_ns": 1 << 62})
+    ages = replace(patient, scheduler={"ageing_ns": 1_000_000})
+    assert simulator.simulate(ages, "budget").low_share > simulator.simulate(patient, "budget").low_share
+    with pytest.raises(simulator.SimulatorError, match="unknown time of the scheduler"):
+        simulator.simulate(replace(scenario, scheduler={"ageing_ms": 1}), "budget")
 
 
 def test_unknown_policy_names_the_known_ones(scenario: Scenario) -> None:

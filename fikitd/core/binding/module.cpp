@@ -17,6 +17,7 @@
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
 #include "policy/policy.hpp"
+#include "policy/knobs.hpp"
 #include "predictor/model.hpp"
 
 namespace nb = nanobind;
@@ -248,8 +249,11 @@ void bind_dispatcher(nb::module_& m) {
            [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every,
               double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
-              std::size_t trace_events) {
+              std::size_t trace_events, const nb::dict& tuning) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             for (const auto [name, value] : tuning)
+               if (!policy::tune(all.tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
+                 throw nb::value_error("unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
              all.ageing_ns = ageing_ns.value_or(policy::kNever);
              new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);
@@ -257,7 +261,7 @@ void bind_dispatcher(nb::module_& m) {
            "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
            "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
            "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns,
-           "trace_events"_a = 0)
+           "trace_events"_a = 0, "tuning"_a = nb::dict())
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
            "resume"_a = false, released)

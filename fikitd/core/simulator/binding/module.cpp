@@ -13,6 +13,7 @@
 
 #include "bound.hpp"
 #include "learn.hpp"
+#include "policy/knobs.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -89,32 +90,6 @@ std::vector<bool> waits_before(const Trace& trace) {
   return found;
 }
 
-struct Knob {
-  const char* name;
-  double policy::Tuning::* at;
-};
-
-constexpr Knob kKnobs[] = {
-    {"saved_ns", &policy::Tuning::saved_ns},
-    {"arrivals_saved", &policy::Tuning::arrivals_saved},
-    {"advance_ns", &policy::Tuning::advance_ns},
-    {"cheap", &policy::Tuning::cheap},
-    {"nothing", &policy::Tuning::nothing},
-    {"remembered_ns", &policy::Tuning::remembered_ns},
-    {"highest_load", &policy::Tuning::highest_load},
-    {"reserve", &policy::Tuning::reserve},
-    {"queue_cover", &policy::Tuning::queue_cover},
-    {"reaction_ns", &policy::Tuning::reaction_ns},
-    {"behind_ns", &policy::Tuning::behind_ns},
-    {"deep", &policy::Tuning::deep},
-    {"late", &policy::Tuning::late},
-    {"guarded_ageing", &policy::Tuning::guarded_ageing},
-    {"near_ns", &policy::Tuning::near_ns},
-    {"ahead", &policy::Tuning::ahead},
-    {"surprise", &policy::Tuning::surprise},
-    {"longest_run", &policy::Tuning::longest_run},
-};
-
 constexpr std::pair<const char*, std::vector<std::int64_t> Reactions::*> kReactions[] = {
     {"observe", &Reactions::observe_ns},
     {"wake", &Reactions::wake_ns},
@@ -134,15 +109,28 @@ Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
   return seen;
 }
 
-policy::Tuning tuned(const nb::dict& changes) {
-  policy::Tuning tuning;
-  for (const auto [name, value] : changes) {
+struct Term {
+  const char* name;
+  std::int64_t policy::Options::* at;
+};
+
+constexpr Term kTerms[] = {
+    {"lease_ns", &policy::Options::lease_ns},
+    {"epsilon_ns", &policy::Options::epsilon_ns},
+    {"run_ahead_ns", &policy::Options::run_ahead_ns},
+    {"idle_after_ns", &policy::Options::idle_after_ns},
+    {"ageing_ns", &policy::Options::ageing_ns},
+};
+
+policy::Options options_of(const nb::dict& terms) {
+  policy::Options options;
+  for (const auto [name, value] : terms) {
     const auto wanted = nb::cast<std::string>(name);
-    const auto* knob = std::find_if(std::begin(kKnobs), std::end(kKnobs), [&](const Knob& k) { return wanted == k.name; });
-    if (knob == std::end(kKnobs)) throw nb::value_error("unknown constant of the policy");
-    tuning.*(knob->at) = nb::cast<double>(value);
+    const auto* term = std::find_if(std::begin(kTerms), std::end(kTerms), [&](const Term& t) { return wanted == t.name; });
+    if (term == std::end(kTerms)) throw nb::value_error("unknown time of the scheduler");
+    options.*(term->at) = nb::cast<std::int64_t>(value);
   }
-  return tuning;
+  return options;
 }
 
 void bind(nb::module_& m) {
@@ -195,10 +183,13 @@ void bind(nb::module_& m) {
       [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
          std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning, bool splits, std::int64_t lead_ns, const nb::dict& seen, std::uint32_t draw) {
-        policy::Options options;
+         const nb::dict& tuning, const nb::dict& scheduler, bool splits, std::int64_t lead_ns, const nb::dict& seen,
+         std::uint32_t draw) {
+        policy::Options options = options_of(scheduler);
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
-        options.tuning = tuned(tuning);
+        for (const auto [name, value] : tuning)
+          if (!policy::tune(options.tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
+            throw nb::value_error("unknown constant of the policy");
         const Setup setup{.policy = policy,
                           .options = options,
                           .knowledge = knowledge_of(knowledge),
@@ -215,13 +206,13 @@ void bind(nb::module_& m) {
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
+      "tuning"_a = nb::dict(), "scheduler"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;
   m.attr("POLICIES") = nb::tuple(names);
   nb::dict tuning;
-  for (const Knob& knob : kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
+  for (const policy::Knob& knob : policy::kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
   m.attr("TUNING") = tuning;
   bind_bound(m);
 }
