@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from fikitd import paths
 
 ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
+settings.load_profile("no_deadline")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook

@@ -181,7 +181,7 @@ def act(life: Life, action: tuple[object, ...]) -> None:
         getattr(life, str(name))(*given)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     program=st.lists(ACTIONS, min_size=2, max_size=12),
     rounds=st.integers(30, 80),

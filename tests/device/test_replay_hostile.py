@@ -162,7 +162,7 @@ row = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(row, max_size=30))
 def test_whatever_it_is_given_it_answers_or_says_why(rows: list[str]) -> None:
     done = replay((NAMES + "\n".join(rows)).encode())

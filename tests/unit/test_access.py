@@ -173,7 +173,7 @@ def literal(value: Any) -> str:
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(section=SECTION, who=st.lists(JOB, min_size=1, max_size=3))
 def test_both_readers_agree_on_any_section(section: dict[str, Any], who: list[dict[str, tuple[str, ...]]]) -> None:
     text = "[access]\n" + "".join(f"{key} = {literal(value)}\n" for key, value in section.items())

@@ -95,7 +95,7 @@ SEGMENT = st.builds(Segment, st.lists(st.tuples(TIME, st.integers(1, 10)), min_s
 LOW = st.lists(st.builds(LowKernel, st.integers(1, 40), st.sampled_from([0, 0, 0, 5, 40])), min_size=3, max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(SEGMENT, min_size=1, max_size=3), LOW)
 def test_no_schedule_gives_more_than_the_bound_for_its_delay(high: list[Segment], low: list[LowKernel]) -> None:
     bounds = {price: most_work_ns(intervals(high), low, price, MUCH) for price in PRICES}
@@ -105,7 +105,7 @@ def test_no_schedule_gives_more_than_the_bound_for_its_delay(high: list[Segment]
             assert lived.low <= most + price * (lived.ends[-1] - alone) + 1e-6
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(SEGMENT, st.sampled_from([0, 5, 60])), min_size=2, max_size=4), LOW)
 def test_nor_where_requests_arrive_and_wait_for_each_other(
     requests: list[tuple[Segment, int]], low: list[LowKernel]
@@ -126,7 +126,7 @@ def test_nor_where_requests_arrive_and_wait_for_each_other(
             assert lived.low <= most + price * delay + 1e-6
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(TIME, st.integers(1, 10)), min_size=1, max_size=4),
     st.lists(st.integers(1, 40), min_size=6, max_size=6),

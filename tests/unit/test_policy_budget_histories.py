@@ -63,7 +63,7 @@ def test_whoever_waits_goes_once_nobody_above_objects_whatever_happened_before(
 LENGTHS = st.lists(st.lists(st.integers(1 * US, 3 * MS), min_size=3, max_size=3), min_size=5, max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(LENGTHS, st.sampled_from([0.01, 0.05, 0.2]), st.sampled_from([0, 500 * US, 50 * MS]))
 def test_grants_of_one_decision_are_together_within_the_budget(
     rounds: list[list[int]], share: float, run_ahead: int
@@ -141,7 +141,7 @@ class Recorded(World):
         self.said.append((self.now, self.wake_at, {n: (c.closed, c.waiting) for n, c in sorted(self.clients.items())}))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(10 * US, 10 * MS), st.integers(10 * US, 10 * MS)), min_size=2, max_size=4),
     st.sampled_from([0, 500 * US, 3 * MS]),
@@ -217,7 +217,7 @@ def test_who_holds_what_a_kernel_on_a_device_waits_for_goes_at_once(
 EIGHT_TIMES = st.lists(st.integers(0, 30 * MS), min_size=8, max_size=8).map(sorted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     EIGHT_TIMES,
     EIGHT_TIMES,
@@ -259,7 +259,7 @@ AN_EIGHTH = st.integers(917_504, 983_039)
 """Lengths of one class (by_length.hpp)."""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(AN_EIGHTH, min_size=9, max_size=14),
     AN_EIGHTH,
@@ -294,7 +294,7 @@ def test_of_a_crowd_that_stands_in_line_goes_the_first_of_those_who_could_go_alo
     assert decide(set(lows))[:1] == ([] if first is None else [first])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     EIGHT_TIMES,
     st.lists(st.integers(1, 20 * MS), min_size=1, max_size=12),

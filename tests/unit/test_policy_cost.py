@@ -184,7 +184,7 @@ def test_a_decision_looks_at_few_of_those_that_wait_for_different_kernels(idle: 
 MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MOMENTS, st.sampled_from([0, 500 * US]), st.sampled_from([None, 5 * US, 90 * US, 3 * MS]))
 def test_clients_that_do_nothing_cost_a_logarithm_whatever_the_others_do(
     pauses: list[int], run_ahead: int, length: int | None

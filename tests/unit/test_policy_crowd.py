@@ -45,7 +45,7 @@ class Watched(World):
         self.said.append((self.now, self.wake_at, held, waiting))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(CROWD)
 def test_each_of_a_crowd_knows_why_it_waits_whoever_else_comes_and_goes(
     crowd: tuple[list[int], list[Any], dict[str, Any]],
@@ -74,7 +74,7 @@ class Repeated(World):
         assert (self.wake_at, {number: self.policy.held(number) for number in self.clients}, self.passed) == before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(CROWD)
 def test_after_several_grants_in_one_decision_those_left_are_told_what_the_next_one_would_tell_them(
     crowd: tuple[list[int], list[Any], dict[str, Any]],

@@ -168,7 +168,7 @@ def until_somebody_passes(world: World, within: int) -> None:
 
 
 def checked(test: Any) -> Any:
-    return settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])(test)
+    return settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])(test)
 
 
 @checked

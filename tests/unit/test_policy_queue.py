@@ -139,7 +139,7 @@ def served(launches: Sequence[tuple[int, int, int]], first: int) -> dict[int, li
     return waits
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(LAUNCHES, st.sampled_from([HIGH, OTHER]))
 def test_whoever_goes_first_the_device_is_done_when_its_work_is(gaps: list[tuple[int, int, int]], first: int) -> None:
     """With lengths that are what was predicted, and each client's waits told when they are over."""
