@@ -30,7 +30,8 @@ end
 
 -- What a job asks for, over --gres/--gpus-per-node, --gpus and --gpus-per-task; shards also where no command of Slurm's asks
 -- for them.
--- Returns { gpus = number per job on one node, type = , shards = boolean, others = {gres that are no GPUs} }.
+-- Returns { gpus = number per job on one node, type = , shards = boolean, gib = of those where their number is said,
+-- others = {gres that are no GPUs} }.
 function rule.gpus_of(request)
   local found = { gpus = 0, shards = false, others = {} }
   local function add(text, times)
@@ -41,6 +42,7 @@ function rule.gpus_of(request)
         found.type = type or found.type
       elseif kind == "shard" then
         found.shards = true
+        found.gib = math.max(found.gib or 0, count * times)
       else
         found.others[#found.others + 1] = part
       end
@@ -55,11 +57,11 @@ function rule.gpus_of(request)
   return found
 end
 
--- What the job says; else a tenth more than its like needed; else the site's default.
+-- What the job says; else a tenth more than its like needed; else the site's default. Nobody who says nothing is refused.
 local function shards_for(request, site)
   if request.mem then return math.ceil(values.bytes(request.mem) / GIB) end
-  if not request.peak then return site.default_share_gib end
-  return math.min(math.max(math.ceil(1.1 * request.peak / GIB), 1), site.gpu_memory_gib)
+  local usual = request.peak and math.max(math.ceil(1.1 * request.peak / GIB), 1) or site.default_share_gib
+  return math.min(usual, site.gpu_memory_gib)
 end
 
 local function invalid_option(request)
@@ -93,6 +95,13 @@ local function refusal(request, found, site)
     return ("a job that shares its GPU runs on one node: ask for --nodes=1 instead of %d, or leave %s out")
       :format(request.nodes, option)
   end
+  if request.exclusive then -- Slurm would let it wait for ever: it gives such a job all GPUs and all shards, which exclude each other
+    return ("a job that shares its GPU cannot have the node alone: leave --exclusive or %s out"):format(option)
+  end
+  if request.mem and found.gib and shards_for(request, site) > found.gib then
+    return ("--fikit-mem=%s is more than the %d shards, of 1 GiB each, that the job asks for: ask for --gres=gpu:1, or for shard:%d")
+      :format(request.mem, found.gib, shards_for(request, site))
+  end
   if shards_for(request, site) > site.gpu_memory_gib then
     return ("--fikit-mem=%s is more than the %d GiB of a GPU here: ask for less"):format(request.mem, site.gpu_memory_gib)
   end
@@ -100,9 +109,9 @@ local function refusal(request, found, site)
 end
 
 -- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or
--- nil), per_node, per_job, per_task, per_socket (GRES text or nil), nodes, tasks (number or nil), wished (boolean: by FIKIT_* variables alone, which a user sets once for all
--- jobs: where sharing cannot be, the request stays). Returns the job's new per-node GRES, or nil to leave the request alone;
--- and a sentence when the job must be refused.
+-- nil), per_node, per_job, per_task, per_socket (GRES text or nil), nodes, tasks (number or nil), exclusive (boolean: the whole node),
+-- wished (boolean: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing cannot be, the request
+-- stays). Returns the job's new per-node GRES, or nil to leave the request alone; and a sentence when the job must be refused.
 function rule.rewrite(request, site)
   local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end

@@ -16,6 +16,7 @@ local files = dofile(here .. "/fikit_site.lua")
 local fikit = { priorities = values.priorities }
 
 local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given
+local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 
 function fikit.config_path()
   return FIKIT_CONFIG or os.getenv("FIKIT_CONFIG") or "/etc/fikit/fikit.toml"
@@ -125,6 +126,7 @@ local function request_of(job)
     per_socket = given(job.tres_per_socket),
     nodes = number(job.min_nodes),
     tasks = number(job.num_tasks),
+    exclusive = job.shared == WHOLE_NODE,
     wished = only_wished(job),
   }, twice
 end
@@ -262,6 +264,7 @@ function fikit.cli_filter(options)
     per_task = gpu_option(options["gpus-per-task"]),
     nodes = number((options["nodes"] or ""):match("^%d+")),
     tasks = number(options["ntasks"]),
+    exclusive = options["exclusive"] == "exclusive",
   }
   local site = files.settings(fikit.config_path())
   local gres = rule.rewrite(request, site)

@@ -51,6 +51,13 @@ def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> Non
     assert submit(HIGH, job, TEST_CONFIG=str(config)).per_node == "gres:shard:7"
 
 
+def test_a_job_that_names_no_memory_is_never_refused_for_it(tmp_path: Path) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text("[slurm]\ngpu_memory_gib = 2\n")
+    done = submit(HIGH, {"tres_per_node": "gres:gpu:1"}, TEST_CONFIG=str(config))
+    assert (done.code, done.per_node, done.said) == (0, "gres:shard:2", []), "the default share is 4 GiB"
+
+
 @pytest.mark.parametrize(
     ("options", "job"),
     [
@@ -58,6 +65,7 @@ def test_memory_decides_the_shards(mem: str, shards: int, tmp_path: Path) -> Non
         ({}, {"tres_per_node": "gres:gpu:4", "min_nodes": 3}),
         ({}, {}),
         (HIGH, {"tres_per_node": "gres:shard:6"}),
+        ({"fikit-mem": "6G"}, {"tres_per_node": "gres:shard:6"}),
         ({"fikit-measure": "(null)"}, {"tres_per_node": "gres:gpu:1"}),
         ({"fikit-measure": "(null)", **HIGH}, {"tres_per_node": "gres:gpu:1"}),
     ],
@@ -80,6 +88,8 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
         ({"fikit-measure": "(null)"}, {"tres_per_node": "gres:shard:4"}, "alone on its GPU"),
         (HIGH, {"tres_per_node": "gres:gpu:1", "min_nodes": 2}, "--nodes=1 instead of 2"),
         ({"fikit-mem": "17G"}, {"tres_per_node": "gres:gpu:1"}, "more than the 16 GiB"),
+        ({"fikit-mem": "8G"}, {"tres_per_node": "gres:shard:4"}, "more than the 4 shards, of 1 GiB each"),
+        (HIGH, {"tres_per_node": "gres:gpu:1", "shared": 0}, "leave --exclusive or --fikit-priority out"),
         ({"fikit-priority": "urgent"}, {"tres_per_node": "gres:gpu:1"}, "use high, normal, low"),
         ({"fikit-mem": "lots"}, {"tres_per_node": "gres:gpu:1"}, "use a size"),
         ({"fikit-max-slowdown": "5%"}, {}, "--fikit-max-slowdown needs a GPU"),
@@ -129,6 +139,11 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
     measured = {**rest, "environment": {"FIKIT_MEASURE": "1"}}
     assert submit({}, measured).per_node == "gres:gpu:1"
     assert submit({}, {**rest, "environment": {"FIKIT_MEASURE": "0"}}).per_node == "gres:gpu:1"
+
+
+def test_a_wish_stays_one_where_the_job_has_its_node_alone() -> None:
+    rest = {"script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low"}, "tres_per_node": "gres:gpu:1", "shared": 0}
+    assert submit({}, rest).per_node == "gres:gpu:1"
 
 
 @pytest.mark.parametrize("gres", ["", "gres:gpu:2"])
@@ -184,6 +199,7 @@ def test_client_leaves_alone_what_is_not_shared_and_what_slurmctld_refuses() -> 
     assert filtered({"gres": "gres:gpu:1"}, FIKIT_MEASURE="1", FIKIT_PRIORITY="high") == {}
     assert filtered({"gres": "gres:gpu:2", "spank": spank(fikit_priority="high")}) == {}
     assert filtered({"gres": "gres:gpu:1", "spank": spank(fikit_priority="urgent")}) == {}
+    assert filtered({"gres": "gres:gpu:1", "exclusive": "exclusive"}, FIKIT_PRIORITY="high") == {}
 
 
 def test_step_inside_a_sharing_job_gets_the_jobs_shards() -> None:
