@@ -58,7 +58,8 @@ void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::i
 }
 
 void SoloAccount::launched(std::uint32_t slot, const predictor::Prediction& predicted) {
-  gap_ended(false);
+  gap_ended(boundary_follows_);
+  boundary_follows_ = predicted.boundary_chance > 0.5;
   if (predicted.duration_mean_ns < 0 || slot >= slots_.size()) return;
   slot_ = slot;
   gap_ns_ = static_cast<double>(std::max<std::int64_t>(predicted.gap_mean_ns, 0));

@@ -77,11 +77,13 @@ class GapAccount {
 };
 
 // What a client's launches would take alone, by its profile: every kernel, and the gap after it, in its context. Gaps that
-// turned out to be boundaries count neither here nor in the span that is compared with this.
+// turned out to be boundaries, and gaps where alone there mostly is one, count neither here nor in the span that is compared with
+// this: a pause of about kBoundaryNs would else be left out of one of the two alone.
 class SoloAccount {
  public:
   explicit SoloAccount(std::size_t slots) : slots_(slots) {}
   void launched(std::uint32_t slot, const predictor::Prediction& predicted);
+  bool boundary_follows() const { return boundary_follows_; } // the newest launch, more often than not, when alone
   void gap_ended(bool boundary); // before the next launch, as far as that is known
 
   struct Work {
@@ -99,6 +101,7 @@ class SoloAccount {
   std::vector<Slot> slots_;
   std::uint32_t slot_ = 0;
   double gap_ns_ = 0; // expected after the newest launch, not counted yet
+  bool boundary_follows_ = false;
 };
 
 } // namespace fikit::dispatcher

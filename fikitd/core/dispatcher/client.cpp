@@ -162,8 +162,9 @@ void Client::end_gap(std::int64_t t_ns, const policy::Client* view) {
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
   if (known) certain_ = launches_;
-  const bool boundary = idle_ns >= predictor::kBoundaryNs;
-  if (boundary) paused_ns_ += idle_ns;
+  // A measurement is compared with itself.
+  const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && solo_.boundary_follows());
+  if (boundary) paused_ns_ += std::max<std::int64_t>(idle_ns, 0);
   solo_.gap_ended(boundary);
   gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
   if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
