@@ -5,20 +5,36 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from difflib import SequenceMatcher
 
 import click
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a file or terminal behind stdout says
+ALIKE = 0.6  # of 1, from here on a word is taken for a mistyped option
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 def _sentence(error: click.ClickException) -> str:
     """What click says, and what to do where it does not say that."""
     message = error.format_message()
-    unhelped = isinstance(error, click.MissingParameter | click.NoSuchOption) and "Did you mean" not in message
-    if unhelped and isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{message.rstrip('.')}; see {error.ctx.command_path} --help"
-    return message
+    if not isinstance(error, click.MissingParameter | click.NoSuchOption) or error.ctx is None:
+        return message
+    if isinstance(error, click.NoSuchOption):
+        message = f"No such option '{error.option_name}'"
+        if meant := _meant(error.option_name, error.ctx):
+            return f"{message}; did you mean {meant}?"
+    return f"{message.rstrip('.')}; see {error.ctx.command_path} --help"
+
+
+def _meant(word: str, context: click.Context) -> str | None:
+    """The option that is most like `word`, or begins most like it: who types --chekc means --check-config, not --help."""
+    parameters = context.command.get_params(context)
+    likeness = {
+        option: max(SequenceMatcher(None, word, other).ratio() for other in (option, option[: len(word)]))
+        for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts) if option.startswith("--")
+    }  # fmt: skip
+    best = max(likeness, key=lambda option: likeness[option])
+    return best if likeness[best] >= ALIKE else None
 
 
 def run_command(command: click.Command, name: str) -> None:

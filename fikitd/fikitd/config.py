@@ -251,7 +251,19 @@ def _syntax_sentence(error: tomllib.TOMLDecodeError, text: str, file: str) -> st
     match = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
     line = match.group(1) if match and match.group(1) else max(1, len(text.splitlines()))
     what = str(error)[: match.start()] if match else str(error)
-    return f"{file}:{line}: this is not TOML: {what[:1].lower()}{what[1:]}"
+    return f"{file}:{line}: this is not TOML: {_in_plain_words(what)}"
+
+
+def _in_plain_words(what: str) -> str:
+    """What tomllib says of the mistakes that people make; anything else as it says it."""
+    if what == "Invalid value":
+        return 'the value is neither a number, true or false, nor text in quotes, as "budget"'
+    if again := re.fullmatch(r"Cannot declare \((.*)\) twice", what):
+        section = ".".join(re.findall("'([^']*)'", again.group(1)))
+        return f"section [{section}] begins a second time; write its keys where it begins first"
+    if what == "Cannot overwrite a value":
+        return "the key of this line stands there a second time"
+    return f"{what[:1].lower()}{what[1:]}"
 
 
 def _literal(value: Any) -> str:

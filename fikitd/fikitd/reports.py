@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.storage import read_bounded, reason, write_atomic
+from fikitd.storage import read_bounded, unreadable, write_atomic
 from fikitd.untrusted import is_name, no_constant
 
 FORMAT: Final = "fikit-report"
@@ -38,7 +38,7 @@ class ReportStore:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            raise ReportError(f"report {path} could not be read: {reason(error)}") from None
+            raise ReportError(f"report {path} could not be read: {unreadable(path, error)}") from None
         if not isinstance(report, dict) or report.get("format") != FORMAT or report.get("version") != VERSION:
             raise ReportError(f"report {path} is not a version {VERSION} {FORMAT} file")
         return report

@@ -136,3 +136,12 @@ def write_atomic(path: Path, data: bytes, mode: int, owner: tuple[int, int] | No
 def reason(error: BaseException) -> str:
     """Why, in the system's own words, without Python's decoration."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def unreadable(path: Path, error: BaseException) -> str:
+    """Why a user could not read a file: somebody else's is that, and no permission that is missing."""
+    if isinstance(error, PermissionError):
+        with suppress(OSError):
+            if path.stat().st_uid != os.geteuid():
+                return "it is another user's, and only that user and root may read it"
+    return reason(error)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from fikitd._core import JOURNAL_KINDS, REASONS
 from fikitd.held import Owners
-from fikitd.storage import read_bounded, reason, write_atomic
+from fikitd.storage import read_bounded, unreadable, write_atomic
 from fikitd.untrusted import is_name, no_constant
 
 FORMAT: Final = "fikit-trace"
@@ -136,7 +136,7 @@ class TraceStore:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError, zlib.error) as error:
-            raise TraceError(f"trace {path} could not be read: {reason(error)}") from None
+            raise TraceError(f"trace {path} could not be read: {unreadable(path, error)}") from None
         if not isinstance(trace, dict) or trace.get("format") != FORMAT or trace.get("version") != VERSION:
             raise TraceError(f"trace {path} is not a version {VERSION} {FORMAT} file")
         return trace

@@ -12,6 +12,7 @@ from fikit import cli
 from fikit.errors import UserError, did_you_mean, nearest
 from fikit.sizes import parse_size
 from fikitd.command_line import run_command
+from fikitd.main import command as daemon_command
 
 
 def outcome(command: click.Command, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -69,6 +70,23 @@ def test_an_error_of_usage_says_where_help_is(
 ) -> None:
     assert outcome(cli.cli, argv, monkeypatch) == 2
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--jsno", "--json"), ("--jso", "--json"), ("--lsit", "--list"), ("--hlep", "--help")]
+)
+def test_a_mistyped_option_is_told_the_one_that_was_meant(
+    typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, ["report", typed], monkeypatch) == 2
+    assert capsys.readouterr().err == f"fikit: No such option '{typed}'; did you mean {meant}?\n"
+
+
+def test_the_beginning_of_a_long_option_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(daemon_command, ["--chekc"], monkeypatch) == 2
+    assert capsys.readouterr().err == "fikit: No such option '--chekc'; did you mean --check-config?\n"
 
 
 def test_every_command_has_help_and_can_be_loaded(

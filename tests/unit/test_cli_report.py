@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -54,7 +55,42 @@ def test_unknown_job_names_the_nearest_ids(store: ReportStore) -> None:
     store.save({**REPORT, "job": "1234"})
     result = report("1243")
     assert result.exit_code == 1
-    assert result.output.strip() == "Error: there is no report of job 1243; the nearest are 1234"
+    assert result.output.strip() == (
+        "Error: there is no report of job 1243; the nearest are 1234; while it runs, its node knows more: "
+        "srun --overlap --jobid=1243 fikit-report 1243"
+    )
+
+
+def test_an_unknown_job_that_is_like_none_names_the_newest(store: ReportStore) -> None:
+    store.save({**REPORT, "job": "run-1-1"})
+    assert report("serve").output.strip() == "Error: there is no report of job serve; the newest are run-1-1"
+
+
+def test_a_report_that_belongs_to_somebody_else_is_called_that(
+    store: ReportStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store.save(REPORT)
+
+    def denied(*_: object) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("fikitd.reports.read_bounded", denied)
+    assert report("12").output.strip().endswith("12.json could not be read: Permission denied")
+    owner = path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    result = report("12")
+    assert result.exit_code == 1
+    assert result.output.strip() == (
+        f"Error: report {path} could not be read: it is another user's, and only that user and root may read it"
+    )
+
+
+def test_samples_that_were_stored_are_told_where_there_was_no_profile(store: ReportStore) -> None:
+    profile = {"key": "serve-1", "found": False, "stored": None}
+    store.save({**REPORT, "profile": profile})
+    assert "serve-1, not there before: run once with --fikit-measure" in report("12").output
+    store.save({**REPORT, "profile": {**profile, "stored": True}})
+    assert "serve-1, not there before: samples of this run are stored" in report("12").output
 
 
 def test_unknown_job_without_any_report_says_where_it_looked(store: ReportStore) -> None:

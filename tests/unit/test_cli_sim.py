@@ -90,7 +90,7 @@ def test_more_requests_than_can_be_is_one_sentence(traces: list[str]) -> None:
 
 def test_unknown_policy_names_the_nearest(traces: list[str]) -> None:
     done = CliRunner().invoke(command, [*traces, "--policy", "proi"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert 'there is no policy "proi"; did you mean "prio"' in done.output
 
 

@@ -103,8 +103,8 @@ def test_lines_are_right_in_odd_files(text: str, line: int) -> None:
         ),
         ('[access]\nhighest_priority = """high"""', "knows no strings of several lines"),
         ("daemon = 1", 'fikit.toml:1: "daemon" must be a section, [daemon]'),
-        ("[daemon]\nrun_dir = /run", "fikit.toml:2: this is not TOML: invalid value"),
-        ("[daemon]\nidle_exit_s = ", "fikit.toml:2: this is not TOML: invalid value"),
+        ("[daemon]\nrun_dir = /run", "fikit.toml:2: this is not TOML: the value is neither a number"),
+        ("[daemon]\nidle_exit_s = ", "fikit.toml:2: this is not TOML: the value is neither a number"),
         ("[daemon\n", "fikit.toml:1: this is not TOML: "),
     ],
 )
@@ -151,3 +151,18 @@ def test_a_directory_in_place_of_the_file_is_named(tmp_path: Path) -> None:
 
 def test_the_package_and_the_daemon_have_one_version() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == fikitd.__version__
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[scheduler]\npolicy = budget\n", "fikit.toml:2: this is not TOML: the value is neither a number, true or false, nor text in "
+         'quotes, as "budget"'),
+        ("[daemon]\n[slurm]\n[daemon]\n", "fikit.toml:3: this is not TOML: section [daemon] begins a second time; write its keys where it "
+         "begins first"),
+        ("[slurm]\ngpu_memory_gib = 1\ngpu_memory_gib = 2\n",
+         "fikit.toml:3: this is not TOML: the key of this line stands there a second time"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_form_that_people_make_are_told_in_plain_words(text: str, sentence: str) -> None:
+    assert fault(text) == sentence

@@ -171,7 +171,10 @@ def test_the_command_writes_the_picture_of_a_job_that_has_ended(store: TraceStor
 def test_the_command_says_where_it_looked(store: TraceStore) -> None:
     result = fikit_trace("5")
     assert result.exit_code == 1
-    assert result.output.strip() == f"Error: there is no trace of job 5 in {store.directory}"
+    assert result.output.strip() == (
+        f"Error: there is no trace of job 5 in {store.directory}; while it runs, its node knows more: "
+        "srun --overlap --jobid=5 fikit trace 5"
+    )
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(store: TraceStore) -> None:

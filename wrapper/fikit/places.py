@@ -59,3 +59,10 @@ def make_private(directory: Path) -> None:
         raise PermissionError(
             f"{directory} is not a directory that only you can write: remove it or set XDG_RUNTIME_DIR to a private one"
         )
+
+
+def elsewhere(jobid: str, program: str) -> str:
+    """Where else a job of Slurm's may be known, as the end of a sentence: while it runs, by its own node's fikitd alone."""
+    if not jobid.isdecimal():
+        return ""
+    return f"; while it runs, its node knows more: srun --overlap --jobid={jobid} {program} {jobid}"

@@ -11,7 +11,7 @@ from fikitd.command_line import run_command
 from fikitd.reports import ReportError, ReportStore
 
 from fikit.errors import UserError, nearest
-from fikit.places import places
+from fikit.places import elsewhere, places
 from fikit.reporters import json, table
 
 LISTED = 20
@@ -51,8 +51,11 @@ def _find(jobid: str) -> dict[str, Any]:
         if stored is not None:
             return stored
     ids = [str(record["job"]) for record in _records()]
-    near = f"; the nearest are {', '.join(nearest(jobid, ids) or ids[:3])}" if ids else f" in {_looked()}"
-    raise UserError(f"there is no report of job {jobid}{near}")
+    close = nearest(jobid, ids)
+    near = f"; the nearest are {', '.join(close)}" if close else f"; the newest are {', '.join(ids[:3])}"
+    raise UserError(
+        f"there is no report of job {jobid}{near if ids else f' in {_looked()}'}{elsewhere(jobid, 'fikit-report')}"
+    )
 
 
 def _newest() -> dict[str, Any]:

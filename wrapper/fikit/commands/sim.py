@@ -58,7 +58,7 @@ def command(  # noqa: PLR0917
     """
     if policy not in simulator.POLICIES:
         near = did_you_mean(policy, simulator.POLICIES) or f"; use one of {', '.join(simulator.POLICIES)}"
-        raise UserError(f'there is no policy "{policy}"{near}')
+        raise click.UsageError(f'there is no policy "{policy}"{near}')
     try:
         scenario = simulator.Scenario(
             simulator.load(high), [simulator.load(low) for low in lows], arrivals, seed, requests, cold,

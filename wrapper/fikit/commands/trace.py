@@ -12,7 +12,7 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.traces import TraceError, TraceStore
 
 from fikit.errors import UserError
-from fikit.places import places
+from fikit.places import elsewhere, places
 from fikit.reporters import perfetto
 
 
@@ -50,4 +50,5 @@ def _find(jobid: str) -> dict[str, Any]:
         if stored is not None:
             return stored
     looked = " and ".join(str(place.report_dir) for place in places())
-    raise UserError(f"there is no trace of job {jobid} in {looked}" + (f"; fikitd says: {answer}" if answer else ""))
+    said = f"; fikitd says: {answer}" if answer else ""
+    raise UserError(f"there is no trace of job {jobid} in {looked}{said}{elsewhere(jobid, 'fikit trace')}")

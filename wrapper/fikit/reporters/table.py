@@ -263,7 +263,10 @@ def _profile(record: dict[str, Any]) -> str:
     profile = record["profile"]
     if record["measured"]:
         return f"{profile['key']}, {'written by this run' if profile['stored'] else 'not stored'}"
-    return f"{profile['key']}, {'found' if profile['found'] else 'not measured yet: run once with --fikit-measure'}"
+    if profile["found"]:
+        return f"{profile['key']}, found"
+    known = "samples of this run are stored for the next one" if profile["stored"] else "run once with --fikit-measure"
+    return f"{profile['key']}, not there before: {known}"
 
 
 def _title(text: str) -> Text:
