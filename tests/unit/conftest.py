@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import daemon_fakes as fakes
 import pytest
+from daemon_in_thread import Daemon
+from fikitd.client import Control
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import recordings
@@ -17,3 +21,12 @@ def traces(tmp_path: Path) -> Path:
     (tmp_path / "serve.csv").write_bytes(recordings.inference(1).text())
     (tmp_path / "train.csv").write_bytes(recordings.training(1).text())
     return tmp_path
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """One that serves, in a thread."""
+    config, core, proc = fakes.config_in(tmp_path), fakes.FakeCore(), fakes.FakeProc(tmp_path / "proc")
+    proc.root.mkdir()
+    with fakes.serving(config, core, proc.root):
+        yield Daemon(config, core, proc, Control(config.daemon.run_dir))

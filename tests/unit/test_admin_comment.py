@@ -13,10 +13,10 @@ import daemon_fakes as fakes
 import pytest
 from cli_samples import REPORT
 from daemon_fakes import FakeCore, FakeProc
+from daemon_in_thread import Daemon
 from fikitd.admin_comment import GIVE_UP_S, AdminComments, NoAnswer, run, survives, text_of
 from fikitd.client import Control
 from fikitd.config import Config
-from test_daemon_server import Daemon
 
 from fikitd import admin_comment
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.ledger import Ledger
-from test_daemon_server import Daemon
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_in_thread import ME, Daemon, as_nobody
 from fikitd.client import Control
 from fikitd.present import PUBLIC
-from test_daemon_server import ME, Daemon, _as_nobody
 
 from fikitd import present
 
@@ -58,7 +58,7 @@ def test_others_see_what_squeue_and_nvidia_smi_tell_them(site: Daemon, tmp_path:
     client = site.client()
     for parent in (tmp_path, *tmp_path.parents[:3]):
         parent.chmod(parent.stat().st_mode | 0o011)
-    [seen] = _as_nobody(Control(site.run_dir).node)["clients"]
+    [seen] = as_nobody(Control(site.run_dir).node)["clients"]
     assert sorted(seen) == sorted(PUBLIC)
     client.close()
 

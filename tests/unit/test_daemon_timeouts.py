@@ -10,12 +10,11 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
+from daemon_in_thread import Daemon
 from fikitd.profiles import ProfileStore
-from test_daemon_server import Daemon, daemon
 
 from fikitd import clients, control, identify, managed, protocol
 
-__all__ = ["daemon"]  # the fixture
 SHORT_S = 0.05
 
 

@@ -7,11 +7,10 @@ import os
 
 import daemon_fakes as fakes
 from daemon_fakes import FakeClient, eventually
-from test_daemon_server import Daemon, daemon
+from daemon_in_thread import Daemon
 
 from fikitd import protocol
 
-__all__ = ["daemon"]  # the fixture
 MIB = 2**20
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore
+from daemon_in_thread import Daemon
 from fikitd.protocol import Device, Hello
-from test_daemon_server import Daemon, daemon
 
 from fikitd import _core, protocol
 
-__all__ = ["daemon"]  # the fixture
 PROTOCOL = Path(__file__).resolve().parents[2] / "fikitd/core/protocol"
 
 # What each version gave a meaning, with offset and size. Written down when it was released, and never changed.

@@ -10,10 +10,10 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
 from fikitd.pruning import Kept, prune_peaks, prune_profiles, prune_reports
-from test_daemon_server import Daemon
 
 from fikitd import profiles
 

@@ -13,9 +13,9 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
-from test_daemon_server import Daemon
 
 
 def test_processes_with_one_pid_on_two_nodes_keep_both_their_profiles(tmp_path: Path) -> None:

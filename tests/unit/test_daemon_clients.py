@@ -1,0 +1,144 @@
+"""The daemon and its clients: who is admitted, what they may send, what becomes of them. The native core is a fake."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import daemon_fakes as fakes
+import pytest
+from daemon_fakes import FakeClient, eventually
+from daemon_in_thread import ME, Daemon
+from fikitd.config import SchedulerConfig
+
+from fikitd import clients, protocol
+
+
+def test_a_client_of_a_job_is_welcomed_with_page_and_doorbell(daemon: Daemon) -> None:
+    daemon.job(priority=8)
+    client = FakeClient(daemon.run_dir)
+    client.send(fakes.hello())
+    kind, packet, (page, doorbell, memory) = client.answer()
+    assert kind == protocol.WELCOME
+    welcome = protocol.WelcomeLayout.from_buffer_copy(packet)
+    assert welcome.page_bytes == os.fstat(page).st_size == 4096
+    assert welcome.memory_bytes == os.fstat(memory).st_size == ctypes.sizeof(protocol.MemoryLayout)
+    os.eventfd_write(doorbell, 1)
+    assert daemon.core.seen[1]["priority"] == 8
+
+
+def test_the_dispatcher_gets_the_configured_times_in_nanoseconds(daemon: Daemon) -> None:
+    daemon.job()
+    daemon.client()
+    assert daemon.core.dispatchers[0].options == (
+        SchedulerConfig().policy,
+        100_000_000,
+        20_000,
+        500_000,
+        2_000_000,
+        20_000,
+        32,
+    )
+
+
+def test_two_clients_of_one_gpu_share_a_dispatcher(daemon: Daemon) -> None:
+    daemon.job()
+    daemon.client()
+    daemon.client()
+    daemon.client(uuid=b"another gpu's id")
+    assert [len(dispatcher.clients) for dispatcher in daemon.core.dispatchers] == [2, 1]
+
+
+def test_kernel_descriptions_reach_the_dispatcher(daemon: Daemon) -> None:
+    daemon.job()
+    client = daemon.client()
+    client.send(fakes.description(slot=7, name=b"_Z4gemm"))
+    described = eventually(lambda: daemon.core.seen[1]["described"])
+    assert described == [(7, "_Z4gemm", 0xAB, (2, 1, 1), (64, 1, 1), 0, 0)]
+
+
+def test_a_process_without_a_job_is_refused_with_the_reason(daemon: Daemon) -> None:
+    daemon.proc.add(os.getpid(), uid=ME)
+    client = FakeClient(daemon.run_dir)
+    client.send(fakes.hello())
+    assert client.refusal() == f"process {os.getpid()} of uid {ME} belongs to no fikit job on this node"
+
+
+KERNEL_TOO_SHORT = fakes.description()[:-1]
+GARBAGE = {
+    "random bytes": b"\x00\xff" * 40,
+    "too long": b"\0" * 4000,
+    "one byte": b"x",
+    "second hello": fakes.hello(),
+    "name without NUL": fakes.description(name=b"x" * protocol.NAME_BYTES),
+    "slot 0": fakes.description(slot=0),
+    "slot out of range": fakes.description(slot=protocol.SLOTS),
+    "unknown kind": fakes.description(kind=3),
+    "size of another message": KERNEL_TOO_SHORT,
+}
+
+
+@pytest.mark.parametrize("packet", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_closes_that_client_and_no_other(daemon: Daemon, packet: bytes) -> None:
+    daemon.job()
+    good, bad = daemon.client(), daemon.client()
+    bad.send(packet)
+    assert bad.answer()[0] == 0
+    good.send(fakes.description())
+    eventually(lambda: daemon.core.seen[1]["described"])
+    assert eventually(lambda: list(daemon.core.dispatchers[0].clients) == [1])
+
+
+@pytest.mark.parametrize("packet", [b"x", fakes.hello()[:-1], fakes.hello(name=b"x" * 256), fakes.description()])
+def test_a_first_packet_that_is_no_hello_closes_the_connection(daemon: Daemon, packet: bytes) -> None:
+    daemon.job()
+    client = FakeClient(daemon.run_dir)
+    client.send(packet)
+    assert client.answer()[0] == 0
+    daemon.client()
+
+
+def test_descriptors_sent_by_a_client_are_not_kept(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.job()
+    client = daemon.client()
+    with (tmp_path / "sent").open("w") as sent:
+        for slot in range(1, 20):
+            socket.send_fds(client.socket, [fakes.description(slot=slot)], [sent.fileno()] * 3)
+        eventually(lambda: len(daemon.core.seen[1]["described"]) == 19)
+        assert _descriptors_of(Path(sent.name)) == 1
+
+
+def test_a_user_cannot_hold_more_than_the_limit_of_connections(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MAX_CONNECTIONS_PER_UID", 3)
+    daemon.job()
+    held = [daemon.client() for _ in range(3)]
+    one_more = FakeClient(daemon.run_dir)
+    assert "which is the limit" in one_more.refusal()
+    held.pop().close()
+    eventually(lambda: len(daemon.core.dispatchers[0].clients) == 2)
+    daemon.client()
+
+
+def test_a_client_whose_record_vanished_stays_managed(daemon: Daemon) -> None:
+    daemon.job()
+    client = daemon.client()
+    (Path(daemon.run_dir) / "jobs" / "12").unlink()
+    client.send(fakes.description())
+    eventually(lambda: daemon.core.seen[1]["described"])
+    daemon.control.end("12")
+    client.send(fakes.description(slot=2))
+    eventually(lambda: len(daemon.core.seen[1]["described"]) == 2)
+    client.close()
+    assert eventually(lambda: daemon.stored()["kernels"] == 2)
+
+
+def _descriptors_of(file: Path) -> int:
+    """How many this process has of it."""
+    found = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the one that lists them
+            found += path.readlink() == file
+    return found
