@@ -64,6 +64,7 @@ def test_correct_configuration_passes(site: Path) -> None:
         ("slurm.conf", "PrologFlags=Alloc", "PrologFlags=X11", "PrologFlags", "fail"),
         ("slurm.conf", "shard:h200:282", "shard:282", "shards", "fail"),
         ("slurm.conf", "shard:", "other:", "shards", "fail"),
+        ("slurm.conf", "NodeName=old", "PartitionName=a OverSubscribe=Exclusive\nNodeName=old", "partitions", "warn"),
         ("gres.conf", "Type=h200 ", "", "gres.conf", "fail"),
         ("gres.conf", "Name=shard Count=282", "#Name=shard", "gres.conf", "fail"),
         ("gres.conf", "Count=282", "Count=141", "gres.conf", "fail"),

@@ -94,6 +94,7 @@ def configuration(path: Path) -> Iterator[Check]:
             yield ok(name, settings[key])
     nodes = gres_of_nodes(path)
     yield from shards(path, nodes)
+    yield from partitions(path)
     yield from lua.area(path.parent)
     yield gres(path.parent / "gres.conf", nodes)
     stack = Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf")
@@ -146,6 +147,18 @@ def shards(path: Path, nodes: Sequence[str]) -> Iterator[Check]:
                    f"write shard:{missing[0]}:N in the node's Gres=, or jobs with --gres=gpu:{missing[0]}:1 cannot share")  # fmt: skip
     elif nodes:
         yield ok("shards", ", ".join(nodes))
+
+
+def partitions(path: Path) -> Iterator[Check]:
+    """A job that has its node alone gets all GPUs and all shards, which exclude each other: Slurm never starts it."""
+    lines = re.findall(r"^partitionname=.*$", text_of(path), re.MULTILINE | re.IGNORECASE)
+    whole = [
+        re.findall(r"=(\S+)", line)[0]
+        for line in lines if re.search(r"\b(oversubscribe|shared)=exclusive\b", line, re.IGNORECASE)
+    ]  # fmt: skip
+    if whole:
+        yield warn("partitions", f"{', '.join(whole)} gives every job whole nodes: there jobs that share a GPU wait for ever",
+                   "OverSubscribe=NO instead of EXCLUSIVE, or tell users to share in other partitions")  # fmt: skip
 
 
 def gres(path: Path, nodes: Sequence[str]) -> Check:
