@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Callable
 
 from fikitd._core import Model
 from hypothesis import given, settings
@@ -34,25 +36,39 @@ def test_a_change_by_30_percent_gives_one_alarm_soon_and_is_predicted_at_once(
     assert abs(predicted / (factor * mean_ns) - 1) < 0.02
 
 
-@settings(derandomize=True)  # chance is what it is about: the same dice every time
-@given(st.integers(1_000, 10**8), st.floats(0.0, 0.9), st.integers(0, 2**32))
-def test_noise_however_wide_gives_no_alarm(mean_ns: int, spread: float, seed: int) -> None:
-    rng = random.Random(seed)
-    model, kernel = settled(mean_ns, spread, rng)
-    for _ in range(300):
-        model.learn(kernel, CONTEXT, round(mean_ns * rng.uniform(1 - spread, 1 + spread)))
-    assert model.drift_alarms == 0
+def alarmed(durations: Callable[[random.Random], Callable[[], int]], seeds: int = 400) -> float:
+    """The share of kernels that, 300 runs after they are known, have given an alarm."""
+    found = 0
+    for seed in range(seeds):
+        model = Model()
+        kernel = model.describe("k", 0, (1, 1, 1), (1, 1, 1), 0)
+        duration = durations(random.Random(seed))
+        for _ in range(400):
+            model.learn(kernel, CONTEXT, duration())
+        found += model.drift_alarms > 0
+    return found / seeds
 
 
-@settings(derandomize=True)  # chance is what it is about: the same dice every time
-@given(st.integers(1_000, 10**6), st.integers(0, 2**32))
-def test_two_durations_in_turn_or_at_random_give_no_alarm(mean_ns: int, seed: int) -> None:
-    rng = random.Random(seed)
-    model = Model()
-    kernel = model.describe("k", 0, (1, 1, 1), (1, 1, 1), 0)
-    for _ in range(300):
-        model.learn(kernel, CONTEXT, mean_ns * rng.choice([1, 2]))
-    assert model.drift_alarms == 0
+def test_noise_however_wide_hardly_ever_gives_an_alarm() -> None:
+    def noise(rng: random.Random) -> Callable[[], int]:
+        mean_ns, spread = 10 ** rng.uniform(3, 8), rng.uniform(0, 0.9)
+        return lambda: round(mean_ns * rng.uniform(1 - spread, 1 + spread))
+
+    assert alarmed(noise) <= 0.01
+
+
+def test_two_durations_at_random_hardly_ever_give_an_alarm() -> None:
+    def two(rng: random.Random) -> Callable[[], int]:
+        mean_ns = round(10 ** rng.uniform(3, 6))
+        return lambda: mean_ns * rng.choice([1, 2])
+
+    assert alarmed(two) <= 0.01
+
+
+@given(st.integers(1_000, 10**6))
+def test_two_durations_in_turn_give_no_alarm(mean_ns: int) -> None:
+    turns = itertools.cycle([mean_ns, 2 * mean_ns])
+    assert alarmed(lambda _: lambda: next(turns), seeds=1) == 0
 
 
 def test_one_interrupted_kernel_is_no_drift() -> None:
