@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, OTHER = 1, 2, 3
-LONGEST_LAUNCHES, SHORT_NS, LONGEST_NS = 32, 200 * US, 1500 * US
+LONGEST_LAUNCHES, LONGEST_NS = 32, 200 * US
 
 
 def policy(**options: Any) -> Policy:
@@ -147,7 +147,7 @@ def test_a_program_has_to_ask_again_now_and_then() -> None:
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[1 * S])
     begin_run(made)
     launches = 20 + sum(go_on(made, 400))
-    assert 400 * US <= launches * 5 * US <= 400 * US + SHORT_NS
+    assert 400 * US <= launches * 5 * US <= 400 * US + LONGEST_NS
 
 
 @pytest.mark.parametrize(
@@ -214,16 +214,6 @@ def taught(*launches: tuple[int, int], times: int = 3) -> Runs:
 def test_a_run_goes_to_the_next_wait() -> None:
     runs = taught((A, 5 * US), (B, 10 * US), (C, 20 * US))
     assert runs.starting(A, 5 * US) == (3, 35 * US)
-
-
-def test_three_long_kernels_are_a_run_and_a_fourth_is_not_of_it() -> None:
-    runs = taught((A, 400 * US), (B, 5 * US), (C, 500 * US), (D, 5 * US))
-    assert runs.starting(A, 400 * US) == (3, 905 * US)
-
-
-def test_long_kernels_are_a_run_up_to_one_and_a_half_milliseconds() -> None:
-    assert taught((A, 700 * US), (B, 700 * US), (C, 200 * US)).starting(A, 700 * US) == (2, 1400 * US)
-    assert taught((A, 5 * US), (B, 1600 * US)).starting(A, 5 * US) == (1, 5 * US)
 
 
 def test_a_run_ends_before_a_long_kernel_and_before_one_of_unknown_length() -> None:

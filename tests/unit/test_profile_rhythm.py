@@ -134,7 +134,7 @@ def test_what_an_earlier_run_says_of_what_follows_is_bounded() -> None:
     for identity in (A, B, B + 1):
         launches, work_ns = runs.starting(identity, 10 * US)
         assert launches <= 32
-        assert work_ns <= 1500 * US
+        assert work_ns <= 200 * US
 
 
 # ---------------------------------------------------------------- files

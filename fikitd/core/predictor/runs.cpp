@@ -31,19 +31,12 @@ void Runs::end_oldest() {
   known.work_ns = std::max(seen.work_ns, known.work_ns - known.work_ns / 4);
 }
 
-bool Runs::oldest_goes_on(std::int64_t end_ns) const {
-  const std::int64_t before_ns = begun_[first_].before_ns;
-  const std::int64_t two_ns = (count_ > 2 ? begun_[(first_ + 2) % kMaxLaunches].before_ns : work_ns_) - before_ns;
-  const bool is_short = count_ > 1 && two_ns <= kShortNs;
-  return is_short ? count_ < kMaxLaunches && end_ns - before_ns <= kShortNs : count_ < kMaxLong && end_ns - before_ns <= kMaxNs;
-}
-
 void Runs::launched(Identity identity, std::int64_t duration_ns) {
   if (duration_ns < 0) {
     waited();
   } else {
     const std::int64_t end_ns = work_ns_ + duration_ns;
-    while (count_ > 0 && !oldest_goes_on(end_ns)) end_oldest();
+    while (count_ > 0 && (count_ == kMaxLaunches || end_ns - begun_[first_].before_ns > kMaxNs)) end_oldest();
     begun_[(first_ + count_++) % kMaxLaunches] = {.place = place(identity), .before_ns = work_ns_};
     work_ns_ = end_ns;
   }

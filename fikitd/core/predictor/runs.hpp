@@ -25,11 +25,7 @@ using RunsLearnt = std::vector<std::pair<std::uint64_t, Run>>;
 class Runs {
  public:
   static constexpr std::size_t kMaxLaunches = 32;
-  static constexpr std::int64_t kShortNs = 200'000;
-  // Where the first two take longer: so many, and no more than so much. Each alone would cost a wait at the gate, and one of
-  // the grants that may be in flight.
-  static constexpr std::size_t kMaxLong = 3;
-  static constexpr std::int64_t kMaxNs = 1'500'000;
+  static constexpr std::int64_t kMaxNs = 200'000;
   static constexpr std::size_t kMaxPlaces = 65536; // a program cannot fill the daemon's memory
 
   void launched(Identity identity, std::int64_t duration_ns); // negative: unknown
@@ -53,7 +49,6 @@ class Runs {
     unsigned seen = 0; // by this run; counted to 2
   };
   std::uint64_t place(Identity identity) const; // after the last three
-  bool oldest_goes_on(std::int64_t end_ns) const; // for a launch whose work ends there
   void end_oldest();
 
   std::unordered_map<std::uint64_t, Known> known_;
