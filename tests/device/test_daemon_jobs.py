@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -132,6 +133,10 @@ def test_a_job_goes_on_with_its_counters_under_the_next_daemon(
     assert process.stdout is not None
     assert process.stdout.readline() == "done 40\n"
     eventually(lambda: daemon.control.job(job)["state"] == "ended")
+    noted = daemon.run_dir / "ledger" / job
+    eventually(
+        lambda: noted.exists() and json.loads(noted.read_text())["totals"]["kernels"] == 40
+    )  # a moment later, on a thread of its own
     assert daemon.process is not None
     daemon.process.send_signal(signal_number)
     daemon.process.wait()
