@@ -14,7 +14,7 @@ local GIB = 2 ^ 30
 -- Returns kind ("gpu", "shard", other), type or nil, count.
 local function parse_gres(text)
   local rest = text:gsub("^gres[:/]", "")
-  local kind = rest:match("^[^:=]+")
+  local kind = rest:match("^[^:=]*")
   local words = {}
   for word in rest:sub(#kind + 1):gmatch("[^:=]+") do words[#words + 1] = word end
   local count = tonumber(words[#words] or "1")
@@ -61,7 +61,7 @@ end
 local function shards_for(request, site)
   if request.mem then return math.ceil(values.bytes(request.mem) / GIB) end
   local usual = request.peak and math.max(math.ceil(1.1 * request.peak / GIB), 1) or site.default_share_gib
-  return math.min(usual, site.gpu_memory_gib)
+  return math.ceil(math.min(usual, site.gpu_memory_gib)) -- 4, where newer Luas would write 4.0
 end
 
 local function invalid_option(request)
@@ -98,6 +98,10 @@ local function refusal(request, found, site)
   if request.exclusive then -- Slurm would let it wait for ever: it gives such a job all GPUs and all shards, which exclude each other
     return ("a job that shares its GPU cannot have the node alone: leave --exclusive or %s out"):format(option)
   end
+  if request.whole_nodes then
+    return ("partition %s gives every job whole nodes, where no job shares a GPU: leave it or %s out"):format(
+      request.whole_nodes, request.wished and option:upper():gsub("^%-%-", ""):gsub("%-", "_") or option)
+  end
   if request.mem and found.gib and shards_for(request, site) > found.gib then
     return ("--fikit-mem=%s is more than the %d shards, of 1 GiB each, that the job asks for: ask for --gres=gpu:1, or for shard:%d")
       :format(request.mem, found.gib, shards_for(request, site))
@@ -110,8 +114,9 @@ end
 
 -- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or
 -- nil), per_node, per_job, per_task, per_socket (GRES text or nil), nodes, tasks (number or nil), exclusive (boolean: the whole node),
--- wished (boolean: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing cannot be, the request
--- stays). Returns the job's new per-node GRES, or nil to leave the request alone; and a sentence when the job must be refused.
+-- whole_nodes (a partition of the job's that gives every job whole nodes, or nil), wished
+-- (boolean: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing cannot be, the request stays).
+-- Returns the job's new per-node GRES, or nil to leave the request alone; and a sentence when the job must be refused.
 function rule.rewrite(request, site)
   local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end
@@ -123,11 +128,13 @@ function rule.rewrite(request, site)
     return nil, "--fikit-measure measures a job alone on its GPU: ask for it with --gres=gpu:1"
   end
   sentence = refusal(request, found, site)
-  if sentence and request.wished then return nil end
+  -- Shards stay shards: the client has asked for them (cli_filter knows no partitions), and the job would wait for ever.
+  if sentence and request.wished and not (found.shards and request.whole_nodes) then return nil end
   if sentence then return nil, sentence end
   if found.shards then return nil end
   local shard = "shard" .. (found.type and ":" .. found.type or "") .. ":" .. shards_for(request, site)
-  return table.concat({ shard, unpack(found.others) }, ",")
+  table.insert(found.others, 1, shard)
+  return table.concat(found.others, ",")
 end
 
 return rule

@@ -3,6 +3,7 @@
 --   site.settings(path)  -> [slurm] and profile_dir, the defaults for what is not there; for clients and slurmctld
 --   site.rules(path)     -> [access]; for slurmctld, which believes only a file that nobody else can write
 --   site.groups(user)    -> the set of a user's groups
+--   site.log(sentence)   -> into slurmctld's log
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
 local access = dofile(here .. "/fikit_access.lua")
@@ -85,7 +86,7 @@ local function distrust(path)
   return nil
 end
 
-local function log(sentence)
+function site.log(sentence)
   if slurm.log_error then slurm.log_error("fikit: %s", sentence) end
 end
 
@@ -112,7 +113,7 @@ function site.rules(path)
   local good = rules or seen and seen.good
   known[path] = { mark = mark, good = good, rules = good or access.cautious }
   if not rules then
-    log(("%s cannot be used: %s; until it is mended %s"):format(path, fault,
+    site.log(("%s cannot be used: %s; until it is mended %s"):format(path, fault,
       good and "the rules of before stay in force" or "nobody gets a priority above normal"))
   end
   return known[path].rules
@@ -129,7 +130,7 @@ function site.groups(user)
   local set = {}
   for name in output("id -Gnz -- '" .. user .. "'"):gmatch("[^%z]+") do set[name] = true end
   if next(set) == nil then
-    log(("the groups of user %s could not be found out: no rule by group is for them now"):format(user))
+    site.log(("the groups of user %s could not be found out: no rule by group is for them now"):format(user))
   end
   if users >= MOST_USERS then groups_of, users = {}, 0 end
   if not kept then users = users + 1 end

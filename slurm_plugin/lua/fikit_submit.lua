@@ -17,6 +17,8 @@ local fikit = { priorities = values.priorities }
 
 local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
+local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
+local GRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 
 function fikit.config_path()
   return FIKIT_CONFIG or os.getenv("FIKIT_CONFIG") or "/etc/fikit/fikit.toml"
@@ -138,6 +140,17 @@ local function default_partition(part_list)
   return nil
 end
 
+-- The first of a job's partitions that gives every job whole nodes, or nil. One is enough: Slurm tries a job in each, and
+-- where it has tried a sharing one there, it starts it in no other.
+local function whole_nodes(partitions, part_list)
+  local whole = {}
+  for _, part in pairs(part_list or {}) do whole[part.name] = part.max_share == WHOLE_NODES end
+  for _, name in ipairs(rule.split(partitions)) do
+    if whole[name] then return name end
+  end
+  return nil
+end
+
 local function named(who)
   local words = {}
   for _, key in ipairs({ "account", "qos", "partition" }) do
@@ -177,8 +190,34 @@ local function say(sentence)
   return slurm.ERROR
 end
 
-function fikit.job_submit(job_desc, part_list)
+-- Where Lua ends in an error, Slurm lets the job through as it is: what the site forbids could be had by provoking one. So
+-- every error ends here and is named in slurmctld's log. What asks for no shards has its GPU to itself and goes on; what
+-- does, only where the site forbids nothing. jobs: all that say what the job has or wants.
+local function after_error(fault, jobs)
+  local shares = false
+  for _, job in ipairs(jobs) do
+    for _, key in ipairs(GRES) do shares = shares or tostring(job[key]):lower():find("shard", 1, true) ~= nil end
+  end
+  local known, rules = pcall(files.rules, fikit.config_path())
+  local stays = shares and not (known and rules.free)
+  files.log(("an error in fikit's Lua: %s; a job that %s"):format(tostring(fault),
+    stays and "asks for shards was refused" or "needs no permission went on as it was submitted"))
+  if not stays then return slurm.SUCCESS end
+  return say("an error of fikit's, which slurmctld's log names, keeps jobs from sharing GPUs: tell your administrator, or "
+    .. "ask for --gres=gpu:1 without options of fikit's")
+end
+
+-- decide(), or what is said above.
+local function guarded(jobs, decide)
+  local done, result = pcall(decide)
+  if done then return result end
+  return after_error(result, jobs)
+end
+
+local function submit(job_desc, part_list)
+  local partition = given(job_desc.partition) or default_partition(part_list)
   local request, sentence = request_of(job_desc)
+  request.whole_nodes = whole_nodes(partition, part_list)
   local settings = files.settings(fikit.config_path())
   local gres
   if not sentence then gres, sentence = rule.rewrite(request, settings) end
@@ -186,7 +225,7 @@ function fikit.job_submit(job_desc, part_list)
     sentence = forbidden(request, {
       account = given(job_desc.account) or given(job_desc.default_account),
       qos = given(job_desc.qos) or given(job_desc.default_qos),
-      partition = given(job_desc.partition) or default_partition(part_list),
+      partition = partition,
       user = given(job_desc.user_name) or job_desc.user_id,
     }, settings)
   end
@@ -200,15 +239,11 @@ function fikit.job_submit(job_desc, part_list)
   return slurm.SUCCESS
 end
 
--- A job that moves to another account, QOS or partition, or comes to have shards, must be allowed there what it has. What an
--- operator changes for somebody is the operator's business.
-function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
-  if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
-  local changes = false
-  for _, key in ipairs({ "account", "qos", "partition", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
-    changes = changes or given(job_desc[key]) ~= nil
-  end
-  if not changes then return slurm.SUCCESS end
+function fikit.job_submit(job_desc, part_list)
+  return guarded({ job_desc }, function() return submit(job_desc, part_list) end)
+end
+
+local function modify(job_desc, job_rec)
   local request = request_of({
     spank_job_env = job_rec.spank_job_env,
     tres_per_node = given(job_desc.tres_per_node) or job_rec.tres_per_node,
@@ -225,6 +260,16 @@ function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
   }, files.settings(fikit.config_path()))
   if sentence then return say(sentence) end
   return slurm.SUCCESS
+end
+
+-- A job that moves to another account, QOS or partition, or comes to have shards, must be allowed there what it has. What an
+-- operator changes for somebody is the operator's business.
+function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
+  if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
+  local changes = given(job_desc.account) or given(job_desc.qos) or given(job_desc.partition)
+  for _, key in ipairs(GRES) do changes = changes or given(job_desc[key]) end
+  if not changes then return slurm.SUCCESS end
+  return guarded({ job_desc, job_rec }, function() return modify(job_desc, job_rec) end)
 end
 
 -- The client's options name GPUs without their kind: "2", "a100:2".
@@ -249,8 +294,7 @@ end
 
 -- srun sends its GPU request once with the job and once with the step: slurmctld's rewriting reaches only the first.
 -- And only here can be read what the user's earlier jobs needed.
--- Never refuses: job_submit does, with the same rule, for every client.
-function fikit.cli_filter(options)
+local function filter(options)
   local spank = (options["spank"] or {})["fikit"] or {}
   local request = {
     priority = given(spank["fikit-priority"]) or given(os.getenv("FIKIT_PRIORITY")),
@@ -280,6 +324,12 @@ function fikit.cli_filter(options)
       if given(options[name]) then options[name] = "" end
     end
   end
+end
+
+-- Never refuses, whatever happens: job_submit does, with the same rule, for every client.
+function fikit.cli_filter(options)
+  local done, fault = pcall(filter, options)
+  if not done then files.log(("an error in fikit's Lua: %s; the job is submitted as it is"):format(tostring(fault))) end
   return slurm.SUCCESS
 end
 

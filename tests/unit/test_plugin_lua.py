@@ -1,4 +1,4 @@
-"""The Lua module for job_submit and cli_filter, run by lua5.1 against a fake slurm table."""
+"""The Lua module for job_submit and cli_filter, run against a fake slurm table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
-from lua_module import LUA, lua, quote, submit
+from lua_module import LUA, ask, lua, quote, submit
 from plugin_fake import SHARES, TIMES
 
 from fikitd import priorities, quantities
@@ -144,6 +144,40 @@ def test_environment_counts_for_jobs_that_never_met_the_plugin() -> None:
 def test_a_wish_stays_one_where_the_job_has_its_node_alone() -> None:
     rest = {"script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low"}, "tres_per_node": "gres:gpu:1", "shared": 0}
     assert submit({}, rest).per_node == "gres:gpu:1"
+
+
+WHOLE: dict[str, object] = {
+    "some": {"name": "some", "flag_default": 1, "max_share": 4},
+    "whole": {"name": "whole", "flag_default": 0, "max_share": 0},
+    "huge": {"name": "huge", "flag_default": 0, "max_share": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("partition", "refused"),
+    [
+        (None, None),
+        ("some", None),
+        ("unknown", None),
+        ("whole", "whole"),
+        ("some,huge", "huge"),
+        ("whole,huge", "whole"),
+    ],
+)
+def test_nobody_shares_where_every_job_has_whole_nodes(partition: str | None, refused: str | None) -> None:
+    done = ask(HIGH, {"tres_per_node": "gres:gpu:1", "partition": partition}, WHOLE)
+    sentence = (
+        "fikit: partition {} gives every job whole nodes, where no job shares a GPU: leave it or --fikit-priority out"
+    )
+    assert (done.code, done.said) == ((-1, [sentence.format(refused)]) if refused else (0, []))
+
+
+def test_where_every_job_has_whole_nodes_a_wish_for_a_gpu_is_one_for_the_whole_gpu() -> None:
+    job = {"script": "#!/bin/sh", "environment": {"FIKIT_PRIORITY": "low"}, "partition": "whole"}
+    assert ask({}, {**job, "tres_per_node": "gres:gpu:1"}, WHOLE).per_node == "gres:gpu:1"
+    asked = ask({}, {**job, "tres_per_node": "gres:shard:4"}, WHOLE)
+    assert asked.code == -1, "the client's cli_filter has asked for shards"
+    assert asked.said[0].endswith("leave it or FIKIT_PRIORITY out")
 
 
 @pytest.mark.parametrize("gres", ["", "gres:gpu:2"])

@@ -157,7 +157,7 @@ def partitions(path: Path) -> Iterator[Check]:
         for line in lines if re.search(r"\b(oversubscribe|shared)=exclusive\b", line, re.IGNORECASE)
     ]  # fmt: skip
     if whole:
-        yield warn("partitions", f"{', '.join(whole)} gives every job whole nodes: there jobs that share a GPU wait for ever",
+        yield warn("partitions", f"{', '.join(whole)} gives every job whole nodes: there no job can share a GPU",
                    "OverSubscribe=NO instead of EXCLUSIVE, or tell users to share in other partitions")  # fmt: skip
 
 
