@@ -129,7 +129,8 @@ local function request_of(job)
     nodes = number(job.min_nodes),
     tasks = number(job.num_tasks),
     exclusive = job.shared == WHOLE_NODE,
-    wished = only_wished(job),
+    -- Slurm hands a heterogeneous job's options on to its further components, also to those that name none.
+    wished = only_wished(job) or (number(job.het_job_offset) or 0) > 0,
   }, twice
 end
 

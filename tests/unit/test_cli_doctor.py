@@ -296,3 +296,8 @@ def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None
     page = (ROOT / "docs" / "admin.md").read_text().partition("## plugstack.conf arguments")[2].partition("\n## ")[0]
     assert set(plugstack.KEYS) == set(re.findall(r'KEY\("(\w+)"\)', source))
     assert set(plugstack.KEYS) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+
+
+def test_a_python_that_cannot_be_run_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu.sys, "executable", str(tmp_path / "python"))
+    assert "could not be run: No such file or directory" in gpu.driver({}).found

@@ -194,6 +194,14 @@ def test_variables_alone_are_wishes_where_a_gpu_cannot_be_shared(gres: str, vari
         assert submit(option, rest).code != 0, "a typed option is refused"
 
 
+@pytest.mark.parametrize("gres", ["", "gres:gpu:2"])
+def test_further_components_of_a_heterogeneous_job_need_not_share(gres: str) -> None:
+    server, client = {"het_job_offset": 0, "tres_per_node": gres}, {"het_job_offset": 1, "tres_per_node": gres}
+    assert submit(HIGH, server).code == -1
+    assert (submit(HIGH, client).code, submit(HIGH, client).per_node) == (0, gres)
+    assert submit(HIGH, {**client, "tres_per_node": "gres:gpu:1"}).per_node == "gres:shard:4"
+
+
 def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
     """cli_filter on a client's options: those that changed."""
     defaults = {

@@ -63,6 +63,8 @@ def make_private(directory: Path) -> None:
 
 def elsewhere(jobid: str, program: str) -> str:
     """Where else a job of Slurm's may be known, as the end of a sentence: while it runs, by its own node's fikitd alone."""
+    if "_" in jobid or "+" in jobid:
+        return "; Slurm does not know its own number, with which the line at the end of its output begins"
     if not jobid.isdecimal():
         return ""
     return f"; while it runs, its node knows more: srun --overlap --jobid={jobid} {program} {jobid}"

@@ -136,6 +136,8 @@ def _ask(script: str, env: dict[str, str]) -> tuple[dict[str, Any] | None, str]:
         )
     except subprocess.TimeoutExpired:
         return None, "the driver did not answer within 20 s"
+    except OSError as error:
+        return None, f"{sys.executable} could not be run: {error.strerror}"
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return None, lines[-1].split(": ", 1)[-1] if lines else f"it ended with exit code {done.returncode}"

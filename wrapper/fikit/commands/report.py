@@ -10,6 +10,7 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.command_line import run_command
 from fikitd.reports import ReportError, ReportStore
 
+from fikit import slurm_jobs
 from fikit.errors import UserError, nearest
 from fikit.places import elsewhere, places
 from fikit.reporters import json, table
@@ -25,7 +26,7 @@ LISTED = 20
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")
 @click.option("--json", "as_json", is_flag=True, help="The report record(s) as JSON.")
 def command(jobid: str | None, list_: bool, as_json: bool) -> None:
-    """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand."""
+    """What fikit did for job JOBID (12, or 12_3 of an array); for the newest job when none is named. Running jobs are reported as they stand."""
     if list_:
         records = _records()[:LISTED]
         if as_json:
@@ -35,7 +36,7 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
         else:
             click.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
         return
-    record = _newest() if jobid is None else _find(jobid)
+    record = _newest() if jobid is None else _find(slurm_jobs.number(jobid))
     json.emit(record) if as_json else table.show(table.report(record))
 
 

@@ -11,6 +11,7 @@ import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.traces import TraceError, TraceStore
 
+from fikit import slurm_jobs
 from fikit.errors import UserError
 from fikit.places import elsewhere, places
 from fikit.reporters import perfetto
@@ -24,7 +25,7 @@ def command(jobid: str, output: Path | None) -> None:
 
     It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
     """
-    text = json.dumps(perfetto.convert(_find(jobid)))
+    text = json.dumps(perfetto.convert(_find(slurm_jobs.number(jobid))))
     if output is None:
         click.echo(text)
         return

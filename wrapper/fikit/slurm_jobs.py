@@ -1,0 +1,34 @@
+"""The numbers of Slurm's jobs: users know array tasks and components as 12_3 and 12+1, records have each one's own number."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+TIMEOUT_S = 5.0
+
+
+def number(jobid: str) -> str:
+    """The own number of an array's task or a heterogeneous job's component; `jobid` itself, where Slurm cannot say or it is none.
+
+    slurmctld forgets a job some minutes after its end (MinJobAge); then slurmdbd knows it, where there is one.
+    """
+    if not re.fullmatch(r"\d+[_+]\d+", jobid):
+        return jobid
+    shown = re.match(r"JobId=(\d+) ", _output("scontrol", "show", "job", "--oneliner", jobid))
+    if shown:
+        return shown[1]
+    accounted = _output("sacct", "-n", "-X", "-P", "-j", jobid, "-o", "JobIDRaw").split()
+    return accounted[-1] if accounted else jobid  # a job that ran again has a line for each run, with one number
+
+
+def _output(program: str, *arguments: str) -> str:
+    """Empty where the program is not there, fails or takes too long."""
+    if not shutil.which(program):
+        return ""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
