@@ -56,6 +56,21 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
     assert "at most 8.42 s (its span): not all of its kernels have been timed yet" in shown
 
 
+@pytest.mark.parametrize(
+    ("state", "count", "total_s", "shown"),
+    [
+        ("running", 0, 0.0, "waited at the gate   2.92 s until now\n"),
+        ("running", 1, 1.0, "1.00 s in 1 wait; mean 1.00 s, p99 1.00 s; 1.92 s more until now\n"),
+        ("running", 1, 2.92, "2.92 s in 1 wait; mean 2.92 s, p99 2.92 s\n"),
+        ("ended", 1, 1.0, "1.00 s in 1 wait; mean 1.00 s, p99 1.00 s\n"),
+    ],
+)
+def test_a_wait_that_has_not_ended_is_no_never(state: str, count: int, total_s: float, shown: str) -> None:
+    wait = {"count": count, "total_s": total_s, "mean_us": 1e6 * total_s, "p99_us": 1e6 * total_s}
+    reason = {**REPORT["held"][0], "total_s": 2.92}
+    assert shown in drawn(table.report({**REPORT, "state": state, "wait": wait, "held": [reason]}))
+
+
 def test_tables_say_emulated_even_when_the_name_does_not() -> None:
     assert table.device({"name": "H200", "emulated": True}) == "H200 (emulated)"
     assert table.device({"name": "H200", "emulated": False}) == "H200"

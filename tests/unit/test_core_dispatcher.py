@@ -251,6 +251,18 @@ def test_waits_and_span_are_those_of_the_page() -> None:
         assert stats["span_ns"] == 50_000
 
 
+@pytest.mark.parametrize("waits", [[1_000_000_000], [9_999_000_000, 16_000], [600, 600, 600, 1100]])
+def test_no_wait_of_a_report_is_longer_than_those_that_there_were(waits: list[int]) -> None:
+    with fake.dispatcher("fikit") as running:
+        page = FakeClient(running, 1, 5).page
+        page.wait_count, page.wait_total_ns = len(waits), sum(waits)
+        for wait in waits:
+            page.wait_histogram[wait.bit_length() - 1] += 1
+        assert max(waits) / 2 <= running.stats(1)["wait_p99_ns"] <= 1.3 * max(waits)
+        if len(waits) == 1:
+            assert running.stats(1)["wait_p99_ns"] == waits[0]
+
+
 def test_boundaries_count_neither_as_span_nor_as_gaps() -> None:
     with fake.dispatcher("fikit") as running:
         client = FakeClient(running, 1, 5, measure=True)

@@ -168,21 +168,29 @@ Page::Counters Page::counters(std::int64_t now_ns) const {
   counters.first_launch_ns = moment(page_->first_launch_ns);
   counters.last_drained_ns = moment(page_->last_drained_ns);
 
-  std::array<std::uint32_t, FIKIT_WAIT_BUCKETS> buckets{};
-  double total = 0;
+  counters.wait_p99_ns = wait_p99_ns(counters.wait_total_ns);
+  return counters;
+}
+
+double Page::wait_p99_ns(std::uint64_t total_ns) const {
+  std::array<double, FIKIT_WAIT_BUCKETS> buckets{};
+  double count = 0, least_ns = 0; // of all waits together
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     buckets[i] = page_->wait_histogram[i].load(std::memory_order_relaxed);
-    total += buckets[i];
+    count += buckets[i];
+    least_ns += std::ldexp(buckets[i], static_cast<int>(i));
   }
-  double rest = 0.99 * total;
-  for (std::size_t i = 0; i < buckets.size() && total > 0; ++i) {
+  double rest = 0.99 * count;
+  for (std::size_t i = 0; i < buckets.size() && count > 0; ++i) {
     if (rest <= buckets[i] && buckets[i] > 0) {
-      counters.wait_p99_ns = std::ldexp(1.0 + rest / buckets[i], static_cast<int>(i));
-      break;
+      const double low_ns = std::ldexp(1.0, static_cast<int>(i));
+      // A bucket is as wide as it is far from 0: no single wait is longer than the others leave of all waiting.
+      const double left_ns = static_cast<double>(total_ns) - (least_ns - low_ns);
+      return std::max(low_ns, std::min(low_ns * (1.0 + rest / buckets[i]), left_ns));
     }
     rest -= buckets[i];
   }
-  return counters;
+  return 0;
 }
 
 std::vector<std::uint64_t> Page::slot_launches() const {

@@ -71,6 +71,7 @@ class Page {
 
  private:
   void wake(); // whoever waits on the futex word looks again
+  double wait_p99_ns(std::uint64_t total_ns) const;
 
   fikit_page* page_;
   bool knows_copies_;

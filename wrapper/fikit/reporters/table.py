@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fikit.reporters import units
-from fikit.reporters.why import delayed, why
+from fikit.reporters.why import delayed, waits_now_s, why
 
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -46,7 +46,7 @@ def report(record: dict[str, Any]) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    wait, gaps = record["wait"], record["gaps"]
+    gaps = record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
         ("priority", _priority(record)),
@@ -54,7 +54,7 @@ def report(record: dict[str, Any]) -> Table:
         ("kernels", units.count(record["kernels"])),
         ("GPU time", _gpu_time(record)),
         ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
-        ("waited at the gate", _waited(wait)),
+        ("waited at the gate", _waited(record)),
         *(("", Text(line)) for line in why(record)),
         *(("delayed on the GPU", Text(line)) for line in delayed(record)),
         ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
@@ -250,13 +250,18 @@ def _memory(record: dict[str, Any]) -> str:
     return f"{units.gibibytes(memory['peak_bytes'])} at most{limit}{refused}"
 
 
-def _waited(wait: dict[str, Any]) -> str:
-    if not wait["count"]:
-        return "never"
-    return (
-        f"{units.duration(wait['total_s'])} in {units.count(wait['count'])} waits; "
-        f"mean {units.microseconds(wait['mean_us'])}, p99 {units.microseconds(wait['p99_us'])}"
-    )
+def _waited(record: dict[str, Any]) -> str:
+    wait = record["wait"]
+    facts = []
+    if wait["count"]:
+        facts.append(
+            f"{units.duration(wait['total_s'])} in {units.count(wait['count'])} wait{'' if wait['count'] == 1 else 's'}; "
+            f"mean {units.microseconds(wait['mean_us'])}, p99 {units.microseconds(wait['p99_us'])}"
+        )
+    now_s = waits_now_s(record)
+    if now_s:
+        facts.append(f"{units.duration(now_s)} {'more ' if facts else ''}until now")
+    return "; ".join(facts) or "never"
 
 
 def _profile(record: dict[str, Any]) -> str:

@@ -33,6 +33,13 @@ def why(record: dict[str, Any]) -> list[str]:
     return lines
 
 
+def waits_now_s(record: dict[str, Any]) -> float:
+    """For how long a running job has been in a wait that has not ended: reasons have it, the sum of all waits not yet. 0 for none."""
+    more_s = float(sum(entry["total_s"] for entry in record.get("held", []))) - float(record["wait"]["total_s"])
+    slight_s = max(UNSEEN_S, UNSEEN * record["wait"]["total_s"])
+    return more_s if record["state"] == "running" and more_s > slight_s else 0.0
+
+
 def delayed(record: dict[str, Any]) -> list[str]:
     """What the job's kernels met on the GPU: `12 ms behind kernels of job 18 (priority 8)`."""
     found = [entry for entry in record.get("delayed", []) if entry["total_s"] > 0]
