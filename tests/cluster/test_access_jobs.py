@@ -24,12 +24,13 @@ RULES: dict[str, Any] = {
     ],
 }
 PARTITIONS = [f"PartitionName={name} Nodes=ALL State=UP OverSubscribe=YES" for name in ("debug", "prod")]
+WHOLE_NODES = "PartitionName=whole Nodes=ALL State=UP OverSubscribe=EXCLUSIVE"
 
 
 @pytest.fixture(scope="module")
 def ruled(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
     """A cluster with rules; `sandbox` only says whether there can be one."""
-    with Sandbox(gpus=1, access=RULES, slurm_lines=PARTITIONS) as own:
+    with Sandbox(gpus=1, access=RULES, slurm_lines=[*PARTITIONS, WHOLE_NODES]) as own:
         yield make_cluster(own)
 
 
@@ -67,6 +68,16 @@ def test_priority_above_the_sites_is_one_sentence(ruled: Cluster, command: str) 
     assert refused(ruled.run(command, GPU, HIGH, ruled.probe)) == sentence
     assert refused(ruled.run(command, GPU, ruled.probe, FIKIT_PRIORITY="high")) == sentence
     assert "(partition debug;" in refused(ruled.run(command, "-p", "debug,prod", GPU, NORMAL, ruled.probe))
+
+
+@pytest.mark.parametrize("partitions", ["whole", "whole,all"])
+def test_nobody_shares_where_every_job_has_whole_nodes(ruled: Cluster, partitions: str) -> None:
+    sentence = "partition whole gives every job whole nodes, where no job shares a GPU: leave it or {} out"
+    assert refused(ruled.run("sbatch", "-p", partitions, GPU, LOW, ruled.probe)) == sentence.format("--fikit-priority")
+    wished = ruled.run("srun", "-p", partitions, GPU, ruled.probe, FIKIT_PRIORITY="low")
+    assert refused(wished) == sentence.format("FIKIT_PRIORITY")
+    alone = ruled.run("srun", "-p", "whole", GPU, "true")
+    assert alone.returncode == 0, alone.stdout
 
 
 def test_rule_by_group_and_partition(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:

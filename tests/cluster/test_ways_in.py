@@ -91,6 +91,12 @@ def test_components_of_a_heterogeneous_job_have_their_own_priorities(two_nodes: 
         assert any("libfikit_shim.so" in line for line in said), output
 
 
+def test_a_component_without_a_gpu_goes_beside_one_that_shares(two_nodes: Cluster) -> None:
+    done = two_nodes.run("srun", GPU, HIGH, "true", ":", "echo", "no GPU here")
+    assert done.returncode == 0, done.stdout
+    assert "no GPU here" in done.stdout
+
+
 def test_job_submitted_from_a_sharing_job_has_its_own_wishes_only(
     cluster: Cluster, parsed: Callable[[str], Probe]
 ) -> None:
