@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import DaemonUnreachable, wait_until_there
 
 from bench.record import ROOT, BenchError
 from fikitd import _core, config, main, simulator
@@ -66,25 +65,15 @@ def fikitd(environment: Mapping[str, str], stretch: float) -> Iterator[None]:
     with (run_dir / "fikitd.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=clean, cwd=ROOT)
     try:
-        _wait_for(process, run_dir)
+        try:
+            wait_until_there(run_dir, process, PATIENCE_S)
+        except DaemonUnreachable as error:
+            said = (run_dir / "fikitd.log").read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise BenchError(f"{error}: {said[-1]}") from None
         yield
     finally:
         process.terminate()
         process.wait()
-
-
-def _wait_for(process: subprocess.Popen[bytes], run_dir: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            Control(run_dir).ping()
-        except DaemonUnreachable:
-            if process.poll() is not None or time.monotonic() > deadline:
-                said = (run_dir / "fikitd.log").read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-                raise BenchError(f"fikitd did not start: {said[-1]}") from None
-            time.sleep(0.01)
-        else:
-            return
 
 
 class _SlowCore:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,22 @@ class Control:
         if not status:
             raise DaemonUnreachable(f"fikitd at {self.path} closed the connection without an answer; did it just stop?")
         raise ControlError(status.removeprefix("error "))
+
+
+def wait_until_there(run_dir: Path | str, process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Until a fikitd answers: the one that was started as `process`, or one that was faster and holds the lock, for then this one
+    ends with exit code 0. Raises DaemonUnreachable: it failed, or nobody answered in time.
+    """
+    control = Control(run_dir)
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            control.ping()
+        except (DaemonUnreachable, ControlError):
+            if process.poll():
+                raise DaemonUnreachable(f"fikitd ended with exit code {process.returncode}") from None
+            if time.monotonic() > deadline:
+                raise DaemonUnreachable(f"fikitd did not answer within {patience_s:g} s") from None
+            time.sleep(0.01)
+        else:
+            return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control, DaemonUnreachable, wait_until_there
 from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
 
@@ -51,16 +51,15 @@ class Fikitd:
     def start(self) -> Fikitd:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command(), stderr=log, cwd="/")
-        eventually(self.answers)
+        self.wait_until_there()
         return self
 
-    def answers(self) -> bool:
+    def wait_until_there(self) -> None:
         assert self.process is not None
-        assert self.process.poll() is None, self.log.read_text()
         try:
-            return bool(self.control.ping())
-        except DaemonUnreachable:
-            return False
+            wait_until_there(self.run_dir, self.process, 10.0)
+        except DaemonUnreachable as error:
+            raise AssertionError(f"{error}: {self.log.read_text()}") from error
 
     def stop(self) -> int:
         """Exit code after SIGTERM."""

@@ -254,7 +254,7 @@ def test_a_second_daemon_says_so_and_ends_with_success(daemon: Fikitd) -> None:
     second = subprocess.run(daemon.command(), capture_output=True, text=True, timeout=30, check=False)
     assert second.returncode == 0
     assert second.stderr == f"fikitd: another fikitd serves {daemon.run_dir} already\n"
-    assert daemon.answers()
+    assert daemon.control.ping()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -24,7 +24,7 @@ class Service(Fikitd):
 
     def start(self) -> Service:
         self.process = self.systemd.start(self.command(), self.log)
-        eventually(self.answers)
+        self.wait_until_there()
         return self
 
     def restart(self, how: signal.Signals) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control, DaemonUnreachable, wait_until_there
 from fikitd.config import Config
 from fikitd.records import JobRecord
 from fikitd.server import AlreadyServed, CannotServe, Server, notify_systemd
@@ -27,6 +28,23 @@ def test_a_second_daemon_on_the_same_directory_gives_way(daemon: Daemon) -> None
     with pytest.raises(AlreadyServed, match="another fikitd serves"):
         asyncio.run(second())
     assert daemon.control.ping()
+
+
+def test_who_starts_one_waits_for_the_one_that_is_there(daemon: Daemon) -> None:
+    with subprocess.Popen(["true"]) as gave_way:
+        gave_way.wait()
+        wait_until_there(daemon.run_dir, gave_way, 5.0)
+        with pytest.raises(DaemonUnreachable, match="did not answer"):
+            wait_until_there(Path(daemon.run_dir) / "elsewhere", gave_way, 0.05)
+
+
+def test_who_starts_one_is_told_that_it_failed_or_is_silent(tmp_path: Path) -> None:
+    with subprocess.Popen(["false"]) as failed, pytest.raises(DaemonUnreachable, match="ended with exit code 1"):
+        wait_until_there(tmp_path, failed, 5.0)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as silent:
+        with pytest.raises(DaemonUnreachable, match=r"did not answer within 0\.05 s"):
+            wait_until_there(tmp_path, silent, 0.05)
+        silent.kill()
 
 
 def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:

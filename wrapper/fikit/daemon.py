@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.client import Control, ControlError, DaemonUnreachable, wait_until_there
 from fikitd.config import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
 
 from fikit import places
@@ -110,14 +110,11 @@ def _start(place: Place) -> None:
             )  # fmt: skip
     except OSError as error:
         raise CannotStart(f"fikitd did not start: {error}") from error
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while _policy_of(place) is None:
-        # Exit code 0 means that another fikitd was faster and holds the lock: keep asking for that one.
-        if process.poll():
-            raise CannotStart(f"fikitd ended with exit code {process.returncode}: {_last_line(log_path)}")
-        if time.monotonic() > deadline:
-            raise CannotStart(f"fikitd did not answer within {START_TIMEOUT_S:.0f} s (see {log_path})")
-        time.sleep(0.01)
+    try:
+        wait_until_there(place.run_dir, process, START_TIMEOUT_S)
+    except DaemonUnreachable as error:
+        more = f": {_last_line(log_path)}" if process.returncode else f" (see {log_path})"
+        raise CannotStart(f"{error}{more}") from error
 
 
 def _program() -> list[str]:
