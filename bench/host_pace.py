@@ -1,8 +1,10 @@
-"""How much longer the host of a program took for the same calls beside others: processors are shared too, not only the GPU."""
+"""How much longer the host of a program took for the same calls beside others, and what it takes between two requests: processors are
+shared too, not only the GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 WORK = ("kernel", "copy_in", "copy_out", "fill")
@@ -28,6 +30,19 @@ def _own_ns(events: Sequence[Mapping[str, Any]], pid: int, waits_before: Sequenc
         if event["end_ns"] is not None:
             done_ns = max(done_ns or 0, int(event["end_ns"]))
     return own
+
+
+def turns_us(
+    events: Sequence[Mapping[str, Any]], pid: int, begun_ns: int, requests: Sequence[tuple[int, int]], works: int
+) -> list[float]:
+    """From the end of each request to the first work of the next one, where that had arrived by then. requests: arrival and end,
+    ns since begun_ns; works: pieces of work in each."""
+    called = [int(event["enqueue_ns"]) for event in events if event["pid"] == pid and event["kind"] in WORK]
+    return [
+        max(0, called[number * works] - begun_ns - end_ns) / 1000
+        for number, ((_, end_ns), (arrival_ns, _)) in enumerate(pairwise(requests), 1)
+        if arrival_ns <= end_ns and number * works < len(called)
+    ]
 
 
 def longer_ns(

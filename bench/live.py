@@ -47,6 +47,7 @@ class Run:
     observed: Observed
     events: list[dict[str, Any]] = field(repr=False)  # the device's own record
     job_ids: list[str] = field(default_factory=list)  # as fikitd knows them; "" without fikit
+    requests: Sequence[tuple[int, int]] = ()  # of the first: arrival and end, since begun_ns
     lead_ns: int = 0  # so long before the begin the first program was there
 
 
@@ -129,6 +130,7 @@ class Stage:
         return Run(
             pids, begun_ns, Observed(span_ns, responses, busy[0], sum(busy[1:])), events,
             [f"run-{process.pid}-1" if job.options is not None else "" for process, job in zip(started, jobs, strict=True)],
+            [(arrival, end) for arrival, end in requests],
         )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 Live means fikit-replay, fikitd and shim as they are, on an emulated device, everything ten times as long as recorded; the
 simulator runs the same recordings, stretched as much, with the same requests, arrivals, policy and learning time, the times
-that the dispatcher took to react in these very runs, and for how long they had been there before the begin. The high job runs alone and with the low one in turn, and so do
+that the dispatcher took to react in these very runs, and for how long they had been there before the begin. What
+starts up for long begins where it is at work. The high job runs alone and with the low one in turn, and so do
 the cases, round by round. Nothing here is a claim about hardware.
 """
 
@@ -189,7 +190,9 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
         "alone_ms": alone.observed.span_ns / 1e6,
         "lead_ms": shared.lead_ns / 1e6,
     }
-    return row, reactions(low_trace, high_trace, shared.events, shared.pids[1])
+    seen = reactions(low_trace, high_trace, shared.events, shared.pids[1])
+    turns_us = host_pace.turns_us(shared.events, shared.pids[0], shared.begun_ns, shared.requests, len(waits))
+    return row, replace(seen, turn=turns_us)
 
 
 def calibrate(directory: Path) -> Reactions:
@@ -215,7 +218,8 @@ def run(
     before = [row for file in earlier for row in measured_before(file, settings)]
     settings = {**settings, "rounds": rounds, "most": most}
     with tempfile.TemporaryDirectory(prefix="fikit-pairs-") as directory:
-        book = Book(Path(directory), made_up.recordings(traces), seconds)
+        texts = {name: made_up.at_work(text) for name, text in made_up.recordings(traces).items()}
+        book = Book(Path(directory), texts, seconds)
         cases = cases_of(book, pairs, arrivals)
         if not live:
             rows = [{"case": str(case), "simulated": case.simulate(policy, Reactions())} for case in cases]

@@ -13,7 +13,7 @@ from bench.low_time import STATES, mean
 from bench.record import Result
 
 MARGIN = 0.10  # what the two may differ by
-REACTIONS = ("observe", "wake", "done", "late")
+REACTIONS = ("observe", "wake", "done", "late", "turn")
 
 
 def _middle(row: dict[str, Any], name: str) -> float:

@@ -17,12 +17,14 @@ ON_COMPUTE_ENGINE = ("kernel", "fill")
 class Reactions:
     """In us. `observe`: from a request to the first decision that knew of it. `wake`: from a grant to its launch. `done`: from
     the end of a kernel that the next one waited for to that one's grant, `late`: from the reckoned end of a higher job's work
-    to the grant that waited for it alone: both only with a policy that waits for these moments, as `prio` does."""
+    to the grant that waited for it alone: both only with a policy that waits for these moments, as `prio` does. `turn`, which is the
+    high job's host's: from the end of a request to the first call of the next one, which waited already."""
 
     observe: list[float] = field(default_factory=list)
     wake: list[float] = field(default_factory=list)
     done: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
+    turn: list[float] = field(default_factory=list)
 
     def seen(self) -> dict[str, list[int]]:
         """For the simulator, in ns: all of them, for it matters that some take long. What was seen too seldom is left out."""

@@ -6,6 +6,7 @@ import gzip
 import random
 import zlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from fikitd.storage import reason
@@ -36,6 +37,23 @@ def _read(path: Path) -> bytes:
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
         raise BenchError(f"couldn't read {path}: {reason(error)}") from error
+
+
+START_UP_US = 1e6  # a recording is cut that has no two kernels within CLOSE_US before
+CLOSE_US = 1e5
+
+
+def at_work(text: bytes) -> bytes:
+    """The recording; of one that starts up for longer than START_UP_US, from the first of its kernels that another one follows
+    closely: a run of a few seconds would see nothing else."""
+    lines = text.splitlines(keepends=True)
+    calls = [(line, float(line.split(b",", 2)[1])) for line in lines if line[:2] in (b"K,", b"M,", b"S,")]
+    kernels = sorted(us for line, us in calls if line[:1] == b"K")
+    begin_us = next((us for us, after in pairwise(kernels) if after - us < CLOSE_US), 0.0)
+    if not calls or begin_us - min(us for _, us in calls) <= START_UP_US:
+        return text
+    before = {line for line, us in calls if us < begin_us}
+    return b"".join(line for line in lines if line not in before)
 
 
 @dataclass

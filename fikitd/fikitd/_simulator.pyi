@@ -29,6 +29,8 @@ class JobResult(TypedDict):
 class Result(TypedDict):
     span_ns: int
     grants: int
+    decisions: int
+    """So often the policy was asked."""
     mispredicted_p99_ns: float
     """Of |predicted - real| kernel duration, over all kernels that had a prediction."""
     jobs: list[JobResult]
@@ -57,10 +59,12 @@ class Trace:
 class Profile:
     """What the predictor knows of a job."""
 
-def learn(trace: Trace, passes: int, until_ns: int = ..., *, stored: bool = False) -> Profile:
+def learn(
+    trace: Trace, passes: int, until_ns: int = ..., *, stored: bool = False, tuning: Mapping[str, float] = ...
+) -> Profile:
     """The profile that a measuring run of so many passes, at most until_ns, alone on the device, would give. stored: as its file
     has it, kernels timed by events and so with what the device needs between two; else as they ran, and with all that the run
-    itself knew of its rhythm."""
+    itself knew of its rhythm. tuning: constants of the fikitd that measured. Raises ValueError for an unknown one."""
 
 class Job:
     """A job of a simulation. `arrivals`: of its requests; empty: closed loop. `rhythm` False: where its host waits is no
@@ -129,7 +133,8 @@ def simulate(
     splits: say what became of the low jobs' time.
     lead_ns: the policy has known the jobs for so long before they begin.
     seen: ns that a real dispatcher took, equally probable, by "observe", "wake", "done" and "late": in place of the one
-    cost that is always the same. draw: in which order they come.
+    cost that is always the same; and by "turn" what a job's host needed from the end of a request to the next one, where that
+    waited already (nothing). draw: in which order they come.
 
     Raises ValueError for an unknown policy, constant or reaction, RuntimeError when the jobs do not fit, or wait for ever.
     """

@@ -39,6 +39,9 @@ TUNING = _simulator.TUNING
 MAX_SLOWDOWN = 0.05
 """Of the high job, for the policies that have a budget."""
 
+LEARNT_BY = ("longest_run_ns",)
+"""Of TUNING, what decides what a profile holds."""
+
 NATIVE = {"oracle": "budget", "time-slicing": "fifo"}
 KNOWLEDGE = {"oracle": "truth", "fikit": "kernel"}  # the paper's kernel has no context
 
@@ -68,7 +71,24 @@ class Trace:
     @cached_property
     def profile(self) -> _simulator.Profile:
         """What a measuring run alone on the device learns."""
-        return _simulator.learn(self.native, self.learning_passes, self.learning_ns, stored=self.stored)
+        return self._learn({})
+
+    def profile_under(self, tuning: Mapping[str, float]) -> _simulator.Profile:
+        """The same, measured by a fikitd with these constants: how much work a run may be says what is learnt of runs."""
+        known = {name: value for name, value in tuning.items() if name in LEARNT_BY}
+        if not known:
+            return self.profile
+        key = tuple(sorted(known.items()))
+        if key not in self._profiles:
+            self._profiles[key] = self._learn(known)
+        return self._profiles[key]
+
+    def _learn(self, tuning: Mapping[str, float]) -> _simulator.Profile:
+        return _simulator.learn(self.native, self.learning_passes, self.learning_ns, stored=self.stored, tuning=tuning)
+
+    @cached_property
+    def _profiles(self) -> dict[tuple[tuple[str, float], ...], _simulator.Profile]:
+        return {}
 
     @cached_property
     def solo_ns(self) -> float:
@@ -86,7 +106,8 @@ class Scenario:
     wait. knowledge: what predictions rest on ("context",
     "kernel", "truth"), by default what the policy is meant to have. lead_ns: the policy has known the jobs for so long before
     they begin; silence teaches, too. seen: how long a real dispatcher took to react (ns, equally probable, by "observe", "wake",
-    "done", "late"), in place of the one cost; draw: in which order these times come.
+    "done", "late"), in place of the one cost, and what hosts needed from a request to the next one ("turn"; else nothing); draw:
+    in which order these times come.
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     scheduler: times that fikit.toml has, in ns ("lease_ns", "epsilon_ns", "run_ahead_ns", "idle_after_ns", "ageing_ns").
@@ -186,7 +207,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) 
     high = _simulator.Job(
         scenario.high.native,
         priority=priorities.parse("high"),
-        profile=None if scenario.cold or alone else scenario.high.profile,
+        profile=None if scenario.cold or alone else scenario.high.profile_under(scenario.tuning),
         rhythm=scenario.rhythm,
         runs=scenario.runs,
         managed=not alone,
@@ -196,7 +217,7 @@ def _run(scenario: Scenario, policy: str, *, alone: bool, splits: bool = False) 
         _simulator.Job(
             low.native,
             priority=priorities.parse("low"),
-            profile=None if scenario.cold else low.profile,
+            profile=None if scenario.cold else low.profile_under(scenario.tuning),
             rhythm=scenario.rhythm,
             runs=scenario.runs,
         )
@@ -267,14 +288,23 @@ def _observed(result: _simulator.Result) -> Observed:
 
 
 @lru_cache(maxsize=8)
-def _alone(high: Trace, arrivals: str, seed: int, count: int) -> Observed:
-    """Without fikit: the same whatever the policy, its settings and the low jobs are."""
-    return _observed(_run(Scenario(high, (), arrivals, seed, count), "fifo", alone=True))
+def _alone(high: Trace, arrivals: str, seed: int, count: int, turns_ns: tuple[int, ...]) -> Observed:
+    """Without fikit: the same whatever the policy, its settings and the low jobs are.
+
+    turns_ns: what its host needs between two requests.
+    """
+    seen = {"turn": turns_ns} if turns_ns else {}
+    return _observed(_run(Scenario(high, (), arrivals, seed, count, seen=seen), "fifo", alone=True))
+
+
+def _high_alone(scenario: Scenario) -> Observed:
+    turns_ns = tuple(scenario.seen.get("turn", ()))
+    return _alone(scenario.high, scenario.arrivals, scenario.seed, scenario.count, turns_ns)
 
 
 def idle_alone(scenario: Scenario) -> float:
     """The share of its time for which the high job, alone with these arrivals, leaves the device idle. Raises SimulatorError."""
-    return 1 - _alone(scenario.high, scenario.arrivals, scenario.seed, scenario.count).busy
+    return 1 - _high_alone(scenario).busy
 
 
 def simulate(scenario: Scenario, policy: str) -> Outcome:
@@ -282,7 +312,7 @@ def simulate(scenario: Scenario, policy: str) -> Outcome:
     if policy not in POLICIES:
         raise SimulatorError(f'there is no policy "{policy}"; use one of {", ".join(POLICIES)}')
     shared = _run(scenario, policy, alone=False)
-    alone, seen = _alone(scenario.high, scenario.arrivals, scenario.seed, scenario.count), _observed(shared)
+    alone, seen = _high_alone(scenario), _observed(shared)
     return Outcome(
         policy=policy,
         **asdict(compare(alone, seen, closed=ARRIVALS[scenario.arrivals] is None)),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record, slow_motion
+from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record, recordings, slow_motion
 from fikitd import config, simulator
 
 LOW, HIGH = 7, 8
@@ -165,6 +165,27 @@ def test_a_host_is_slower_by_what_it_takes_itself_not_by_what_it_waits_for() -> 
     assert longer_us(7, 300, closed=False) == 4 * 7  # the second request came from outside
 
 
+def test_a_host_turns_to_the_next_request_when_that_has_arrived() -> None:
+    begun_ns = 1_000_000
+    calls = (1000, 1010, 1312, 1320, 1700, 1710, 2007, 2030)  # us; four requests of two pieces of work
+    events = [kernel(LOW, 1100, 1100, 1200), *(kernel(HIGH, us, us, us + 5) for us in calls)]
+    requests = [(0, 300_000), (200_000, 500_000), (700_000, 1_000_000), (1_000_000, 1_200_000)]
+    # The second came before the first had ended, the third did not, the fourth did at the same moment.
+    assert host_pace.turns_us(events, HIGH, begun_ns, requests, 2) == [12, 7]
+    assert host_pace.turns_us(events[:3], HIGH, begun_ns, requests, 2) == []  # it was stopped
+
+
+def test_a_recording_that_starts_up_for_long_begins_where_it_is_at_work() -> None:
+    def recording(*kernels_us: float) -> bytes:
+        calls = ["M,0.0,5.0", *(f"K,{us:.1f},5.0" for us in kernels_us), f"S,{kernels_us[-1] + 9},1.0"]
+        return "\n".join(["#N 0 a", *calls, ""]).encode()
+
+    late = recording(1.2e6, 2.0e6, 2.0e6 + 50, 9e6)
+    assert recordings.at_work(late) == b"#N 0 a\nK,2000000.0,5.0\nK,2000050.0,5.0\nK,9000000.0,5.0\nS,9000009.0,1.0\n"
+    for whole in (recording(0.9e6, 0.9e6 + 50), recording(3e6), recordings.training(1).text()):
+        assert recordings.at_work(whole) == whole
+
+
 def low_shares(runs: float) -> dict[str, float]:
     return dict.fromkeys(low_time.STATES, 0.0) | {"runs": runs, "host": 1 - runs}
 
@@ -211,7 +232,7 @@ def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() ->
         "case", "1.000", "1.030", "(1.020-1.050)", "+1.2%", "1.000", "1.030", "(1.020-1.050)", "0.500", "0.530", "(0.500-0.540)"
     ]  # fmt: skip
     assert did[:5] == ["case", "50.0", "52.0", "50.0", "48.0"]
-    assert reacted == ["case", "nan", "12.5", "nan", "nan", "1.0", "(2.0)"]
+    assert reacted == ["case", "nan", "12.5", "nan", "nan", "nan", "1.0", "(2.0)"]
 
 
 def test_one_round_has_no_range() -> None:

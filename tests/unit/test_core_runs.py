@@ -81,6 +81,17 @@ def test_another_constant_of_the_policy_holds() -> None:
         Dispatcher("budget", LONG_LEASE, 0, 0, 1, 0, tuning={"longest_runs": 1})
 
 
+def test_how_much_work_a_run_may_be_is_a_constant_too() -> None:
+    for most_ns, launches in ((25_000, 2), (200_000, len(KERNELS))):
+        tuning = {"longest_run_ns": most_ns}
+        with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning=tuning) as running:
+            _, low = meet(running)
+            teach(low)
+            before = low.page.launch_seq
+            granted_run(low)
+            assert low.page.run_until == before + launches
+
+
 def test_a_run_that_is_under_way_becomes_longer(running: Dispatcher) -> None:
     _, low = meet(
         running, work_ms=1000

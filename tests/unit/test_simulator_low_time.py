@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Sc
 
     nothing = harvest(0.9, rhythm=False)
     assert harvest(0.9) == pytest.approx(nothing, rel=0.01)  # it does nothing twice within a pass
-    assert nothing < harvest(1.5) < harvest(2.05)
+    assert nothing < harvest(2.5) < harvest(3.05)  # in the first one its kernels were not known
 
 
 def test_a_profile_has_kernels_as_events_time_them_with_the_devices_pause_behind_each(scenario: Scenario) -> None:
@@ -81,3 +82,33 @@ def test_where_hosts_wait_is_said_for_every_piece_of_work(scenario: Scenario) ->
     assert len(waits) == sum(kind != "S" for kind in kinds)
     assert waits[0]  # for the end of the pass before it
     assert sum(waits) == kinds.count("S")  # each of its synchronisations ends a request of its own
+
+
+def test_what_a_profile_holds_of_runs_depends_on_how_much_work_they_may_be(scenario: Scenario) -> None:
+    def grants(longest_run_ns: float) -> int:
+        return simulator.simulate(replace(scenario, tuning={"longest_run_ns": longest_run_ns}), "budget").grants
+
+    usual = simulator.simulate(scenario, "budget").grants
+    assert grants(simulator.TUNING["longest_run_ns"]) == usual
+    assert grants(1) > 1.2 * usual  # each kernel asks
+
+
+def test_a_measuring_run_of_one_segment_does_not_say_where_its_host_waits(scenario: Scenario) -> None:
+    """Its kernels were not known before; of a second pass they are, and a third one confirms it."""
+
+    def harvest(passes: int, *, rhythm: bool = True) -> float:
+        high = replace(served(60), learning_passes=passes, stored=True)
+        return simulator.simulate(replace(scenario, high=high, requests=4, rhythm=rhythm), "budget").harvest
+
+    assert harvest(1) == harvest(1, rhythm=False)
+    assert harvest(2) < harvest(3)
+
+
+def served(kernels: int) -> simulator.Trace:
+    """Kernels with pauses between them, and one wait at their end."""
+    made = recordings.Made(random.Random(1))
+    for number in range(kernels):
+        made.work(f"kernel {number}", 50)
+        made.think(400)
+    made.synchronize()
+    return simulator.parse("served", made.text().decode())

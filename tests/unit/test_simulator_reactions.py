@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -50,5 +51,39 @@ def test_rare_long_reactions_are_felt(scenario: Scenario) -> None:
 
 
 def test_an_unknown_reaction_is_one_sentence(scenario: Scenario) -> None:
-    with pytest.raises(SimulatorError, match="unknown reaction, use observe, wake, done or late"):
+    with pytest.raises(SimulatorError, match="unknown reaction, use observe, wake, done, late or turn"):
         simulator.simulate(replace(scenario, seen={"wakes": [1]}), "prio")
+
+
+def test_a_host_needs_a_moment_between_two_requests_alone_and_beside_others(scenario: Scenario) -> None:
+    alone = replace(scenario, lows=[])
+    usual, slow = (simulator.simulate(replace(alone, seen=seen), "fifo") for seen in ({}, {"turn": [200_000]}))
+    assert slow.span_ms == pytest.approx(usual.span_ms + 9 * 0.2, abs=0.05)
+    assert slow.high_jct_ratio == pytest.approx(1, abs=0.001)
+    seldom = replace(alone, arrivals="open30", seed=3)
+    usual, slow = (simulator.simulate(replace(seldom, seen=seen), "fifo") for seen in ({}, {"turn": [200_000]}))
+    assert slow.span_ms < usual.span_ms + 9 * 0.2 - 0.5  # who arrives later is not waited for
+
+
+def served(requests: int, pause_us: float, *lengths_us: float) -> simulator.Trace:
+    """Requests of such kernels, each with a wait at its end."""
+    made = recordings.Made(random.Random(1))
+    for _ in range(requests):
+        for number, us in enumerate(lengths_us):
+            made.work(f"kernel {number}", us)
+        made.synchronize()
+        made.think(pause_us)
+    return simulator.parse("made", made.text().decode())
+
+
+def test_a_mark_that_says_nothing_new_is_no_reason_to_decide() -> None:
+    """It is seen when the wait behind it is over."""
+    high, low = served(40, 800, 40, 60, 50), served(2, 20, 1e6)  # which never goes
+    pair = Scenario(high, [low], requests=12, max_slowdown=0)
+
+    def decisions(done_us: int) -> int:
+        seen = {"done": [done_us * 1000]}
+        return simulator._run(replace(pair, seen=seen), "budget", alone=False)["decisions"]
+
+    assert decisions(300) == decisions(10**8) > 12  # after the wait, and never
+    assert decisions(5) > decisions(300)

@@ -6,6 +6,7 @@ namespace fikit::foresight {
 
 static_assert(policy::Times::kCount == predictor::kTimes);
 static_assert(policy::kLongAgo == predictor::kNoWord);
+static_assert(policy::Tuning{}.longest_run_ns == double{predictor::Runs::kMaxNs});
 
 namespace {
 

@@ -31,6 +31,7 @@ inline constexpr Knob kKnobs[] = {
     {"ahead", &Tuning::ahead},
     {"surprise", &Tuning::surprise},
     {"longest_run", &Tuning::longest_run},
+    {"longest_run_ns", &Tuning::longest_run_ns},
 };
 
 // False: there is no such constant.

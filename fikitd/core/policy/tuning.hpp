@@ -47,8 +47,9 @@ struct Tuning {
   // Below a job with a max_delay a request ages so many times as slowly. One that breaks the promise meets some ten requests
   // at a high load, and of those of a few milliseconds that shall be fewer than one in a hundred.
   double guarded_ageing = 10;
-  // Launches that one grant covers.
+  // Launches that one grant covers, and how much work they are together, at most: more is more often refused as a whole.
   double longest_run = 32;
+  double longest_run_ns = 200e3;
 };
 
 } // namespace fikit::policy

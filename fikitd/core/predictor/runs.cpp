@@ -36,7 +36,7 @@ void Runs::launched(Identity identity, std::int64_t duration_ns) {
     waited();
   } else {
     const std::int64_t end_ns = work_ns_ + duration_ns;
-    while (count_ > 0 && (count_ == kMaxLaunches || end_ns - begun_[first_].before_ns > kMaxNs)) end_oldest();
+    while (count_ > 0 && (count_ == kMaxLaunches || end_ns - begun_[first_].before_ns > longest_ns_)) end_oldest();
     begun_[(first_ + count_++) % kMaxLaunches] = {.place = place(identity), .before_ns = work_ns_};
     work_ns_ = end_ns;
   }
@@ -49,17 +49,17 @@ void Runs::waited() {
 }
 
 Run Runs::starting(Identity identity, std::int64_t duration_ns) const {
-  const auto it = duration_ns < 0 || duration_ns > kMaxNs ? known_.end() : known_.find(place(identity));
+  const auto it = duration_ns < 0 || duration_ns > longest_ns_ ? known_.end() : known_.find(place(identity));
   if (it == known_.end() || it->second.run.launches == 1) return {.launches = 1, .work_ns = duration_ns};
   const Run& known = it->second.run;
-  return {.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, kMaxNs)};
+  return {.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, longest_ns_)};
 }
 
 void Runs::expect(const RunsLearnt& before) {
   for (const auto& [place, run] : before) {
     if (known_.size() == kMaxPlaces) return;
     const Run bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kMaxLaunches),
-                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, kMaxNs)};
+                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, longest_ns_)};
     known_.emplace(place, Known{.run = bounded, .seen = 0});
   }
 }

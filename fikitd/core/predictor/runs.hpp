@@ -25,8 +25,11 @@ using RunsLearnt = std::vector<std::pair<std::uint64_t, Run>>;
 class Runs {
  public:
   static constexpr std::size_t kMaxLaunches = 32;
-  static constexpr std::int64_t kMaxNs = 200'000;
+  static constexpr std::int64_t kMaxNs = 200'000; // of work; as Tuning::longest_run_ns has it
   static constexpr std::size_t kMaxPlaces = 65536; // a program cannot fill the daemon's memory
+
+  Runs() = default;
+  explicit Runs(std::int64_t longest_ns) : longest_ns_(longest_ns) {} // other than kMaxNs
 
   void launched(Identity identity, std::int64_t duration_ns); // negative: unknown
   void waited();
@@ -51,6 +54,7 @@ class Runs {
   std::uint64_t place(Identity identity) const; // after the last three
   void end_oldest();
 
+  std::int64_t longest_ns_ = kMaxNs;
   std::unordered_map<std::uint64_t, Known> known_;
   Context context_;
   std::array<Begun, kMaxLaunches> begun_{}; // a ring: the newest launches, whose runs still go on

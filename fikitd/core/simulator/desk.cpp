@@ -12,6 +12,7 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
            Knowledge knowledge)
     : policy_(policy::make_policy(policy, options)),
       knowledge_(knowledge),
+      longest_run_ns_(static_cast<std::int64_t>(options.tuning.longest_run_ns)),
       notes_(Reaction(costs.observe_ns, seen.observe_ns, seen.draw)),
       done_(Reaction(costs.done_ns, seen.done_ns, seen.draw)),
       late_(costs.late_ns, seen.late_ns, seen.draw) {
@@ -22,7 +23,7 @@ void Desk::add(const Job& job, std::uint32_t number, std::int64_t t_ns) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
   clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
-                                                    job.knows_runs() ? job.profile()->runs : predictor::Runs());
+                                                    job.knows_runs() ? job.profile()->runs : predictor::Runs(longest_run_ns_));
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
   wake_ns_ = 0;
 }
@@ -45,7 +46,8 @@ predictor::Prediction Desk::predict(const Client& client, const Note& note) cons
 void Desk::launched(Client& client, const Note& note, policy::Event& event) {
   const bool granted = note.kind == Note::Kind::granted;
   const predictor::Identity identity = client.job->trace().identity(note.step);
-  const predictor::Prediction predicted = client.asked ? client.next : predict(client, note);
+  const bool unknown = measures_ && client.met.insert(identity).second;
+  const predictor::Prediction predicted = unknown ? predictor::Prediction{} : client.asked ? client.next : predict(client, note);
   client.asked = false;
   client.context.push(identity);
   client.step = note.step;
@@ -123,7 +125,7 @@ void Desk::look_at_marks(std::int64_t now_ns) {
   }
 }
 
-void Desk::arrive(const Note& note) {
+bool Desk::arrive(const Note& note) {
   if (keeps_notes_) kept_.push_back(note);
   Client& client = clients_[note.job];
   policy::Event event{.client = note.job, .time_ns = note.t_ns, .request = note.request};
@@ -151,17 +153,26 @@ void Desk::arrive(const Note& note) {
         client.foresight.copies(engine).took(client.job->bytes(note.step), note.t_ns - client.copy_ns);
       break;
     case Note::Kind::reached:
-      if (!reached(client, note.mark, event)) return;
+      if (!reached(client, note.mark, event)) return false;
       break;
   }
   policy_->apply(event);
+  return true;
 }
 
+// As the dispatcher does, the policy is asked when something moved, or when it wants to be: a mark that says nothing new is no
+// second look just after a wait, when delays are expected to be cheaper than at its end.
 const policy::Decisions& Desk::decide(std::int64_t now_ns) {
-  while (!notes_.empty()) arrive(notes_.take()); // who looks at the pages sees all that is there
-  while (done_.next_ns() <= now_ns) arrive(done_.take());
+  bool moved = now_ns >= wake_ns_;
+  while (!notes_.empty()) moved |= arrive(notes_.take()); // who looks at the pages sees all that is there
+  while (done_.next_ns() <= now_ns) moved |= arrive(done_.take());
   look_at_marks(now_ns);
+  if (!moved) {
+    decisions_.clear();
+    return decisions_;
+  }
   policy_->decide(now_ns, decisions_);
+  ++decided_;
   wake_ns_ = kNever;
   for (const policy::Decision& decision : decisions_.items()) {
     if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns + late_.next_ns();

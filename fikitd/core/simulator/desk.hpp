@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "costs.hpp"
@@ -38,13 +39,16 @@ class Desk {
   }
   // When something arrives, or the policy wants to be asked again.
   std::int64_t next_ns() const { return std::min({notes_.next_ns(), done_.next_ns(), wake_ns_}); }
-  // Everything that is on the pages by now, then one decision. What it decided is valid until the next call.
+  // Everything that is on the pages by now, then, if that or the time is a reason, one decision. What it decided is valid until
+  // the next call.
   const policy::Decisions& decide(std::int64_t now_ns);
 
   std::uint64_t grants() const { return grants_; }
+  std::uint64_t decided() const { return decided_; } // so often the policy was asked
   // Why a job that stands at the gate does, as far as has been decided.
   policy::Reason held(std::uint32_t number) const;
   void keep_notes() { keeps_notes_ = true; }
+  void measure() { measures_ = true; } // a kernel is known once it has run
   const std::vector<Note>& notes() const { return kept_; }
   const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].foresight.rhythm(); }
   const predictor::Runs& runs(std::uint32_t number) const { return clients_[number].foresight.runs(); }
@@ -67,10 +71,11 @@ class Desk {
     std::deque<Mark> marks; // that stand on the device, oldest first
     std::int64_t work_ns = 0; // launched
     bool exact = true;        // all of it is known, as far as it may not be complete
+    std::unordered_set<predictor::Identity> met; // in a run that measures
   };
   bool reached(Client& client, std::uint32_t mark, policy::Event& event);
   void look_at_marks(std::int64_t now_ns);
-  void arrive(const Note& note);
+  bool arrive(const Note& note); // false: what it says is known already
   void launched(Client& client, const Note& note, policy::Event& event);
   void waited(Client& client, const Note& note, policy::Event& event);
   void copied(Client& client, const Note& note, policy::Event& event);
@@ -79,6 +84,7 @@ class Desk {
 
   std::unique_ptr<policy::Policy> policy_;
   Knowledge knowledge_;
+  std::int64_t longest_run_ns_;
   std::vector<Client> clients_;
   Mailbox notes_;
   Mailbox done_;
@@ -87,8 +93,10 @@ class Desk {
   policy::Decisions decisions_;
   std::uint64_t launches_ = 0; // of all
   std::uint64_t grants_ = 0;
+  std::uint64_t decided_ = 0;
   predictor::Statistics misprediction_;
   bool keeps_notes_ = false;
+  bool measures_ = false;
   std::vector<Note> kept_;
 };
 

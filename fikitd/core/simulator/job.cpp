@@ -22,6 +22,7 @@ Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, co
       options_(options),
       launch_ns_(options.managed ? costs.launch_ns : 0),
       wake_(costs.wake_ns, seen.wake_ns, seen.draw + number),
+      turn_(0, seen.turn_ns, seen.draw + number),
       device_(device),
       notes_(notes),
       host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),
@@ -86,7 +87,7 @@ void Job::next_request(std::int64_t now_ns) {
     next_ns_ = kNever;
     return;
   }
-  host_.begin(std::max(now_ns, current_.arrival_ns));
+  host_.begin(std::max(done > 0 ? now_ns + turn_.next_ns() : now_ns, current_.arrival_ns));
   plan_next();
 }
 

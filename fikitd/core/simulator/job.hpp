@@ -150,6 +150,7 @@ class Job {
   JobOptions options_;
   std::int64_t launch_ns_;
   Reaction wake_;
+  Reaction turn_;
   emu::DeviceModel& device_;
   Notes& notes_;
   replay::Host host_;

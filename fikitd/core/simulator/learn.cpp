@@ -30,18 +30,20 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 
 } // namespace
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored) {
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, const policy::Tuning& tuning) {
   // The events by which the shim times a kernel hold what the device needs between two works of a stream.
   const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
-  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = {}, .truth = {}};
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = predictor::Runs(static_cast<std::int64_t>(tuning.longest_run_ns)), .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
   job.profile = &profile;
   Setup setup;
+  setup.options.tuning = tuning;
   setup.costs = {0, 0, 0, 0, 0};
   Simulation alone(setup, {job});
   alone.desk().keep_notes();
+  if (stored) alone.desk().measure(); // what a segment with a new kernel teaches is nothing
   alone.run(passes, until_ns);
   if (stored) {
     profile.rhythm.expect(alone.desk().rhythm(0).learnt());

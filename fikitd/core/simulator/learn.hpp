@@ -1,14 +1,16 @@
 // A job's profile, as a measuring run alone on the device would give it: durations, and the idle times after each kernel.
 // The run ends with so many passes, or at until_ns. stored: as its file has it: kernels as events time them, of its rhythm and
-// runs only what it saw twice.
+// runs only what it saw twice, once their kernels were known. tuning: of the fikitd that measured.
 #pragma once
 
 #include <cstddef>
 
 #include "job.hpp"
+#include "policy/tuning.hpp"
 
 namespace fikit::simulator {
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever, bool stored = false);
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever, bool stored = false,
+              const policy::Tuning& tuning = {});
 
 } // namespace fikit::simulator

@@ -11,12 +11,14 @@
 
 namespace fikit::simulator {
 
-// By the members of Costs, in ns, equally probable; empty: nothing was seen.
+// By the members of Costs and the host of a job, in ns, equally probable; empty: nothing was seen.
 struct Reactions {
   std::vector<std::int64_t> observe_ns;
   std::vector<std::int64_t> wake_ns;
   std::vector<std::int64_t> done_ns;
   std::vector<std::int64_t> late_ns;
+  // Not the dispatcher's: from the end of a request to its host's next call, where the next request waits already.
+  std::vector<std::int64_t> turn_ns;
   std::uint32_t draw = 1; // which order
 };
 

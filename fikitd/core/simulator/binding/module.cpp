@@ -71,6 +71,7 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
   nb::dict result;
   result["span_ns"] = simulation.now_ns();
   result["grants"] = simulation.desk().grants();
+  result["decisions"] = simulation.desk().decided();
   result["mispredicted_p99_ns"] = simulation.desk().misprediction().quantile_ns(0.99);
   result["jobs"] = results;
   return result;
@@ -95,6 +96,7 @@ constexpr std::pair<const char*, std::vector<std::int64_t> Reactions::*> kReacti
     {"wake", &Reactions::wake_ns},
     {"done", &Reactions::done_ns},
     {"late", &Reactions::late_ns},
+    {"turn", &Reactions::turn_ns},
 };
 
 Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
@@ -103,7 +105,7 @@ Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
   for (const auto [name, value] : times) {
     const auto wanted = nb::cast<std::string>(name);
     const auto* kind = std::find_if(std::begin(kReactions), std::end(kReactions), [&](const auto& k) { return wanted == k.first; });
-    if (kind == std::end(kReactions)) throw nb::value_error("unknown reaction, use observe, wake, done or late");
+    if (kind == std::end(kReactions)) throw nb::value_error("unknown reaction, use observe, wake, done, late or turn");
     seen.*(kind->second) = nb::cast<std::vector<std::int64_t>>(value);
   }
   return seen;
@@ -133,6 +135,14 @@ policy::Options options_of(const nb::dict& terms) {
   return options;
 }
 
+policy::Tuning tuning_of(const nb::dict& constants) {
+  policy::Tuning tuning;
+  for (const auto [name, value] : constants)
+    if (!policy::tune(tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
+      throw nb::value_error("unknown constant of the policy");
+  return tuning;
+}
+
 void bind(nb::module_& m) {
   nb::class_<Trace>(m, "Trace")
       .def(nb::init<const std::string&, double>(), "text"_a, "stretch"_a = 1.0)
@@ -143,8 +153,14 @@ void bind(nb::module_& m) {
       .def_prop_ro("recorded_span_ns", [](const Trace& self) { return self.recording().span_ns(); });
 
   nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
-  m.def("learn", &learn, "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false,
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "learn",
+      [](const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, const nb::dict& tuning) {
+        const policy::Tuning constants = tuning_of(tuning);
+        const nb::gil_scoped_release released;
+        return learn(trace, passes, until_ns, stored, constants);
+      },
+      "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false, "tuning"_a = nb::dict());
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
@@ -187,9 +203,7 @@ void bind(nb::module_& m) {
          std::uint32_t draw) {
         policy::Options options = options_of(scheduler);
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
-        for (const auto [name, value] : tuning)
-          if (!policy::tune(options.tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
-            throw nb::value_error("unknown constant of the policy");
+        options.tuning = tuning_of(tuning);
         const Setup setup{.policy = policy,
                           .options = options,
                           .knowledge = knowledge_of(knowledge),
