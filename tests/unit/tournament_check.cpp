@@ -16,7 +16,7 @@ using namespace fikit::policy;
 template <class Order>
 bool tournament(std::mt19937& dice, std::size_t size, int changes) {
   const auto upto = [&](std::size_t most) { return static_cast<std::size_t>(dice() % (most + 1)); };
-  Tournament<Order, 13> tree; // no power of two
+  Tournament<Order, 29> tree; // no whole number of groups
   for (int time = 0; time < 2; ++time) { // the second one finds no trace of the first
     tree.clear(size);
     std::vector<std::int64_t> keys(size, Order::kNone);
@@ -58,7 +58,7 @@ bool rows(std::mt19937& dice, int changes) {
     if (add) in.insert(row);
     else in.erase(row);
     others.set(dice() % kMaxClients, dice() % 2 == 0);
-    if (rows.any() != !in.empty() || rows.count() != in.size() || rows.has(row) != add) return false;
+    if (rows.any() != !in.empty() || rows.at_least(in.size() + 1) || !rows.at_least(in.size()) || rows.at_least(8) != (in.size() >= 8) || rows.has(row) != add) return false;
     if (rows.first() != (in.empty() ? kMaxClients : *in.begin())) return false;
     if (rows.last() != (in.empty() ? kMaxClients : *in.rbegin())) return false;
     const std::size_t from = dice() % (kMaxClients + 1);
@@ -81,9 +81,9 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   std::mt19937 dice(static_cast<unsigned>(std::stoul(argv[1])));
   const int changes = std::stoi(argv[2]);
-  for (std::size_t size = 0; size <= 13; ++size)
+  for (std::size_t size = 0; size <= 29; ++size)
     if (!tournament<Earliest>(dice, size, changes) || !tournament<Latest>(dice, size, changes)) {
-      std::printf("a tree over %zu rows answers otherwise than a scan\n", size);
+      std::printf("a tournament of %zu rows answers otherwise than a scan\n", size);
       return 1;
     }
   if (!rows(dice, changes)) {

@@ -89,7 +89,8 @@ class ManualPolicy {
   std::optional<std::pair<std::string, policy::ClientId>> held(policy::ClientId id) const {
     const policy::Client* client = policy_->client(id);
     if (client == nullptr || !client->at_gate()) return std::nullopt;
-    return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(client->held.reason)]), client->held.by);
+    const policy::Hold why = policy_->held(*client);
+    return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(why.reason)]), why.by);
   }
 
   std::uint64_t looks() const { return policy_->looks(); }

@@ -110,10 +110,10 @@ void Dispatcher::decide(std::int64_t now_ns) {
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
   settled_ = true;
-  for (const policy::Client& seen : std::as_const(*policy_).at_gate()) {
-    by_slot_[seen.slot]->held(seen.held, now_ns);
-    settled_ &= seen.held.reason == policy::Reason::behind;
-  }
+  policy_->each_held([&](const policy::Client& seen, const policy::Hold& why) {
+    by_slot_[seen.slot]->held(why, now_ns);
+    settled_ &= why.reason == policy::Reason::behind;
+  });
 }
 
 void Dispatcher::carry_out(const policy::Decision& decision, std::int64_t now_ns) {

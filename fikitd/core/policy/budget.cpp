@@ -45,7 +45,6 @@ void Budget::noted(const Event& event, const Client& client) {
       break;
     case EventKind::running: accounts_[client.slot].seen(client); break;
     case EventKind::waiting:
-      told_.forget(clients().row(client));
       if (client.grant_count == 0) share.served_ns = std::max(share.served_ns, level_ns - options().tuning.behind_ns);
       see_served(client);
       put_in_line(client);

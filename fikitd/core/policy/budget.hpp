@@ -18,7 +18,6 @@
 #include "account.hpp"
 #include "policy.hpp"
 #include "refusals.hpp"
-#include "told.hpp"
 
 namespace fikit::policy {
 
@@ -148,9 +147,7 @@ class Budget final : public Policy {
   Rows alike(const Client& client, const Choice& choice) const;
   Rows hold_alike(const Client& client, const Hold& why, const Rows& level, const Rows& aged, const Choice& choice);
   Client* first_of_level(Rows level, const Rows& aged, const Choice& choice);
-  void hold(const Rows& rows, const Hold& why);
-  void tell();
-  void rows_moved() { told_.forget(), line_known_ = false; }
+  void rows_moved() { line_known_ = false; }
   void put_in_line(const Client& client);
   void know_line();
   Client* first_in_line(int priority);
@@ -181,13 +178,6 @@ class Budget final : public Policy {
   Ageing ages_;       // the same
   static constexpr std::size_t kCrowd = 8;
   bool crowd_ = false; // the same: so many wait that classes of lengths are asked about first
-  Told told_; // by row; only while many wait
-  struct Untold {
-    Rows rows;
-    Hold why;
-  };
-  std::array<Untold, kMaxClients> untold_{}; // of one choice; no row twice
-  std::size_t untold_count_ = 0;
   // Those who wait by what they were served, and others that have waited; by row.
   Tournament<Earliest, kMaxClients> line_;
   std::array<double, 10> most_ns_{}; // by priority: nobody who is there has been served more

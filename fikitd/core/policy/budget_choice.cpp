@@ -11,9 +11,7 @@ namespace fikit::policy {
 Client* Budget::choose(std::int64_t now_ns) {
   lower_ = lower_work(now_ns);
   ages_ = ageing();
-  crowd_ = sets().waiting.count() >= kCrowd;
-  if (!crowd_) told_.forget();
-  untold_count_ = 0;
+  crowd_ = sets().waiting.at_least(kCrowd);
   const std::int64_t ahead_ns = lower_.end_ns - now_ns;
   if (ahead_ns > deepest_ns()) {
     hold(sets().waiting, lower_.hold);
@@ -36,8 +34,8 @@ Client* Budget::choose(std::int64_t now_ns) {
 // Nobody, or it: then everything is asked anew, of those that are left.
 Client* Budget::goes(Client* client, const View& seen) {
   chosen_ = client;
-  if (client == nullptr) tell();
-  else if (shares_[client->slot].whole_run) spend(*client, client->run_ns, client->run_ns, seen);
+  if (client == nullptr) return nullptr;
+  if (shares_[client->slot].whole_run) spend(*client, client->run_ns, client->run_ns, seen);
   else spend(*client, cautious_ns(*client), length_ns(*client), seen);
   return client;
 }
@@ -57,8 +55,9 @@ Client* Budget::first_of_few(const Choice& choice) {
   for (Client& client : clients().among(sets().waiting)) {
     if (best != nullptr && best->priority != client.priority) break; // and all behind it
     if (best != nullptr && !goes_before(client, *best)) continue;
-    client.held = answer(client, choice);
-    if (client.held.reason == Reason::none) best = &client;
+    const Hold why = answer(client, choice);
+    hold(client, why);
+    if (why.reason == Reason::none) best = &client;
   }
   return best;
 }
@@ -221,18 +220,6 @@ Rows Budget::hold_alike(const Client& client, const Hold& why, const Rows& level
   return same;
 }
 
-// Nobody is told before nobody goes: once somebody has, all that are left are asked anew.
-void Budget::hold(const Rows& rows, const Hold& why) {
-  if (rows.any()) untold_[untold_count_++] = {.rows = rows, .why = why};
-}
-
-void Budget::tell() {
-  for (const Untold& each : std::span(untold_).first(untold_count_)) {
-    const Rows rows = crowd_ ? told_.tell(each.rows, each.why) : each.rows;
-    for (Client& client : clients().among(rows)) client.held = each.why;
-  }
-}
-
 // What a client was served is not negative, and such numbers are in the order of their bits.
 void Budget::put_in_line(const Client& client) {
   if (!line_known_) return;
@@ -317,19 +304,9 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   const std::int64_t longest_ns = std::max<std::int64_t>(0, now_ns - clients().index().since().best());
   std::int64_t next_ns = std::min(next_end_ns(now_ns), next_due_ns(now_ns));
   std::int64_t steady_ns = sets().copying.any() ? now_ns : kNever; // for all that wait
-  const auto held = [&](const Hold& hold) {
-    steady_ns = std::min(steady_ns, hold.reason == Reason::behind ? behind_until_ns(hold.by, now_ns) : now_ns);
-  };
-  if (crowd_ && told_.knows(sets().waiting)) {
-    told_.each(sets().waiting, held);
-  } else {
-    Hold last;
-    for (const Client& client : clients().among(sets().waiting)) {
-      if (client.held == last) continue;
-      last = client.held;
-      held(last);
-    }
-  }
+  told().each(sets().waiting, [&](const Rows&, const Hold& why) {
+    steady_ns = std::min(steady_ns, why.reason == Reason::behind ? behind_until_ns(why.by, now_ns) : now_ns);
+  });
   const std::int64_t ahead_ns = lower_.end_ns - options().run_ahead_ns;
   if (ahead_ns > now_ns) next_ns = std::min(next_ns, ahead_ns);
   const std::int64_t near_ns = lower_.end_ns - static_cast<std::int64_t>(options().tuning.near_ns);

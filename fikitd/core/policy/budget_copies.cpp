@@ -66,8 +66,9 @@ Client* Budget::choose_copy(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().copying)) {
     const bool due = client.exclusive_runs || aged(client, now_ns, ages);
-    client.held = due ? Hold{} : copy_obstacle(client, now_ns);
-    if (client.held.reason == Reason::none && (best == nullptr || goes_before(client, *best))) best = &client;
+    const Hold why = due ? Hold{} : copy_obstacle(client, now_ns);
+    hold(client, why);
+    if (why.reason == Reason::none && (best == nullptr || goes_before(client, *best))) best = &client;
   }
   if (best == nullptr) return nullptr;
   const std::int64_t end_ns = copy_end_ns(*best, now_ns);

@@ -219,7 +219,7 @@ void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launc
   client.grants[client.grant_count++] = {.request = client.request,
                                          .duration_ns = duration_ns,
                                          .end_ns = client.progress.dry_ns()};
-  changed(client);
+  work_changed(client);
 }
 
 std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
@@ -234,7 +234,7 @@ std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
   newest.duration_ns += more_ns;
   queue_.add(client.backlog, now_ns, more_ns);
   newest.end_ns = client.progress.dry_ns();
-  changed(client);
+  work_changed(client);
   return launches;
 }
 
@@ -246,7 +246,7 @@ void ClientTable::pass(std::int64_t now_ns) {
     ++looks_;
     for (; client.forget_ns() <= now_ns; drop_oldest(client, 1)) client.forgotten = client.grants.front();
     if (const std::int64_t left_ns = granted_ns(client); left_ns >= 0) queue_.at_most(client.backlog, now_ns, left_ns);
-    changed(client);
+    work_changed(client);
   }
 }
 

@@ -68,7 +68,6 @@ struct Client {
   std::int64_t waiting_since_ns = 0;
   std::int64_t waiting_duration_ns = kUnknown;
   std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
-  Hold held; // while waiting: by the last decision
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
   CopyEngines asks{};             // copies for these have to ask
@@ -176,10 +175,11 @@ class ClientTable {
 
   // Whoever changes a client in any other way than below says so afterwards.
   void changed(const Client& client) { index_.put(row(client), client); }
+  void work_changed(const Client& client) { index_.put_work(row(client), client); } // and nothing else
   const Index& index() const { return index_; }
   // Is the index what it would be if it were made anew? For tests: it looks at all.
   bool index_agrees() const;
-  // Clients looked at, and nodes of trees over them, since it was made.
+  // Clients looked at, and groups of them in the index, since it was made.
   std::uint64_t looks() const { return looks_ + index_.looks(); }
 
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,

@@ -72,9 +72,9 @@ Hold Fikit::obstacle(const Client& client, const Room& room, std::int64_t now_ns
   return {.reason = Reason::run_ahead, .by = lower.last->id};
 }
 
-void Fikit::hold_below(int priority, const Hold& hold) {
+void Fikit::hold_below(int priority, const Hold& why) {
   for (Client& client : clients().all())
-    if (client.waiting && client.priority >= priority) client.held = hold;
+    if (client.waiting && client.priority >= priority) hold(client, why);
 }
 
 // The one that goes next in this level, whether or not it may go now; in a gap, of those that may.
@@ -83,8 +83,9 @@ Client* Fikit::best_of_level(int priority, const Room& room, std::int64_t now_ns
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || client.priority != priority) continue;
-    client.held = obstacle(client, room, now_ns, lower);
-    if (in_gap && client.held.reason != Reason::none) continue;
+    const Hold why = obstacle(client, room, now_ns, lower);
+    hold(client, why);
+    if (in_gap && why.reason != Reason::none) continue;
     if (best == nullptr || goes_before(client, *best, in_gap)) best = &client;
   }
   return best;
@@ -100,10 +101,10 @@ Client* Fikit::choose(std::int64_t now_ns) {
     }
     Client* best = best_of_level(priority, room, now_ns, lower);
     if (best == nullptr || lower.unclear != nullptr) continue;
-    if (best->held.reason == Reason::none) return best;
+    if (held(*best).reason == Reason::none) return best;
     // It is next: lower levels do not overtake it while the holders are idle.
     hold_waiting([&](const Client& client) {
-      return client.priority < priority || &client == best ? client.held : after(*best, client);
+      return client.priority < priority || &client == best ? held(client) : after(*best, client);
     });
     return nullptr;
   }

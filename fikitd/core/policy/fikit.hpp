@@ -44,7 +44,7 @@ class Fikit final : public Policy {
   // Why this client's request may not go now, Reason::none when it may.
   Hold obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const;
   Client* best_of_level(int priority, const Room& room, std::int64_t now_ns, const Lower& lower);
-  void hold_below(int priority, const Hold& hold); // and at it
+  void hold_below(int priority, const Hold& why); // and at it
 };
 
 } // namespace fikit::policy

@@ -17,16 +17,24 @@ void Index::begin(std::span<const Client> clients, std::int64_t passed_ns) {
 }
 
 void Index::put(std::size_t row, const Client& client) {
+  put_standing(row, client);
+  put_work(row, client);
+}
+
+void Index::put_standing(std::size_t row, const Client& client) {
   sets_.measuring.set(row, client.measuring);
   sets_.closed.set(row, client.closed);
+  sets_.exclusive.set(row, client.exclusive_runs);
+  sets_.guarded.set(row, client.protection.max_delay_ns != kNever);
+  sets_.patient.set(row, client.patient);
+}
+
+void Index::put_work(std::size_t row, const Client& client) {
   sets_.waiting.set(row, client.waiting);
   sets_.copying.set(row, client.copy != Engine::compute);
   sets_.granted.set(row, client.grant_count > 0);
   sets_.running.set(row, client.run.launches > 0);
   sets_.unknown.set(row, client.progress.uncertain());
-  sets_.exclusive.set(row, client.exclusive_runs);
-  sets_.guarded.set(row, client.protection.max_delay_ns != kNever);
-  sets_.patient.set(row, client.patient);
   const std::int64_t dry_ns = client.progress.dry_ns();
   finish_.set(row, client.measuring ? Latest::kNone : client.progress.finish_ns());
   dry_.set(row, client.measuring || dry_ns <= passed_ns_ ? kNever : dry_ns);

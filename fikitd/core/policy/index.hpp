@@ -1,5 +1,5 @@
-// What a decision asks about all clients together, kept up to date as they change: each change costs some looks per level of a
-// tree over the rows of the ClientTable, so that no decision has to pass over all of them.
+// What a decision asks about all clients together, kept up to date as they change, by rows of the ClientTable: so no decision
+// has to pass over all of them.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +38,7 @@ class Index {
   // All anew, at passed_ns.
   void begin(std::span<const Client> clients, std::int64_t passed_ns);
   void put(std::size_t row, const Client& client);
+  void put_work(std::size_t row, const Client& client); // only what it waits for, and what it has in flight, has changed
   // What ended by now_ns, which is not before any that came before, is not to come any more.
   void pass(std::int64_t now_ns);
 
@@ -55,6 +56,8 @@ class Index {
   std::uint64_t looks() const { return finish_.looks() + dry_.looks() + forget_.looks() + since_.looks(); }
 
  private:
+  void put_standing(std::size_t row, const Client& client);
+
   Sets sets_;
   Last finish_;
   First dry_;

@@ -11,6 +11,7 @@ bool Policy::apply(const Event& event) {
     if (added == nullptr) return false;
     added->protection = event.protection.value_or(options_.protection);
     clients_.changed(*added);
+    told_.clear(); // rows have moved
     gates_known_ = false;
     noted(event, *added);
     return true;
@@ -24,6 +25,7 @@ bool Policy::apply(const Event& event) {
     case EventKind::client_removed:
       noted(event, *client);
       gates_known_ = false;
+      told_.clear();
       return clients_.remove(event.client, event.time_ns);
     case EventKind::launched:
       if (event.granted) {
@@ -40,7 +42,7 @@ bool Policy::apply(const Event& event) {
       client->waiting_since_ns = event.time_ns;
       client->waiting_duration_ns = takes_ns;
       client->cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
-      client->held = {};
+      told_.forget(clients_.row(*client));
       client->waiting_exclusive = event.exclusive;
       client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run_launches, 1U);
       client->run_ns = std::max(takes_ns, event.outlook.run_ns);
@@ -62,7 +64,8 @@ bool Policy::apply(const Event& event) {
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;
   }
-  clients_.changed(*client);
+  if (event.kind == EventKind::exclusive_runs) clients_.changed(*client);
+  else clients_.work_changed(*client);
   noted(event, *client);
   return true;
 }
@@ -76,16 +79,18 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
     client->run.launches = 0;
     client->run.next_launches = 0;
     if (client->run.taken) client->run.left_ns = 0;
-    clients_.changed(*client);
+    clients_.work_changed(*client);
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
   const auto grant = [&](Client& client, std::uint32_t launches) {
     clients_.grant(client, now_ns, launches);
     out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
   };
+  told_.clear();
   if (some.copying.any()) grant_copies(now_ns, out);
+  told_.keep();
   while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) grant(*client, 1);
-  while (Client* client = choose(now_ns)) grant(*client, granted_launches(*client));
+  while (Client* client = choose_again(now_ns)) grant(*client, granted_launches(*client));
   while (Client* client = some.running.any() ? extended(now_ns) : nullptr)
     out.add({.kind = DecisionKind::extend_run, .client = client->id, .launches = clients_.extend(*client, now_ns)});
   if (!clients_.index().at_gate().any()) return;
@@ -116,10 +121,17 @@ void Policy::set_gates(Decisions& out) {
 
 void Policy::grant_copies(std::int64_t now_ns, Decisions& out) {
   while (Client* client = choose_copy(now_ns)) {
+    told_.clear();
     client->copy = Engine::compute;
-    clients_.changed(*client);
+    clients_.work_changed(*client);
     out.add({.kind = DecisionKind::grant, .client = client->id, .request = client->request});
   }
+}
+
+// All that are left are told anew.
+Client* Policy::choose_again(std::int64_t now_ns) {
+  told_.again();
+  return choose(now_ns);
 }
 
 // A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.
@@ -133,7 +145,7 @@ Client* Policy::first_waiting(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients_.among(sets().waiting)) {
     if (const Client* higher = keeps_from_gap(client, now_ns))
-      client.held = {.reason = Reason::does_not_fit, .by = higher->id};
+      hold(client, {.reason = Reason::does_not_fit, .by = higher->id});
     else if (best == nullptr || client.goes_before(*best)) best = &client;
   }
   return best;

@@ -15,6 +15,7 @@
 #include "clients.hpp"
 #include "copying.hpp"
 #include "times.hpp"
+#include "told.hpp"
 #include "tuning.hpp"
 
 namespace fikit::policy {
@@ -140,11 +141,20 @@ class Policy {
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
   std::span<const Client> all() const { return clients_.span(); }
-  Some<const Client> at_gate() const { return clients_.among(clients_.index().at_gate()); }
-  // How many clients, or nodes of trees over them, were looked at since it was made: what its decisions cost, for tests.
+  // How many clients, or groups of them in the index, were looked at since it was made: what its decisions cost, for tests.
   std::uint64_t looks() const { return clients_.looks(); }
   bool index_agrees() const { return clients_.index_agrees(); }
   std::int64_t queue_free_ns() const { return clients_.queue_free_ns(); }
+
+  // Why a client stands at the gate, as the last decision said; Reason::none: it came later.
+  Hold held(const Client& client) const { return told_.of(clients_.row(client)); }
+  // seen(client, why) of each that stands there.
+  template <class Seen>
+  void each_held(Seen seen) const {
+    told_.each(clients_.index().at_gate(), [&](const Rows& rows, const Hold& why) {
+      for (const Client& client : clients_.among(rows)) seen(client, why);
+    });
+  }
 
  protected:
   // Are clients held at all for the sake of those that outrank them?
@@ -152,7 +162,7 @@ class Policy {
   // What just happened to a client, after it was taken note of.
   virtual void noted(const Event&, const Client&) {}
   // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
-  // Before it says nullptr it has told every client that waits why (Client::held).
+  // Before it says nullptr it has told every client that waits why (hold).
   virtual Client* choose(std::int64_t now_ns) = 0;
   // How many launches the grant of a chosen client covers: its request, and so many less one of those that follow it.
   virtual std::uint32_t granted_launches(const Client&) const { return 1; }
@@ -191,9 +201,15 @@ class Policy {
   static Hold after(const Client& first, const Client& waiting) {
     return {.reason = first.priority == waiting.priority ? Reason::turn : Reason::behind, .by = first.id};
   }
+  void hold(const Rows& rows, const Hold& why) { told_.say(rows, why); }
+  void hold(const Client& client, const Hold& why) {
+    Rows itself;
+    itself.set(clients_.row(client), true);
+    hold(itself, why);
+  }
   template <class Why>
   void hold_waiting(Why why) {
-    for (Client& client : clients_.among(sets().waiting)) client.held = why(std::as_const(client));
+    for (const Client& client : clients_.among(sets().waiting)) hold(client, why(client));
   }
   // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
   std::int64_t next_end_ns(std::int64_t now_ns) const { return clients_.next_end_ns(now_ns); }
@@ -205,14 +221,17 @@ class Policy {
   const ClientTable& clients() const { return clients_; }
   const Index::Sets& sets() const { return clients_.index().sets(); }
   const Options& options() const { return options_; }
+  const Told& told() const { return told_; }
 
  private:
   void set_gates(Decisions& out);
   void grant_copies(std::int64_t now_ns, Decisions& out);
+  Client* choose_again(std::int64_t now_ns);
   Client* not_to_starve();
 
   Options options_;
   ClientTable clients_;
+  Told told_; // by row
   bool gates_known_ = true; // false: clients came or went, or copies came to matter
 };
 

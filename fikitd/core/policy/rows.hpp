@@ -23,10 +23,11 @@ class Rows {
     for (const std::uint64_t word : words_) all |= word;
     return all != 0;
   }
-  std::size_t count() const {
-    std::size_t count = 0;
-    for (const std::uint64_t word : words_) count += static_cast<std::size_t>(std::popcount(word));
-    return count;
+  bool at_least(std::size_t many) const { // without an instruction that counts, which not every processor has
+    for (std::uint64_t word : words_)
+      for (; word != 0; word &= word - 1)
+        if (many-- <= 1) return true;
+    return many == 0;
   }
   // The first from this row on; kMaxClients: there is none.
   std::size_t next(std::size_t row) const {

@@ -1,11 +1,9 @@
-// What those who wait were told last: so that many are told the same at once, and only those are written to who were told
-// something else.
+// Why those who stand at the gate stand there, as the last decision said: a word for many at once, so that whom nobody asks
+// about costs nothing.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <span>
 
 #include "reason.hpp"
 #include "rows.hpp"
@@ -14,49 +12,48 @@ namespace fikit::policy {
 
 class Told {
  public:
-  void forget() { count_ = 0; }
+  void clear() { count_ = kept_ = 0; }
+  // What is said from now on takes the place of what was said since keep().
+  void again() { count_ = kept_; }
+  void keep() { kept_ = count_; }
+
+  void say(const Rows& rows, const Hold& why) {
+    if (!rows.any()) return;
+    if (count_ > kept_ && words_[count_ - 1].why == why) words_[count_ - 1].rows = words_[count_ - 1].rows | rows;
+    else if (count_ < words_.size()) words_[count_++] = {.rows = rows, .why = why};
+  }
+  // It asks for something else than it was told of.
   void forget(std::size_t row) {
-    for (Entry& entry : entries()) entry.rows.set(row, false);
+    for (std::size_t word = 0; word < count_; ++word) words_[word].rows.set(row, false);
   }
-  // These are told so now. Those of them who were told something else, or nothing that is remembered.
-  Rows tell(Rows rows, const Hold& hold) {
-    Entry& told = entry_of(hold);
-    rows = rows.without(told.rows);
-    if (!rows.any()) return rows;
-    for (Entry& entry : entries()) entry.rows = entry.rows.without(rows);
-    told.rows = told.rows | rows;
-    return rows;
+
+  // The newest word counts.
+  Hold of(std::size_t row) const {
+    for (std::size_t word = count_; word-- > 0;)
+      if (words_[word].rows.has(row)) return words_[word].why;
+    return {};
   }
-  // Is it remembered of all of these?
-  bool knows(const Rows& rows) const {
-    Rows known;
-    for (const Entry& entry : entries()) known = known | entry.rows;
-    return !rows.without(known).any();
-  }
-  // What some of these were told.
+  // seen(some of these, why) until each was seen once; those of whom nothing was said with Reason::none.
   template <class Seen>
-  void each(const Rows& rows, Seen seen) const {
-    for (const Entry& entry : entries())
-      if ((entry.rows & rows).any()) seen(entry.hold);
+  void each(Rows rows, Seen seen) const {
+    for (std::size_t word = count_; word-- > 0 && rows.any();) {
+      const Rows some = rows & words_[word].rows;
+      if (!some.any()) continue;
+      seen(some, words_[word].why);
+      rows = rows.without(some);
+    }
+    if (rows.any()) seen(rows, Hold{});
   }
 
  private:
-  struct Entry {
-    Hold hold;
+  struct Word {
     Rows rows;
+    Hold why;
   };
-  std::span<Entry> entries() { return {entries_.data(), count_}; }
-  std::span<const Entry> entries() const { return {entries_.data(), count_}; }
-  Entry& entry_of(const Hold& hold) {
-    const auto found = std::ranges::find(entries(), hold, &Entry::hold);
-    if (found != entries().end()) return *found;
-    const auto spare = std::ranges::find_if(entries(), [](const Entry& entry) { return !entry.rows.any(); });
-    if (spare != entries().end()) return *spare = {.hold = hold, .rows = {}};
-    if (count_ == entries_.size()) forget(); // they are written to again
-    return entries_[count_++] = {.hold = hold, .rows = {}};
-  }
-  std::array<Entry, 16> entries_{};
+  // A choice says something of a client twice at most, and of one whose copy waits once more.
+  std::array<Word, 3 * kMaxClients> words_{};
   std::size_t count_ = 0;
+  std::size_t kept_ = 0; // of these: what was said of copies
 };
 
 } // namespace fikit::policy

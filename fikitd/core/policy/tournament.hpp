@@ -1,9 +1,9 @@
-// Who is first of many whose keys change all the time: a complete binary tree, in which each node keeps the better key of its two
-// halves. To set a key, or to ask for the best of a range, costs a few looks per level of the tree.
+// Who is first of many whose keys change all the time: rows play in groups of eight, and the winners of the groups against each
+// other. To set a key costs little unless it was the best of its group, and to ask for the best of a range little per group.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,7 +19,7 @@ struct Latest {
   static bool better(std::int64_t a, std::int64_t b) { return a > b; }
 };
 
-// Of rows 0 .. size() - 1, at most kMost; a row without a key has Order::kNone, which no other is worse than. looks: the nodes
+// Of rows 0 .. size() - 1, at most kMost; a row without a key has Order::kNone, which no other is worse than. looks: the groups
 // that were read and written.
 template <class Order, std::size_t kMost>
 class Tournament {
@@ -28,81 +28,81 @@ class Tournament {
   // So many rows, none of which has a key.
   void clear(std::size_t size) {
     size_ = size;
-    leaves_ = std::bit_ceil(size > 0 ? size : 1);
-    nodes_.fill(Order::kNone);
+    groups_ = (size + kGroup - 1) / kGroup;
+    keys_.fill(Order::kNone);
+    winners_.fill(Order::kNone);
+    best_ = Order::kNone;
   }
   void set(std::size_t row, std::int64_t key) {
-    std::size_t node = leaves_ + row;
-    if (nodes_[node] == key) return;
-    nodes_[node] = key;
-    while ((node /= 2) > 0) {
-      ++looks_;
-      const std::int64_t left = nodes_[2 * node];
-      const std::int64_t right = nodes_[2 * node + 1];
-      const std::int64_t best = Order::better(right, left) ? right : left;
-      if (nodes_[node] == best) return;
-      nodes_[node] = best;
+    const std::int64_t before = keys_[row];
+    if (before == key) return;
+    ++looks_;
+    keys_[row] = key;
+    std::int64_t& winner = winners_[row / kGroup];
+    if (Order::better(key, winner)) {
+      winner = key;
+      if (Order::better(key, best_)) best_ = key;
+      return;
     }
+    if (winner != before) return; // another one's, and it stays the better one
+    winner = best_of_group(&keys_[row / kGroup * kGroup]);
+    if (best_ != before || winner == before) return;
+    ++looks_;
+    best_ = winners_[0];
+    for (std::size_t group = 1; group < groups_; ++group) best_ = Order::better(winners_[group], best_) ? winners_[group] : best_;
   }
-  std::int64_t key(std::size_t row) const { return nodes_[leaves_ + row]; }
-  std::int64_t best() const { return nodes_[1]; }
+  std::int64_t key(std::size_t row) const { return keys_[row]; }
+  std::int64_t best() const { return best_; }
   // Of rows begin .. end - 1.
   std::int64_t best(std::size_t begin, std::size_t end) const {
     std::int64_t best = Order::kNone;
-    const auto see = [&](std::size_t node) {
-      if (Order::better(nodes_[node], best)) best = nodes_[node];
-    };
-    for (begin += leaves_, end += leaves_; begin < end; begin /= 2, end /= 2) {
+    while (begin < end) {
       ++looks_;
-      if (begin % 2 == 1) see(begin++);
-      if (end % 2 == 1) see(--end);
+      const std::size_t next = std::min(end, (begin / kGroup + 1) * kGroup);
+      const std::int64_t winner = winners_[begin / kGroup];
+      if (Order::better(winner, best)) {
+        if (next - begin == kGroup) best = winner;
+        else for (; begin < next; ++begin) best = Order::better(keys_[begin], best) ? keys_[begin] : best;
+      }
+      begin = next;
     }
     return best;
   }
-  // The first row of begin .. end - 1 that none of them is better than; size() if none has a key.
+  // The first row that none is better than; size() if none has a key.
+  std::size_t best_row() const { return best_ == Order::kNone ? size_ : first(0, best_); }
+  // The same of begin .. end - 1.
   std::size_t best_row(std::size_t begin, std::size_t end) const {
-    std::size_t left = 0; // nodes; 0: none
-    std::size_t right = 0;
-    for (begin += leaves_, end += leaves_; begin < end; begin /= 2, end /= 2) {
-      ++looks_;
-      if (begin % 2 == 1) left = Order::better(nodes_[begin], nodes_[left]) ? begin : left, ++begin;
-      if (end % 2 == 1) --end, right = Order::better(nodes_[right], nodes_[end]) ? right : end;
-    }
-    std::size_t node = Order::better(nodes_[right], nodes_[left]) ? right : left;
-    const std::int64_t best = nodes_[node];
-    if (node == 0 || best == Order::kNone) return size_;
-    while (node < leaves_) {
-      ++looks_;
-      node *= 2;
-      if (nodes_[node] != best) ++node;
-    }
-    return node - leaves_;
+    if (const std::size_t row = best_row(); begin <= row && row < end) return row; // mostly
+    const std::int64_t key = best(begin, end);
+    return key == Order::kNone ? size_ : first(begin, key);
   }
   // The first row from `begin` on whose key is no worse than this one; size() if there is none.
   std::size_t first(std::size_t begin, std::int64_t key) const {
-    if (begin >= size_) return size_;
-    std::size_t node = begin == 0 ? 1 : leaves_ + begin;
-    while (Order::better(key, nodes_[node])) { // not below this node: the next one to its right
+    for (std::size_t row = begin; row < size_; row = (row / kGroup + 1) * kGroup) {
+      if (Order::better(key, winners_[row / kGroup])) continue;
       ++looks_;
-      while (node % 2 == 1) node /= 2;
-      if (node == 0) return size_;
-      ++node;
+      const std::size_t end = std::min(size_, (row / kGroup + 1) * kGroup);
+      for (std::size_t each = row; each < end; ++each)
+        if (!Order::better(key, keys_[each])) return each;
     }
-    while (node < leaves_) {
-      ++looks_;
-      node *= 2;
-      if (Order::better(key, nodes_[node])) ++node;
-    }
-    const std::size_t row = node - leaves_;
-    return row < size_ ? row : size_; // where no key is asked for, rows beyond the last have none either
+    return size_;
   }
 
   std::uint64_t looks() const { return looks_; }
 
  private:
+  static constexpr std::size_t kGroup = 8; // whose keys the processor reads at once
+  static constexpr std::size_t kGroups = (kMost + kGroup - 1) / kGroup;
+  static std::int64_t best_of_group(const std::int64_t* keys) {
+    std::int64_t best = keys[0];
+    for (std::size_t each = 1; each < kGroup; ++each) best = Order::better(keys[each], best) ? keys[each] : best;
+    return best;
+  }
   std::size_t size_ = 0;
-  std::size_t leaves_ = 1;
-  std::array<std::int64_t, 2 * std::bit_ceil(kMost)> nodes_{}; // 0: no key; 1: the root; those of rows from leaves_ on
+  std::size_t groups_ = 0; // that have rows
+  std::array<std::int64_t, kGroups * kGroup> keys_{};
+  std::array<std::int64_t, kGroups> winners_{}; // of each group its best key
+  std::int64_t best_ = Order::kNone;
   mutable std::uint64_t looks_ = 0;
 };
 

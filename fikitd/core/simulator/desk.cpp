@@ -110,7 +110,7 @@ bool Desk::reached(Client& client, std::uint32_t mark, policy::Event& event) {
 
 policy::Reason Desk::held(std::uint32_t number) const {
   const policy::Client* client = policy_->client(number);
-  return client != nullptr && client->waiting ? client->held.reason : policy::Reason::reaction;
+  return client != nullptr && client->waiting ? policy_->held(*client).reason : policy::Reason::reaction;
 }
 
 // A mark that is not reached says as much as one that is: the work before it is still under way.
