@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "clock.hpp"
+#include "together.hpp"
 
 namespace fikit::dispatcher {
 namespace {
@@ -23,15 +24,6 @@ constexpr std::int64_t kSlackLeases = 3; // but no more than so many before the 
 constexpr std::int64_t kIdleNs = 1'000'000'000; // where nothing has happened for so long, leases are longer
 constexpr std::int64_t kIdleLeases = 10;
 constexpr std::int64_t kNobodyNs = 3'600'000'000'000; // without clients there is nothing to keep: who comes rings
-constexpr std::int64_t kTogetherNs = 100'000'000;
-constexpr std::int64_t kLongNs = 4 * kTogetherNs;
-
-// Who waits for long wakes a little earlier, at the same moments as the other dispatchers of the node: the processor does not
-// leave its sleep for each of them.
-std::int64_t together(std::int64_t from_ns, std::int64_t after_ns) {
-  const std::int64_t due_ns = from_ns + after_ns;
-  return after_ns < kLongNs ? due_ns : due_ns - due_ns % kTogetherNs;
-}
 
 } // namespace
 
