@@ -71,7 +71,7 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::
           .span_ns = pause.span_ns,
           .tail_ns = pause.tail_ns,
           .after_ns = pause.after_ns,
-          .alone_idle_ns = pause.alone_idle_ns,
+          .alone_idle_ns = pause.alone_idle ? policy::Times{*pause.alone_idle}.usual_ns() : policy::kUnknown,
           .in_line_ns = 0,
           .run_launches = 1,
           .run_ns = policy::kUnknown,

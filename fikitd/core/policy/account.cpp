@@ -66,8 +66,8 @@ void Account::begin_segment(std::int64_t now_ns) {
 // is said by times at which it was alone, if there are any: a delay that comes again and again becomes usual, too. (So do
 // hosts that are slower beside others, which is nobody's copy.)
 std::int64_t Account::copies_ns(std::int64_t idle_ns) const {
-  const std::int64_t lately_ns = idle_.ns[Times::kCount - 3];
-  const bool regular = !open_ && lately_ns > 0 && lately_ns < 2 * idle_.ns.front() + kAtOnceNs;
+  const std::int64_t lately_ns = idle_.usual_ns();
+  const bool regular = !open_ && lately_ns > 0;
   const std::int64_t later_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
   const std::int64_t short_ns = later_ns < kShortCopiesNs ? later_ns : 0;
   if (copy_stands_.until_ns > since_ns_ + idle_ns) return short_ns; // it did not wait for the long one

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "progress.hpp"
+
 namespace fikit::policy {
 
 struct Times {
@@ -16,6 +18,12 @@ struct Times {
   // How much before `until_ns` will it be, on average, if it has not been by `from_ns`; never negative. Between the eight
   // the distribution is even, beyond the last one it decays exponentially.
   double mean_before(std::int64_t from_ns, std::int64_t until_ns) const;
+  // If it is always about as long: no more than this, but now and then; kUnknown: it is not.
+  std::int64_t usual_ns() const {
+    constexpr std::int64_t kAboutNs = 50'000;
+    const std::int64_t most_ns = ns[kCount - 3];
+    return most_ns < 2 * ns.front() + kAboutNs ? most_ns : kUnknown;
+  }
   // Nearly always longer than this.
   std::int64_t low_ns() const { return ns[1]; }
 };

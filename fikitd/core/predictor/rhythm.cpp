@@ -98,11 +98,7 @@ Pause Rhythm::pause() const {
   }
   if (segment.after.known()) pause.after_ns = segment.after.times()[kTimes / 2];
   pause.slack = segment.next_slack.times();
-  if (segment.idle_alone.known()) {
-    const Times alone = segment.idle_alone.times();
-    const std::int64_t usual_ns = alone[kTimes - 3];
-    if (usual_ns < 2 * alone.front() + kAtOnceNs) pause.alone_idle_ns = usual_ns;
-  }
+  if (segment.idle_alone.known()) pause.alone_idle = segment.idle_alone.times();
   if (segment.idle.count() == 0) return pause;
   for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle_of(i)));
   const std::int64_t at_once_ns = std::max(kAtOnceNs, pause.idle.front() + pause.idle.front() / 4);

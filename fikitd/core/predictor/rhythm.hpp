@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -46,7 +47,7 @@ struct Pause {
   std::int64_t after_ns = kNoWord;
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
-  std::int64_t alone_idle_ns = -1; // the same where nobody else is on the device, if it is always about as long: at most
+  std::optional<Times> alone_idle; // the same where nobody else is on the device, as far as is known
   bool open = false;         // the next launch sometimes follows at once and sometimes long after
 };
 
