@@ -34,6 +34,13 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "emulator/device_model",
         "emulator/replay",
     ),
+    # What it gives Python takes Python's dicts as the daemon's part does.
+    "fikitd/core/simulator/binding": (
+        "fikitd/core/simulator",
+        "fikitd/core/binding",
+        "fikitd/core/policy",
+        "emulator/replay",
+    ),
     "fikitd/core/binding": (
         "fikitd/core/dispatcher",
         "fikitd/core/foresight",
@@ -49,7 +56,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
 # Folders that may use the standard library of C or C++ and nothing else: no POSIX, no Linux, no third party.
 STANDARD_ONLY = ("fikitd/core/protocol", "fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/foresight")
 # Third-party headers, and who alone may use them.
-BINDINGS = ("fikitd/core/binding", "fikitd/core/simulator")
+BINDINGS = ("fikitd/core/binding", "fikitd/core/simulator/binding")
 THIRD_PARTY = {
     "nanobind/": BINDINGS,
     "slurm/": ("slurm_plugin",),

@@ -12,12 +12,12 @@
 #include <string>
 
 #include "convert.hpp"
+#include "knobs.hpp"
 #include "outlook.hpp"
 #include "dispatcher/dispatcher.hpp"
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
 #include "policy/policy.hpp"
-#include "policy/knobs.hpp"
 #include "predictor/model.hpp"
 
 namespace nb = nanobind;
@@ -252,9 +252,7 @@ void bind_dispatcher(nb::module_& m) {
               double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
               std::size_t trace_events, const nb::dict& tuning) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
-             for (const auto [name, value] : tuning)
-               if (!policy::tune(all.tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
-                 throw nb::value_error("unknown constant of the policy");
+             turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
              all.ageing_ns = ageing_ns.value_or(policy::kNever);
              new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);

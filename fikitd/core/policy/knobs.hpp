@@ -1,18 +1,31 @@
-// The constants of Tuning by name: for who tries others, or plays everything in slow motion.
+// Fields by name, and the constants of Tuning so: for who tries others, or plays everything in slow motion.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "tuning.hpp"
 
 namespace fikit::policy {
 
+template <class Of, class Value>
 struct Knob {
   const char* name;
-  double Tuning::* at;
+  Value Of::* at;
 };
 
-inline constexpr Knob kKnobs[] = {
+// False: there is none of this name.
+template <class Of, class Value, std::size_t kMany>
+bool turn(Of& of, const Knob<Of, Value> (&knobs)[kMany], std::string_view name, const Value& value) {
+  for (const Knob<Of, Value>& knob : knobs) {
+    if (knob.name != name) continue;
+    of.*(knob.at) = value;
+    return true;
+  }
+  return false;
+}
+
+inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"saved_ns", &Tuning::saved_ns},
     {"arrivals_saved", &Tuning::arrivals_saved},
     {"advance_ns", &Tuning::advance_ns},
@@ -33,15 +46,5 @@ inline constexpr Knob kKnobs[] = {
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},
 };
-
-// False: there is no such constant.
-inline bool tune(Tuning& tuning, std::string_view name, double value) {
-  for (const Knob& knob : kKnobs) {
-    if (knob.name != name) continue;
-    tuning.*(knob.at) = value;
-    return true;
-  }
-  return false;
-}
 
 } // namespace fikit::policy

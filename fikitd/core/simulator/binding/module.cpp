@@ -4,16 +4,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "binding/knobs.hpp"
 #include "bound.hpp"
 #include "learn.hpp"
-#include "policy/knobs.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -91,7 +89,7 @@ std::vector<bool> waits_before(const Trace& trace) {
   return found;
 }
 
-constexpr std::pair<const char*, std::vector<std::int64_t> Reactions::*> kReactions[] = {
+constexpr policy::Knob<Reactions, std::vector<std::int64_t>> kReactions[] = {
     {"observe", &Reactions::observe_ns},
     {"wake", &Reactions::wake_ns},
     {"done", &Reactions::done_ns},
@@ -102,21 +100,11 @@ constexpr std::pair<const char*, std::vector<std::int64_t> Reactions::*> kReacti
 Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
   Reactions seen;
   seen.draw = draw;
-  for (const auto [name, value] : times) {
-    const auto wanted = nb::cast<std::string>(name);
-    const auto* kind = std::find_if(std::begin(kReactions), std::end(kReactions), [&](const auto& k) { return wanted == k.first; });
-    if (kind == std::end(kReactions)) throw nb::value_error("unknown reaction, use observe, wake, done, late or turn");
-    seen.*(kind->second) = nb::cast<std::vector<std::int64_t>>(value);
-  }
+  binding::turn_all(seen, kReactions, times, "unknown reaction, use observe, wake, done, late or turn");
   return seen;
 }
 
-struct Term {
-  const char* name;
-  std::int64_t policy::Options::* at;
-};
-
-constexpr Term kTerms[] = {
+constexpr policy::Knob<policy::Options, std::int64_t> kTerms[] = {
     {"lease_ns", &policy::Options::lease_ns},
     {"epsilon_ns", &policy::Options::epsilon_ns},
     {"run_ahead_ns", &policy::Options::run_ahead_ns},
@@ -126,20 +114,13 @@ constexpr Term kTerms[] = {
 
 policy::Options options_of(const nb::dict& terms) {
   policy::Options options;
-  for (const auto [name, value] : terms) {
-    const auto wanted = nb::cast<std::string>(name);
-    const auto* term = std::find_if(std::begin(kTerms), std::end(kTerms), [&](const Term& t) { return wanted == t.name; });
-    if (term == std::end(kTerms)) throw nb::value_error("unknown time of the scheduler");
-    options.*(term->at) = nb::cast<std::int64_t>(value);
-  }
+  binding::turn_all(options, kTerms, terms, "unknown time of the scheduler");
   return options;
 }
 
 policy::Tuning tuning_of(const nb::dict& constants) {
   policy::Tuning tuning;
-  for (const auto [name, value] : constants)
-    if (!policy::tune(tuning, nb::cast<std::string>(name), nb::cast<double>(value)))
-      throw nb::value_error("unknown constant of the policy");
+  binding::turn_all(tuning, policy::kKnobs, constants, "unknown constant of the policy");
   return tuning;
 }
 
@@ -226,7 +207,7 @@ void bind(nb::module_& m) {
   m.attr("NEVER") = kNever;
   m.attr("POLICIES") = nb::tuple(names);
   nb::dict tuning;
-  for (const policy::Knob& knob : policy::kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
+  for (const auto& knob : policy::kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
   m.attr("TUNING") = tuning;
   bind_bound(m);
 }

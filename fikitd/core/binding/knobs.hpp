@@ -1,0 +1,20 @@
+// Fields that Python names in a dict: constants of the policy, times of the scheduler.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "policy/knobs.hpp"
+
+namespace fikit::binding {
+
+// Raises ValueError, which says `unknown`, where a name is none of these.
+template <class Of, class Value, std::size_t kMany>
+void turn_all(Of& of, const policy::Knob<Of, Value> (&knobs)[kMany], const nanobind::dict& values, const char* unknown) {
+  for (const auto [name, value] : values)
+    if (!policy::turn(of, knobs, nanobind::cast<std::string>(name), nanobind::cast<Value>(value)))
+      throw nanobind::value_error(unknown);
+}
+
+} // namespace fikit::binding
