@@ -344,7 +344,7 @@ class Policy:
         """When the device is reckoned to be done with all clients' work."""
     @property
     def looks(self) -> int:
-        """How many clients, or nodes of trees over them, it has looked at since it was made."""
+        """How many clients, or groups of them in the index, it has looked at since it was made."""
 
 def mean_before(times: Sequence[int], from_ns: int, until_ns: int) -> float:
     """How much before until_ns a time will be, on average, that is none of eight (or one for all) by from_ns."""

@@ -1,4 +1,4 @@
-"""What a decision of `budget` costs: how many clients, and nodes of trees over them, it looks at."""
+"""What a decision of `budget` costs: how many clients, and groups of them in the index, it looks at."""
 
 from __future__ import annotations
 

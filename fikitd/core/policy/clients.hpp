@@ -51,42 +51,48 @@ struct Run {
 };
 
 struct Client {
-  ClientId id = 0;
+  // Who it is, as it came.
   std::size_t slot = 0; // below kMaxClients, its own while it is here: where a policy keeps what it knows of it
+  Protection protection;
+  ClientId id = 0;
   int priority = 5;
   bool measuring = false;
-  Protection protection;
-  bool closed = false; // its gate
-  Progress progress;
-  Backlog backlog; // in the table's queue
-  std::int64_t gap_ns = kUnknown; // predicted after its last launch
-  bool at_rest = true;            // its host has waited for all its work, and nothing was launched since
 
-  bool waiting = false; // a launch stands at the gate and has no grant
+  // What its dispatcher has reported.
+  bool at_rest = true;           // its host has waited for all its work, and nothing was launched since
+  bool waiting = false;          // a launch stands at the gate and has no grant
   Engine copy = Engine::compute; // another one: a copy for it stands there
-  std::uint32_t request = 0;
-  std::int64_t waiting_since_ns = 0;
-  std::int64_t waiting_duration_ns = kUnknown;
-  std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
   bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
   bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
-  CopyEngines asks{};             // copies for these have to ask
-  std::uint32_t run_launches = 1; // that launch and those that are likely to follow it
-  std::int64_t run_ns = kUnknown;
-  Run run; // granted
+  bool reports_done = false;      // has ever reported the completion of a grant
+  std::int64_t waiting_since_ns = 0;
+  std::uint32_t request = 0;
 
+  // What is predicted.
+  std::uint32_t run_launches = 1; // the launch that waits, and those that are likely to follow it
+  std::int64_t waiting_duration_ns = kUnknown;
+  std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
+  std::int64_t run_ns = kUnknown;
+  std::int64_t gap_ns = kUnknown; // after its last launch
+
+  // What the policy has decided.
+  bool closed = false;  // its gate
+  CopyEngines asks{};   // copies for these have to ask
+  bool patient = false; // reckoned ends of its work are doubted: who waits for it waits for its word
+  Run run;              // granted
+
+  // What the table reckons from all this. Of all its work on the device:
+  Progress progress;
+  Backlog backlog; // in the table's queue
   // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned. Not where it
   // will be said when that work is complete.
   ClientId stood_behind = 0;
   std::int64_t stood_ns = 0;
   std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
-
+  // Of what was granted to it:
   std::int64_t overran_ns = 0; // its newest launch, or complete grant, takes so much more than was granted
   std::int64_t late_ns = 0;    // than reckoned that grant was; what is in flight behind it is as late
   Grant forgotten;             // the newest that counts as over without its client's word
-
-  bool reports_done = false; // has ever reported the completion of a grant
-  bool patient = false;      // reckoned ends of its work are doubted: who waits for it waits for its word
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }

@@ -50,7 +50,7 @@ void Index::put_work(std::size_t row, const Client& client) {
 
 void Index::pass(std::int64_t now_ns) {
   passed_ns_ = now_ns;
-  while (dry_.best() <= now_ns) dry_.set(dry_.first(0, now_ns), kNever);
+  while (dry_.best() <= now_ns) dry_.set(dry_.best_row(), kNever);
 }
 
 } // namespace fikit::policy

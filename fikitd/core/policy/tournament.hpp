@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace fikit::policy {
 
@@ -30,36 +31,30 @@ class Tournament {
     size_ = size;
     groups_ = (size + kGroup - 1) / kGroup;
     keys_.fill(Order::kNone);
-    winners_.fill(Order::kNone);
-    best_ = Order::kNone;
+    for (std::size_t group = 0; group < kGroups; ++group) winners_[group] = winner_of(group);
+    best_ = winners_[0];
   }
   void set(std::size_t row, std::int64_t key) {
-    const std::int64_t before = keys_[row];
+    const std::int64_t before = std::exchange(keys_[row], key);
     if (before == key) return;
     ++looks_;
-    keys_[row] = key;
-    std::int64_t& winner = winners_[row / kGroup];
-    if (Order::better(key, winner)) {
-      winner = key;
-      if (Order::better(key, best_)) best_ = key;
-      return;
-    }
-    if (winner != before) return; // another one's, and it stays the better one
-    winner = best_of_group(&keys_[row / kGroup * kGroup]);
-    if (best_ != before || winner == before) return;
-    ++looks_;
-    best_ = winners_[0];
-    for (std::size_t group = 1; group < groups_; ++group) best_ = Order::better(winners_[group], best_) ? winners_[group] : best_;
+    const Winner now{.key = key, .row = row};
+    Winner& winner = winners_[row / kGroup];
+    if (now.beats(winner)) winner = now;
+    else if (winner.row == row) winner = winner_of(row / kGroup);
+    else return; // another one's, and it stays the better one
+    if (winner.beats(best_)) best_ = winner;
+    else if (best_.row == row) best_ = winner_of_all();
   }
   std::int64_t key(std::size_t row) const { return keys_[row]; }
-  std::int64_t best() const { return best_; }
+  std::int64_t best() const { return best_.key; }
   // Of rows begin .. end - 1.
   std::int64_t best(std::size_t begin, std::size_t end) const {
     std::int64_t best = Order::kNone;
     while (begin < end) {
       ++looks_;
       const std::size_t next = std::min(end, (begin / kGroup + 1) * kGroup);
-      const std::int64_t winner = winners_[begin / kGroup];
+      const std::int64_t winner = winners_[begin / kGroup].key;
       if (Order::better(winner, best)) {
         if (next - begin == kGroup) best = winner;
         else for (; begin < next; ++begin) best = Order::better(keys_[begin], best) ? keys_[begin] : best;
@@ -69,7 +64,7 @@ class Tournament {
     return best;
   }
   // The first row that none is better than; size() if none has a key.
-  std::size_t best_row() const { return best_ == Order::kNone ? size_ : first(0, best_); }
+  std::size_t best_row() const { return best_.key == Order::kNone ? size_ : best_.row; }
   // The same of begin .. end - 1.
   std::size_t best_row(std::size_t begin, std::size_t end) const {
     if (const std::size_t row = best_row(); begin <= row && row < end) return row; // mostly
@@ -79,7 +74,7 @@ class Tournament {
   // The first row from `begin` on whose key is no worse than this one; size() if there is none.
   std::size_t first(std::size_t begin, std::int64_t key) const {
     for (std::size_t row = begin; row < size_; row = (row / kGroup + 1) * kGroup) {
-      if (Order::better(key, winners_[row / kGroup])) continue;
+      if (Order::better(key, winners_[row / kGroup].key)) continue;
       ++looks_;
       const std::size_t end = std::min(size_, (row / kGroup + 1) * kGroup);
       for (std::size_t each = row; each < end; ++each)
@@ -93,16 +88,36 @@ class Tournament {
  private:
   static constexpr std::size_t kGroup = 8; // whose keys the processor reads at once
   static constexpr std::size_t kGroups = (kMost + kGroup - 1) / kGroup;
-  static std::int64_t best_of_group(const std::int64_t* keys) {
-    std::int64_t best = keys[0];
-    for (std::size_t each = 1; each < kGroup; ++each) best = Order::better(keys[each], best) ? keys[each] : best;
-    return best;
+  // The first of those none is better than.
+  struct Winner {
+    std::int64_t key = Order::kNone;
+    std::size_t row = 0;
+    bool beats(const Winner& other) const { return Order::better(key, other.key) || (key == other.key && row < other.row); }
+  };
+  Winner winner_of(std::size_t group) const {
+    Winner winner{.key = keys_[group * kGroup], .row = group * kGroup};
+    for (std::size_t row = group * kGroup + 1; row < (group + 1) * kGroup; ++row) {
+      const bool better = Order::better(keys_[row], winner.key); // no branch, which nobody could foresee
+      winner.key = better ? keys_[row] : winner.key;
+      winner.row = better ? row : winner.row;
+    }
+    return winner;
+  }
+  Winner winner_of_all() const {
+    ++looks_;
+    Winner winner = winners_[0];
+    for (std::size_t group = 1; group < groups_; ++group) {
+      const bool better = Order::better(winners_[group].key, winner.key);
+      winner.key = better ? winners_[group].key : winner.key;
+      winner.row = better ? winners_[group].row : winner.row;
+    }
+    return winner;
   }
   std::size_t size_ = 0;
   std::size_t groups_ = 0; // that have rows
   std::array<std::int64_t, kGroups * kGroup> keys_{};
-  std::array<std::int64_t, kGroups> winners_{}; // of each group its best key
-  std::int64_t best_ = Order::kNone;
+  std::array<Winner, kGroups> winners_{}; // of each group
+  Winner best_;                           // of all
   mutable std::uint64_t looks_ = 0;
 };
 

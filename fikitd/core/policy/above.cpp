@@ -1,0 +1,126 @@
+#include "above.hpp"
+
+#include <algorithm>
+
+namespace fikit::policy {
+namespace {
+
+constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
+
+} // namespace
+
+void Above::look(std::int64_t now_ns, int lowest, bool again) {
+  const Rows& waiting = clients_.index().sets().waiting;
+  if (waiting.any()) lowest = std::max(lowest, clients_.at(waiting.last()).priority);
+  now_ns_ = now_ns;
+  free_ns_ = std::max({now_ns, clients_.index().finish().best(), clients_.queue_free_ns()});
+  begin_ns_ = std::max(free_ns_, now_ns + static_cast<std::int64_t>(options_.tuning.reaction_ns));
+  refusals_.forget();
+  deep_refusals_.forget();
+  if (!again) find(lowest);
+  while (count_ > 0 && all_[count_ - 1].client->priority >= lowest) --count_; // all that are below them have gone
+  for (Higher& higher : std::span(all_).first(count_)) see(higher, again);
+}
+
+void Above::find(int lowest) {
+  count_ = 0;
+  for (const Client& client : clients_.among(clients_.above(lowest))) {
+    all_[count_].client = &client;
+    all_[count_++].account = &accounts_[client.slot];
+  }
+}
+
+void Above::see(Higher& higher, bool again) const {
+  const Client& client = *higher.client;
+  const Account& account = *higher.account;
+  if (!again || account.in_segment()) account.expect(now_ns_, higher.delays);
+  higher.delay_ns = higher.delays.until_ns(free_ns_);
+  higher.at_work = client.progress.busy(now_ns_);
+  higher.uncertain = client.progress.uncertain_at(now_ns_);
+  higher.means = account.means(now_ns_, higher.at_work, client.protection.max_slowdown);
+}
+
+Hold Above::objection(const Client& client, std::int64_t length_ns) const {
+  for (const Higher& higher : all()) {
+    if (!higher.client->outranks(client)) continue;
+    const Hold hold = objection(higher, length_ns, length_ns, 0);
+    if (hold.reason != Reason::none) return hold;
+  }
+  return {};
+}
+
+Hold Above::objection(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
+  const Client& client = *higher.client;
+  if (higher.uncertain) return {.reason = Reason::uncertain, .by = client.id};
+  const Account& account = *higher.account;
+  const std::int64_t max_delay_ns = client.protection.max_delay_ns;
+  if (max_delay_ns != kNever && account.longest_delay_ns(begin_ns_ + shortest_ns, now_ns_) > max_delay_ns)
+    return {.reason = Reason::does_not_fit, .by = client.id};
+  const double expected_ns = account.doubtful() ? late_delay_ns(higher, shortest_ns) : delay_ns(higher, shortest_ns);
+  const double delay_ns = expected_ns - less_ns;
+  const bool nothing = delay_ns <= options_.tuning.nothing * static_cast<double>(longest_ns);
+  if (nothing || higher.means.affords(delay_ns, longest_ns)) return {};
+  if (higher.at_work) return {.reason = Reason::behind, .by = client.id};
+  return {.reason = higher.means.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = client.id};
+}
+
+double Above::late_delay_ns(const Higher& higher, std::int64_t length_ns) const {
+  return higher.delays.until_ns(late_ns(begin_ns_ + length_ns)) - higher.delays.until_ns(late_ns(free_ns_));
+}
+
+bool Above::let_go_deep(const Client& client, std::int64_t length_ns) const {
+  return std::ranges::all_of(all(), [&](const Higher& higher) {
+    return !higher.client->outranks(client) || lets_go_deep(higher, length_ns, length_ns, 0);
+  });
+}
+
+bool Above::lets_go_deep(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
+  const Protection& protection = higher.client->protection;
+  const std::int64_t end_ns = late_ns(begin_ns_ + shortest_ns);
+  if (!higher.account->foreseeable() || higher.account->longest_delay_ns(end_ns, now_ns_) > protection.max_delay_ns) return false;
+  const double delay_ns = late_delay_ns(higher, shortest_ns) - less_ns;
+  return delay_ns <= options_.tuning.nothing * static_cast<double>(longest_ns) ||
+         higher.account->affords(delay_ns, longest_ns, now_ns_, true, protection.max_slowdown);
+}
+
+// Of those above the highest that may be back before the device is free: what is in line by then delays it, and what is granted
+// only when that is nearly over would not. Waiting for its work teaches nothing while it is at work.
+int Above::nothing_ahead_below() const {
+  const double reaction_ns = options_.tuning.reaction_ns;
+  const std::int64_t later_ns = free_ns_ - static_cast<std::int64_t>(reaction_ns);
+  for (const Higher& higher : all()) {
+    if (higher.at_work) continue;
+    const double returns = (higher.delay_ns - higher.delays.until_ns(later_ns)) / reaction_ns; // how probably
+    if (returns <= options_.tuning.nothing) continue;
+    const Client& client = *higher.client;
+    if (!higher.account->affords_ahead(returns, now_ns_, client.protection.max_slowdown)) return client.priority;
+  }
+  return 10;
+}
+
+Refusals::Answer Above::refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
+  Refusals::Answer answer;
+  for (const Higher& higher : all()) {
+    if (higher.client->priority >= answer.above) continue;
+    const Hold hold = objection(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs);
+    if (hold.reason != Reason::none) answer = {.above = higher.client->priority, .hold = hold};
+  }
+  return answer;
+}
+
+Refusals::Answer Above::deep_refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
+  Refusals::Answer answer;
+  for (const Higher& higher : all())
+    if (higher.client->priority < answer.above &&
+        !lets_go_deep(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs))
+      answer = {.above = higher.client->priority, .hold = {}};
+  return answer;
+}
+
+void Above::spend(const Client& client, std::int64_t length_ns) {
+  for (const Higher& higher : all())
+    if (higher.client->outranks(client))
+      higher.account->spend(higher.delays.until_ns(begin_ns_ + length_ns), length_ns, now_ns_);
+}
+
+} // namespace fikit::policy
