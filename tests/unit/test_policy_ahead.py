@@ -24,7 +24,7 @@ def wake(decisions: list[tuple[Any, ...]]) -> int | None:
     return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
 
 
-def at_rest(idle: list[int], *, worked: int = 0, **options: Any) -> tuple[Policy, int]:
+def at_rest(idle: list[int], *, worked: int = 0, slack: int = 1, **options: Any) -> tuple[Policy, int]:
     """The high job has worked alone for so long, and waits for its next request; what time it is."""
     made = Policy("budget", run_ahead_ns=500 * US, **options)
     made.event("client_added", HIGH, 0, priority=1)
@@ -33,16 +33,16 @@ def at_rest(idle: list[int], *, worked: int = 0, **options: Any) -> tuple[Policy
     while now <= worked:
         made.event("launched", HIGH, now, duration_ns=9 * MS, slack_ns=[1])
         now += 9 * MS
-        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=9 * MS, slack_ns=[1], idle_ns=idle)
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=9 * MS, slack_ns=[slack], idle_ns=idle)
         now += MS
     return made, now - MS
 
 
-def second(made: Policy, now: int) -> list[tuple[Any, ...]]:
+def second(made: Policy, now: int, length: int = KERNEL, **event: Any) -> list[tuple[Any, ...]]:
     """The first kernel is granted and launched; what is said when the next one is asked for."""
     assert grants(made.event("waiting", LOW, now, request=1, duration_ns=KERNEL)) == [LOW]
     made.event("launched", LOW, now, granted=True, request=1, duration_ns=KERNEL)
-    return made.event("waiting", LOW, now, request=2, duration_ns=KERNEL)
+    return made.event("waiting", LOW, now, request=2, duration_ns=length, **event)
 
 
 def test_while_the_high_job_may_be_back_any_moment_the_next_kernel_waits_until_the_device_is_nearly_free() -> None:
@@ -65,6 +65,27 @@ def test_it_goes_at_once_where_the_high_job_will_not_be_back_or_has_more_budget_
 ) -> None:
     made, now = at_rest(idle, worked=worked)
     assert grants(second(made, now)) == [LOW]
+
+
+def test_a_short_kernel_goes_at_once_though_the_high_job_may_be_back_for_it_would_cost_little() -> None:
+    made, now = at_rest(SOON)
+    assert grants(second(made, now, 1 * US)) == [LOW]
+
+
+def test_who_is_back_before_the_kernel_begins_feels_what_lasts_longer_than_its_slack() -> None:
+    """Back in the middle of the first 0.4 ms it has 0.8 ms left of its slack when the second kernel begins."""
+    made, now = at_rest(SOON, slack=1 * MS)
+    assert grants(second(made, now, 700 * US)) == [LOW]
+    made, now = at_rest(SOON, slack=1 * MS)
+    assert grants(second(made, now, 1200 * US)) == []
+    assert made.held(LOW) == ("run_ahead", LOW)
+
+
+def test_a_run_that_is_too_long_to_stand_in_line_waits_as_a_whole() -> None:
+    """Its first kernel alone is short enough; but then each of the run would ask alone."""
+    made, now = at_rest(SOON, slack=1 * MS)
+    run = {"run_launches": 16, "run_ns": 1200 * US}
+    assert grants(second(made, now, 75 * US, **run)) == []
 
 
 def test_while_the_high_job_is_at_work_nothing_is_learnt_by_waiting() -> None:

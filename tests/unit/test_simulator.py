@@ -181,7 +181,8 @@ def test_missing_recording_and_damaged_file_are_one_sentence(tmp_path: Path) -> 
 
 
 def test_times_of_the_scheduler_may_be_others(scenario: Scenario) -> None:
-    patient = replace(scenario, max_slowdown=0.0, scheduler={"ageing_ns": 1 << 62})
+    slow = simulator.parse("training", recordings.training(1).text().decode(), stretch=20)  # too long to cost nothing
+    patient = replace(scenario, lows=[slow], max_slowdown=0.0, scheduler={"ageing_ns": 1 << 62})
     ages = replace(patient, scheduler={"ageing_ns": 1_000_000})
     assert simulator.simulate(ages, "budget").low_share > simulator.simulate(patient, "budget").low_share
     with pytest.raises(simulator.SimulatorError, match="unknown time of the scheduler"):

@@ -9,14 +9,16 @@ constexpr double kRoundingNs = 1; // what delays that differ by less may be mist
 
 } // namespace
 
-void Above::look(std::int64_t now_ns, int lowest, bool again) {
+void Above::look(std::int64_t now_ns, int lowest, std::int64_t ahead_ns, bool again) {
   const Rows& waiting = clients_.index().sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients_.at(waiting.last()).priority);
   now_ns_ = now_ns;
   free_ns_ = std::max({now_ns, clients_.index().finish().best(), clients_.queue_free_ns()});
   begin_ns_ = std::max(free_ns_, now_ns + static_cast<std::int64_t>(options_.tuning.reaction_ns));
+  behind_ = static_cast<double>(ahead_ns) > options_.tuning.near_ns;
+  deep_ = ahead_ns > options_.run_ahead_ns;
   refusals_.forget();
-  deep_refusals_.forget();
+  ahead_refusals_.forget();
   if (!again) find(lowest);
   while (count_ > 0 && all_[count_ - 1].client->priority >= lowest) --count_; // all that are below them have gone
   for (Higher& higher : std::span(all_).first(count_)) see(higher, again);
@@ -38,6 +40,20 @@ void Above::see(Higher& higher, bool again) const {
   higher.at_work = client.progress.busy(now_ns_);
   higher.uncertain = client.progress.uncertain_at(now_ns_);
   higher.means = account.means(now_ns_, higher.at_work, client.protection.max_slowdown);
+  higher.longest_ahead_ns = behind_ ? longest_ahead_ns(higher) : kNever;
+}
+
+// What is granted now stands in line behind other lower work, and delays a client that is back before it begins; what is granted
+// only when that is nearly over would not be there then. Waiting for a client's work teaches nothing while it is at work.
+std::int64_t Above::longest_ahead_ns(const Higher& higher) const {
+  if (higher.at_work) return kNever;
+  const Tuning& tuning = options_.tuning;
+  const double returned = higher.delays.returned_by(free_ns_, static_cast<std::int64_t>(tuning.reaction_ns)); // how probably
+  if (returned <= 0) return kNever;
+  // Back in between, on average in the middle, it feels what lasts longer than its slack.
+  const std::int64_t unfelt_ns = std::max<std::int64_t>(0, higher.delays.slack_ns() - (free_ns_ - now_ns_) / 2);
+  const double felt_ns = std::min(higher.means.worth_ns(tuning.ahead_ns) / returned, static_cast<double>(kHorizonNs));
+  return unfelt_ns + static_cast<std::int64_t>(felt_ns);
 }
 
 Hold Above::objection(const Client& client, std::int64_t length_ns) const {
@@ -68,34 +84,21 @@ double Above::late_delay_ns(const Higher& higher, std::int64_t length_ns) const 
   return higher.delays.until_ns(late_ns(begin_ns_ + length_ns)) - higher.delays.until_ns(late_ns(free_ns_));
 }
 
-bool Above::let_go_deep(const Client& client, std::int64_t length_ns) const {
-  return std::ranges::all_of(all(), [&](const Higher& higher) {
-    return !higher.client->outranks(client) || lets_go_deep(higher, length_ns, length_ns, 0);
+bool Above::let_go_ahead(const Client& client, std::int64_t length_ns) const {
+  return !behind_ || std::ranges::all_of(all(), [&](const Higher& higher) {
+    return !higher.client->outranks(client) || lets_go_ahead(higher, length_ns, length_ns, 0);
   });
 }
 
-bool Above::lets_go_deep(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
+bool Above::lets_go_ahead(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
+  if (shortest_ns > higher.longest_ahead_ns) return false;
+  if (!deep_) return true;
   const Protection& protection = higher.client->protection;
   const std::int64_t end_ns = late_ns(begin_ns_ + shortest_ns);
   if (!higher.account->foreseeable() || higher.account->longest_delay_ns(end_ns, now_ns_) > protection.max_delay_ns) return false;
   const double delay_ns = late_delay_ns(higher, shortest_ns) - less_ns;
   return delay_ns <= options_.tuning.nothing * static_cast<double>(longest_ns) ||
          higher.account->affords(delay_ns, longest_ns, now_ns_, true, protection.max_slowdown);
-}
-
-// Of those above the highest that may be back before the device is free: what is in line by then delays it, and what is granted
-// only when that is nearly over would not. Waiting for its work teaches nothing while it is at work.
-int Above::nothing_ahead_below() const {
-  const double reaction_ns = options_.tuning.reaction_ns;
-  const std::int64_t later_ns = free_ns_ - static_cast<std::int64_t>(reaction_ns);
-  for (const Higher& higher : all()) {
-    if (higher.at_work) continue;
-    const double returns = (higher.delay_ns - higher.delays.until_ns(later_ns)) / reaction_ns; // how probably
-    if (returns <= options_.tuning.nothing) continue;
-    const Client& client = *higher.client;
-    if (!higher.account->affords_ahead(returns, now_ns_, client.protection.max_slowdown)) return client.priority;
-  }
-  return 10;
 }
 
 Refusals::Answer Above::refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
@@ -108,11 +111,11 @@ Refusals::Answer Above::refusal(std::int64_t shortest_ns, std::int64_t longest_n
   return answer;
 }
 
-Refusals::Answer Above::deep_refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
+Refusals::Answer Above::ahead_refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
   Refusals::Answer answer;
   for (const Higher& higher : all())
     if (higher.client->priority < answer.above &&
-        !lets_go_deep(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs))
+        !lets_go_ahead(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs))
       answer = {.above = higher.client->priority, .hold = {}};
   return answer;
 }

@@ -176,8 +176,10 @@ void Account::see_load() {
 
 void Account::expect(std::int64_t now_ns, Delays& delays) const {
   delays.certain_ = false;
+  delays.slack_ns_ = 0;
   if (!in_segment_) {
-    delays.origin_ns_ = since_ns_ + slack_.low_ns();
+    delays.slack_ns_ = slack_.low_ns();
+    delays.origin_ns_ = since_ns_ + delays.slack_ns_;
     delays.remaining_.begin(idle_, now_ns - since_ns_);
   } else if (depth_.high(finish_ns_ - now_ns)) { // soon its host waits
     delays.certain_ = true;

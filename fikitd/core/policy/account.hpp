@@ -27,6 +27,12 @@ class Account {
   // moment, for any number of such ends.
   class Delays {
    public:
+    // How probably is the client back by then, if it is at rest now? step_ns: the shortest time that matters.
+    double returned_by(std::int64_t t_ns, std::int64_t step_ns) const {
+      const std::int64_t felt_ns = t_ns + slack_ns_;
+      return (until_ns(felt_ns) - until_ns(felt_ns - step_ns)) / static_cast<double>(step_ns);
+    }
+    std::int64_t slack_ns() const { return slack_ns_; } // of its first launch when it is back
     double until_ns(std::int64_t busy_until_ns) const {
       const auto since_ns = busy_until_ns - origin_ns_;
       return certain_ ? static_cast<double>(since_ns) : remaining_.mean_before(since_ns);
@@ -36,6 +42,7 @@ class Account {
     friend class Account;
     bool certain_ = false; // all of it is a delay
     std::int64_t origin_ns_ = 0;
+    std::int64_t slack_ns_ = 0; // part of that
     Remaining remaining_;
   };
   void expect(std::int64_t now_ns, Delays& delays) const;
@@ -58,6 +65,8 @@ class Account {
     bool affords(double delay_ns, std::int64_t length_ns) const {
       return covers(delay_ns) && any_ && weight_ * delay_ns <= price_ * static_cast<double>(length_ns);
     }
+    // What may a gain of so much device time delay the client, on average?
+    double worth_ns(double gain_ns) const { return any_ ? price_ * gain_ns / weight_ : 0; }
     bool covers(double delay_ns) const { return weight_ * delay_ns * queue_ <= left_ns_; }
 
    private:
@@ -86,10 +95,6 @@ class Account {
   // That one, if it was granted before, is over.
   void lower_copy_over(std::int64_t granted_ns, std::int64_t t_ns) {
     if (granted_ns <= copy_stands_.since_ns) copy_stands_.until_ns = t_ns;
-  }
-  // It may be back, with this probability, before lower work that is granted now can begin. Is that worth having it in line?
-  bool affords_ahead(double returns, std::int64_t now_ns, double max_slowdown) const {
-    return weight(now_ns) * returns <= tuning_->ahead * plenty(now_ns, max_slowdown);
   }
 
   // Has lower work lately cost what it was expected to?

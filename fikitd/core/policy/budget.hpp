@@ -66,8 +66,6 @@ class Budget final : public Policy {
     Client* chosen = nullptr; // by the one before, and then by this one
     Lower lower;
     std::int64_t ahead_ns = 0; // of lower work is in flight
-    bool deep = false;         // more than run_ahead_ns
-    int nothing_below = 10;    // of the priorities: more than near_ns is, and one above may be back before its end
     Running running{};
     bool crowd = false;            // so many wait that classes of lengths are asked about
     bool by_class = false;         // and before each one's own
@@ -91,7 +89,7 @@ class Budget final : public Policy {
   Client* first_of_crowd();
   Client* first_of_level(Rows level, const Rows& due);
   Rows refused_together(const Rows& due);
-  Rows not_deep_together(const Rows& left);
+  Rows not_ahead_together(const Rows& left);
   template <class Ask, class Said>
   Rows refused(const ByLength& lengths, Refusals& refusals, Ask ask, Said said) const;
   Rows alike(const Client& client) const;

@@ -12,8 +12,7 @@ Client* Budget::choose(std::int64_t now_ns) {
     return goes(nullptr);
   }
   see_running();
-  above_.look(now_ns, 0, choice_.chosen != nullptr);
-  if (static_cast<double>(choice_.ahead_ns) > options().tuning.near_ns) choice_.nothing_below = above_.nothing_ahead_below();
+  above_.look(now_ns, 0, choice_.ahead_ns, choice_.chosen != nullptr);
   if (!choice_.crowd) return goes(first_of_few());
   Client* first = first_of_all();
   return goes(first != nullptr ? first : first_of_crowd());
@@ -23,8 +22,6 @@ void Budget::begin_choice(std::int64_t now_ns) {
   ageing_.begin();
   choice_.lower = lower_work(now_ns);
   choice_.ahead_ns = choice_.lower.end_ns - now_ns;
-  choice_.deep = choice_.ahead_ns > options().run_ahead_ns;
-  choice_.nothing_below = 10;
   choice_.crowd = sets().waiting.at_least(kCrowd);
   choice_.by_class = false;
   choice_.asked = nullptr;
@@ -90,9 +87,7 @@ Hold Budget::refused(const Client& client, bool due) {
   whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 && obstacle(client, client.run_ns).reason == Reason::none;
   const Hold hold = whole_run || due ? Hold{} : obstacle(client, cautious_ns(client));
   if (hold.reason != Reason::none) return hold;
-  if (client.priority > choice_.nothing_below) return choice_.lower.hold;
-  if (!choice_.deep) return hold;
-  return above_.let_go_deep(client, whole_run ? client.run_ns : cautious_ns(client)) ? Hold{} : choice_.lower.hold;
+  return above_.let_go_ahead(client, whole_run ? client.run_ns : cautious_ns(client)) ? Hold{} : choice_.lower.hold;
 }
 
 // What its class is refused comes first.
@@ -128,11 +123,10 @@ Client* Budget::extended(std::int64_t now_ns) {
   if (queue_.goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return nullptr;
   const std::int64_t ahead_ns = lower_work(now_ns).end_ns - now_ns;
   if (ahead_ns > deepest_ns()) return nullptr;
-  above_.look(now_ns, best->priority, false);
+  above_.look(now_ns, best->priority, ahead_ns, false);
   choice_.by_class = choice_.crowd;
   const std::int64_t more_ns = best->run.more_ns();
-  if (static_cast<double>(ahead_ns) > options().tuning.near_ns && best->priority > above_.nothing_ahead_below()) return nullptr;
-  if (ahead_ns > options().run_ahead_ns && !above_.let_go_deep(*best, more_ns)) return nullptr;
+  if (!above_.let_go_ahead(*best, more_ns)) return nullptr;
   if (obstacle(*best, more_ns).reason != Reason::none) return nullptr;
   spend(*best, more_ns, more_ns);
   return best;

@@ -9,7 +9,7 @@ namespace fikit::policy {
 Client* Budget::first_of_crowd() {
   const Rows due = ageing_.all_due(above_.now_ns());
   Rows left = sets().waiting.without(refused_together(due));
-  if (choice_.deep && left.any()) left = left.without(not_deep_together(left));
+  if (above_.behind() && left.any()) left = left.without(not_ahead_together(left));
   while (left.any()) {
     const std::size_t below = clients().first_below(clients().at(left.first()).priority);
     if (Client* best = first_of_level(left.before(below), due)) return best;
@@ -71,11 +71,11 @@ Rows Budget::refused_together(const Rows& due) {
 }
 
 // Of those that are left the ones that may not stand behind so much, neither with their kernel nor with its run.
-Rows Budget::not_deep_together(const Rows& left) {
+Rows Budget::not_ahead_together(const Rows& left) {
   const Index& index = clients().index();
   const auto of = [&](const ByLength& lengths) {
-    const auto ask = [this](std::int64_t shortest_ns, std::int64_t longest_ns) { return above_.deep_refusal(shortest_ns, longest_ns); };
-    return refused(lengths, above_.deep_refusals(), ask, [](const Rows&, const Hold&) {});
+    const auto ask = [this](std::int64_t shortest_ns, std::int64_t longest_ns) { return above_.ahead_refusal(shortest_ns, longest_ns); };
+    return refused(lengths, above_.ahead_refusals(), ask, [](const Rows&, const Hold&) {});
   };
   Rows both = left;
   if (sets().run.any()) both = both & of(index.by_run());
@@ -86,10 +86,6 @@ Rows Budget::not_deep_together(const Rows& left) {
 
 Client* Budget::first_of_level(Rows level, const Rows& due) {
   const int priority = clients().at(level.first()).priority;
-  if (priority > choice_.nothing_below) {
-    hold(level, choice_.lower.hold);
-    return nullptr;
-  }
   const Client* equal = choice_.running[static_cast<std::size_t>(priority)];
   const auto hold_others = [&] {
     if (equal != nullptr) level = level.without(hold_later(*equal, level.without(due)));
@@ -132,7 +128,7 @@ Rows Budget::alike(const Client& client) const {
   const bool alone = index.by_run().length_ns(row) == length_ns;
   if (alone && above_.in_line() &&
       (above_.refusal(length_ns, length_ns).above < client.priority ||
-       (choice_.deep && above_.deep_refusal(length_ns, length_ns).above < client.priority)))
+       (above_.behind() && above_.ahead_refusal(length_ns, length_ns).above < client.priority)))
     return index.by_length().not_shorter(row) & index.by_run().not_shorter(row);
   return index.by_length().equal(row) & index.by_run().equal(row);
 }

@@ -41,7 +41,7 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"late", &Tuning::late},
     {"guarded_ageing", &Tuning::guarded_ageing},
     {"near_ns", &Tuning::near_ns},
-    {"ahead", &Tuning::ahead},
+    {"ahead_ns", &Tuning::ahead_ns},
     {"surprise", &Tuning::surprise},
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kStep = 1.0 / Times::kCount;
 constexpr double kTail = kStep / 2; // before the first, and beyond the last
-constexpr double kSurprise = 0.25;  // what has taken so much longer than ever takes this share of it again
+constexpr double kSurprise = 1;     // what has taken so much longer than ever takes so many times that again
 
 // Of what has come by the beginning of each step, and by the end of the last.
 constexpr auto kShares = [] {

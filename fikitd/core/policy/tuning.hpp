@@ -38,9 +38,8 @@ struct Tuning {
   // A grant that is made while so much lower work is left is there before its end: nothing is gained by an earlier one but that
   // its client's host may pause.
   double near_ns = 100e3;
-  // An earlier one meets whoever comes back meanwhile: with a probability, in requests that feel it, of this much for each
-  // unit of the price.
-  double ahead = 0.02;
+  // An earlier one meets whoever comes back meanwhile, and is worth as much as so much more of the device.
+  double ahead_ns = 1e3;
   // Not where delays that were not expected come to more than this share of what lower work has lately had: there forecasts
   // are no good.
   double surprise = 0.005;
