@@ -202,11 +202,7 @@ class Policy {
     return {.reason = first.priority == waiting.priority ? Reason::turn : Reason::behind, .by = first.id};
   }
   void hold(const Rows& rows, const Hold& why) { told_.say(rows, why); }
-  void hold(const Client& client, const Hold& why) {
-    Rows itself;
-    itself.set(clients_.row(client), true);
-    hold(itself, why);
-  }
+  void hold(const Client& client, const Hold& why) { told_.say(clients_.row(client), why); }
   template <class Why>
   void hold_waiting(Why why) {
     for (const Client& client : clients_.among(sets().waiting)) hold(client, why(client));

@@ -19,8 +19,17 @@ class Told {
 
   void say(const Rows& rows, const Hold& why) {
     if (!rows.any()) return;
-    if (count_ > kept_ && words_[count_ - 1].why == why) words_[count_ - 1].rows = words_[count_ - 1].rows | rows;
+    if (last_is(why)) words_[count_ - 1].rows = words_[count_ - 1].rows | rows;
     else if (count_ < words_.size()) words_[count_++] = {.rows = rows, .why = why};
+  }
+  void say(std::size_t row, const Hold& why) {
+    if (last_is(why)) {
+      words_[count_ - 1].rows.set(row, true);
+    } else {
+      Rows itself;
+      itself.set(row, true);
+      say(itself, why);
+    }
   }
   // It asks for something else than it was told of.
   void forget(std::size_t row) {
@@ -46,6 +55,8 @@ class Told {
   }
 
  private:
+  bool last_is(const Hold& why) const { return count_ > kept_ && words_[count_ - 1].why == why; }
+
   struct Word {
     Rows rows;
     Hold why;
