@@ -70,7 +70,7 @@ Rows Budget::refused_together(const Rows& due) {
   return of(index.by_length(), [&](const Rows& rows, const Hold& why) { hold(rows & both, why); }) & both;
 }
 
-// Of those that are left the ones that may not stand behind so much, neither with their kernel nor with its run.
+// Of those that are left the ones that may not stand behind the lower work in flight, neither with their kernel nor with its run.
 Rows Budget::not_ahead_together(const Rows& left) {
   const Index& index = clients().index();
   const auto of = [&](const ByLength& lengths) {
