@@ -32,7 +32,15 @@ OF_THE_JOBS = {
 }
 """Of [scheduler] in fikit.toml, with what one is in ns."""
 OF_THE_MACHINE = ("epsilon_us", "spin_us", "lowest_max_delay_us")
-TUNING_OF_THE_JOBS = ("saved_ns", "advance_ns", "remembered_ns", "behind_ns", "longest_run_ns", "ahead_ns")
+TUNING_OF_THE_JOBS = (
+    "saved_ns",
+    "advance_ns",
+    "remembered_ns",
+    "behind_ns",
+    "longest_run_ns",
+    "rest_run_ns",
+    "ahead_ns",
+)
 TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
 
 

@@ -19,6 +19,7 @@ struct fikit_identity {
 };
 
 struct fikit_markers;
+struct fikit_stream;
 struct fikit_measure;
 struct fikit_page_marks;
 
@@ -34,6 +35,9 @@ struct fikit_device {
   _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */
   _Atomic uint64_t claimed;   /* value of the newest DRAINED */
   _Atomic uint64_t marked;    /* launch_seq of the newest mark or DRAINED */
+
+  _Atomic uint32_t unmarked;  /* grant of the newest granted launch, if no mark stands behind it; 0: one does (marker.c) */
+  _Atomic(struct fikit_stream *) unmarked_stream; /* that it went to */
 
   pthread_mutex_t describing;                               /* guards the three below (identity.c) */
   uint32_t slots;                                           /* slots in use, counting slot 0 */

@@ -22,6 +22,8 @@ enum { MARKER_POLL_NS = 20000, NAP_NS = 50000 };
 
 /* What stands at the gate: a launch of this slot, or a copy of so many bytes. */
 struct request {
+  struct fikit_stream *entry; /* of a launch; NULL: a copy */
+  CUstream stream;
   uint32_t slot;
   enum fikit_copy copy; /* NONE: a launch */
   uint64_t bytes;
@@ -166,6 +168,8 @@ static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelability);
     waiting_here = true;
     if (take_turn(device, request, &pass)) {
+      if (request->entry)
+        fikit_marker_end_run(device, request->entry, request->stream);
       pass = wait_for_answer(device, request, post_request(device, request, start_ns), start_ns);
       atomic_store_explicit(&page->waiting, 0, memory_order_release);
       give_turn(device);
@@ -179,8 +183,8 @@ static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct 
   return pass;
 }
 
-struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot) {
-  return wait_at_gate(device, &(struct request){.slot = slot});
+struct fikit_pass fikit_gate_wait(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot) {
+  return wait_at_gate(device, &(struct request){.entry = entry, .stream = stream, .slot = slot});
 }
 
 struct fikit_pass fikit_gate_wait_to_copy(struct fikit_device *device, enum fikit_copy copy, uint64_t bytes) {

@@ -2,7 +2,7 @@
 #ifndef FIKIT_SHIM_GATE_H
 #define FIKIT_SHIM_GATE_H
 
-#include "device.h"
+#include "stream.h"
 
 struct fikit_pass {
   enum fikit_entry_kind kind; /* LAUNCH: the gate opened; GRANTED: also as one of a run; EXPIRED */
@@ -14,9 +14,9 @@ static inline bool fikit_gate_run_over(const struct fikit_page *page, uint64_t l
   return launches >= atomic_load_explicit(&page->run_until, memory_order_acquire);
 }
 
-/* Wait at a gate that was seen closed. Returns when the gate opens, fikitd grants this launch, the lease has run out
- * or fikitd is gone. */
-struct fikit_pass fikit_gate_wait(struct fikit_device *device, uint32_t slot);
+/* Wait at a gate that was seen closed, with a launch for `stream` (`entry` in our table). Returns when the gate opens, fikitd
+ * grants this launch, the lease has run out or fikitd is gone. */
+struct fikit_pass fikit_gate_wait(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot);
 
 /* The same for a copy of so many bytes. */
 struct fikit_pass fikit_gate_wait_to_copy(struct fikit_device *device, enum fikit_copy copy, uint64_t bytes);

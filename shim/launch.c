@@ -32,7 +32,7 @@ static inline struct launch begin(CUstream stream, uintptr_t handle, const struc
   launch.slot = fikit_identity_slot(device, handle, shape);
   bool open = atomic_load_explicit(&device->page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
   if (__builtin_expect(!open, 0))
-    launch.pass = fikit_gate_wait(device, launch.slot);
+    launch.pass = fikit_gate_wait(device, entry, stream, launch.slot);
   if (__builtin_expect(fikit_measure_due(device), 0))
     launch.timed = fikit_measure_begin(device, stream, open);
   launch.t_ns = fikit_now_ns();

@@ -55,11 +55,11 @@ static bool run_goes_on(const struct fikit_page *page) {
   return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
 }
 
-void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
-                      uint32_t request_seq) {
+static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                 uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
   CUcontext context = NULL;
-  if (run_goes_on(device->page) || fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
+  if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
       REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
     return;
   if (!fikit_lock(&markers->mutex))
@@ -73,6 +73,25 @@ void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, C
     atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
   }
   fikit_unlock(&markers->mutex);
+}
+
+void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                      uint32_t request_seq) {
+  bool goes_on = run_goes_on(device->page);
+  atomic_store_explicit(&device->unmarked_stream, entry, memory_order_relaxed);
+  atomic_store_explicit(&device->unmarked, goes_on ? request_seq : 0, memory_order_release);
+  if (!goes_on)
+    mark(device, entry, stream, slot, request_seq);
+}
+
+void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {
+  uint32_t request_seq = atomic_exchange_explicit(&device->unmarked, 0, memory_order_acquire);
+  if (!request_seq || atomic_load_explicit(&device->unmarked_stream, memory_order_relaxed) != entry || fikit_capture_anywhere())
+    return;
+  if (REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
+    mark(device, entry, stream, 0, request_seq);
+  else
+    report(device, 0, request_seq); /* complete; or the context is broken */
 }
 
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {

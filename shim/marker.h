@@ -12,6 +12,10 @@ struct fikit_markers *fikit_markers_new(void);
 void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                       uint32_t request_seq);
 
+/* Its process has to ask again, for a launch to `stream`: if fikitd has ended the run of the launch before, of whose end nothing
+ * would be said, and that one went there, too, mark it now. */
+void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entry, CUstream stream);
+
 /* Report the granted launch as over without a marker: the driver refused it. Unless others may still use its grant. */
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq);
 

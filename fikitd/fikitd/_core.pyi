@@ -283,6 +283,10 @@ class Runs:
     def waited(self) -> None: ...
     def starting(self, identity: int, duration_ns: int) -> tuple[int, int]:
         """If this is launched next: so many launches follow each other without a wait, and take so much device time."""
+
+    def starting_long(self, identity: int, duration_ns: int) -> tuple[int, int]:
+        """The same of a long run, for when all those above are at rest; never less."""
+
     def expect(self, before: Mapping[str, Any]) -> None:
         """Begin with what earlier runs of the program learnt, where nothing has been learnt yet."""
     def learnt(self) -> dict[str, Any]:
@@ -330,6 +334,8 @@ class Policy:
         open: bool = False,
         run_launches: int = 1,
         run_ns: int | None = None,
+        long_run_launches: int = 1,
+        long_run_ns: int | None = None,
         began_ns: int | None = None,
         engine: str = "compute",
         in_line_ns: int = 0,

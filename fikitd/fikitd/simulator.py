@@ -39,7 +39,7 @@ TUNING = _simulator.TUNING
 MAX_SLOWDOWN = 0.05
 """Of the high job, for the policies that have a budget."""
 
-LEARNT_BY = ("longest_run_ns",)
+LEARNT_BY = ("longest_run_ns", "rest_run_ns")
 """Of TUNING, what decides what a profile holds."""
 
 NATIVE = {"oracle": "budget", "time-slicing": "fifo"}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from shim_daemon import DONE, GRANTED, Daemon, Page, wait_for
+from shim_daemon import DONE, GRANTED, MARK_GRANT, Daemon, Page, wait_for
 from shim_program import FOUR_THREADS, Program
 
 pytest_plugins = ["shim_fixtures"]
@@ -89,6 +89,68 @@ def test_threads_that_queue_for_the_request_go_with_the_run(program: Start, daem
     assert page.u64("launch_seq") == 4
 
 
+# Three launches of a run, and one that has to ask, to streams of their own.
+ENDED = """
+fake.fake_memory_operations({marks})
+context()
+f = function("k")
+first, second = stream(), stream()
+fake.fake_hold({hold})
+pause()
+for _ in range(3):
+    check(launch(f, first))
+say("launched"); pause()
+check(launch(f, {then}))
+say("over"); pause()
+"""
+
+
+def ended(
+    program: Start, daemon: StartDaemon, *, hold: int = 1, then: str = "first", marks: int = 1
+) -> tuple[Program, Page]:
+    """A program whose run fikitd has ended; it has come to the gate again."""
+    fikitd = daemon(closed=True)
+    run = program(ENDED.format(hold=hold, then=then, marks=marks), fikitd)
+    page = fikitd.page()
+    page.set_u32("grant_seq", 7)
+    page.run(100)
+    run.go()
+    assert run.line() == "launched"
+    assert page.of_kind(MARK_GRANT) == page.of_kind(DONE) == []
+    page.run(0)
+    run.go()
+    asks(page, 1)
+    return run, page
+
+
+def test_a_run_that_was_ended_is_marked_when_its_process_asks_again(program: Start, daemon: StartDaemon) -> None:
+    run, page = ended(program, daemon)
+    assert [entry.value for entry in page.of_kind(MARK_GRANT)] == [7]
+    assert page.of_kind(DONE) == []
+    page.grant()
+    assert run.line() == "over"
+    assert [entry.value for entry in page.of_kind(MARK_GRANT)] == [7, 1]  # once
+
+
+def test_of_an_ended_run_that_is_complete_it_is_said_at_once(program: Start, daemon: StartDaemon) -> None:
+    _, page = ended(program, daemon, hold=0)
+    assert [entry.value for entry in page.of_kind(DONE)] == [7]
+    assert page.of_kind(MARK_GRANT) == []
+
+
+def test_what_another_stream_has_of_an_ended_run_is_not_marked(program: Start, daemon: StartDaemon) -> None:
+    _, page = ended(program, daemon, then="second")
+    assert page.of_kind(MARK_GRANT) == page.of_kind(DONE) == []
+
+
+def test_where_the_device_writes_no_marks_an_event_is_put_behind_an_ended_run(
+    program: Start, daemon: StartDaemon
+) -> None:
+    _, page = ended(program, daemon, marks=0)
+    assert page.of_kind(MARK_GRANT) == []
+    wait_for(lambda: page.u64("marker_count") == 1, "marker")
+
+
 def test_what_is_taken_back_has_to_be_asked_for(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(closed=True)
     run = program(STEPS, fikitd)
@@ -122,10 +184,10 @@ def test_a_kernel_of_unknown_length_asks_within_a_run_and_has_a_mark_of_its_own(
     run.go()
     asks(page, 2)
     assert page.u64("launch_seq") == 1
-    assert page.u64("marker_count") == 0
+    assert page.u64("marker_count") == 1  # of what came before it: to ask is to leave the run
     grant_run(page, 1)
     assert run.line() == "launched"
-    assert page.u64("marker_count") == 1
+    assert page.u64("marker_count") == 2
     run.process.kill()
 
 

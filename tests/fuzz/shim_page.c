@@ -23,6 +23,9 @@ bool fikit_markers_poll(struct fikit_device *device) {
   (void)device;
   return false;
 }
+void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {
+  (void)device, (void)entry, (void)stream;
+}
 void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns) {
   (void)device, (void)interval_ns;
 }
@@ -116,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   atomic_store(&page.gate, FIKIT_GATE_CLOSED);
   atomic_store(&page.gate_until_ns, fikit_now_ns() + 1000000);
   pthread_create(&daemon, NULL, play, NULL);
-  struct fikit_pass pass = all[0].slot & 1 ? fikit_gate_wait(&device, all[0].slot % FIKIT_SLOTS)
+  struct fikit_pass pass = all[0].slot & 1 ? fikit_gate_wait(&device, NULL, NULL, all[0].slot % FIKIT_SLOTS)
                                            : fikit_gate_wait_to_copy(&device, FIKIT_COPY_IN, all[0].held);
   pthread_join(daemon, NULL);
   if (pass.kind != FIKIT_ENTRY_LAUNCH && pass.kind != FIKIT_ENTRY_GRANTED && pass.kind != FIKIT_ENTRY_EXPIRED)

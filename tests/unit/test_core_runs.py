@@ -82,8 +82,8 @@ def test_another_constant_of_the_policy_holds() -> None:
 
 
 def test_how_much_work_a_run_may_be_is_a_constant_too() -> None:
-    for most_ns, launches in ((25_000, 2), (200_000, len(KERNELS))):
-        tuning = {"longest_run_ns": most_ns}
+    for most_ns, rest_ns, launches in ((25_000, 25_000, 2), (200_000, 0, len(KERNELS)), (25_000, 45_000, 4)):
+        tuning = {"longest_run_ns": most_ns, "rest_run_ns": rest_ns}  # the high one is at rest
         with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning=tuning) as running:
             _, low = meet(running)
             teach(low)
@@ -92,7 +92,15 @@ def test_how_much_work_a_run_may_be_is_a_constant_too() -> None:
             assert low.page.run_until == before + launches
 
 
-def test_a_run_that_is_under_way_becomes_longer(running: Dispatcher) -> None:
+@pytest.fixture
+def no_long_runs() -> Iterator[Dispatcher]:
+    tuning = {"rest_run_ns": 0}
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning=tuning) as running:
+        yield running
+
+
+def test_a_run_that_is_under_way_becomes_longer(no_long_runs: Dispatcher) -> None:
+    running = no_long_runs
     _, low = meet(
         running, work_ms=1000
     )  # its budget is full: it does not matter that it may be back before a run's end

@@ -9,6 +9,7 @@ import pytest
 from core_fake_client import (
     DONE,
     EXPIRED,
+    GRANTED,
     LONG_LEASE,
     MARK_GRANT,
     MS,
@@ -233,3 +234,19 @@ def test_what_a_mark_says_is_left_stands_until_lower_work_is_over(running: Dispa
     end(low, request)
     assert eventually(lambda: stood_ns(high) > 0)
     assert stood_ns(high) == pytest.approx(5 * LENGTH, rel=WIDTH)
+
+
+def test_kernels_of_a_run_delay_only_what_was_launched_before_they_were_over(high: FakeClient, low: FakeClient) -> None:
+    request = begin(low)
+    begun_ns = now()
+    time.sleep(5 * LENGTH / 1e9)
+    for half in (1, 4):  # while the first runs, and while the second does
+        high.launch(1, t_ns=begun_ns + half * LENGTH // 2)
+    high.ring()
+    assert eventually(lambda: high.read)
+    for half in (3, 7):
+        low.launch(1, GRANTED, request, t_ns=begun_ns + half * LENGTH // 2)
+    low.put(DONE, 1, request, t_ns=begun_ns + 5 * LENGTH)
+    low.ring()
+    assert eventually(lambda: stood_ns(high) > 0)
+    assert stood_ns(high) == pytest.approx(1.5 * LENGTH, rel=WIDTH)

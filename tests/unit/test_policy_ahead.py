@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 import pytest
@@ -81,6 +82,22 @@ def test_who_is_back_before_the_kernel_begins_feels_what_lasts_longer_than_its_s
     assert made.held(LOW) == ("run_ahead", LOW)
 
 
+@pytest.mark.parametrize("slack", [1, 1 * MS])
+def test_in_a_crowd_the_same_lengths_may_stand_in_line_as_alone(slack: int) -> None:
+    def goes(length: int, others: int) -> bool:
+        made, now = at_rest(SOON, slack=slack)
+        for low in (*range(10, 10 + others), 30):  # of equals the first is asked alone
+            made.event("client_added", low, now, priority=8)
+        assert grants(second(made, now, 3 * MS)) == []
+        for low in range(10, 10 + others):
+            assert grants(made.event("waiting", low, now, request=1, duration_ns=2 * MS)) == []
+        return bool(grants(made.event("waiting", 30, now, request=1, duration_ns=length)))
+
+    longest = bisect.bisect(range(2 * MS), False, key=lambda length: not goes(length, 0)) - 1
+    assert goes(longest, 9)
+    assert not goes(longest + 1, 9)
+
+
 def test_a_run_that_is_too_long_to_stand_in_line_waits_as_a_whole() -> None:
     """Its first kernel alone is short enough; but then each of the run would ask alone."""
     made, now = at_rest(SOON, slack=1 * MS)
@@ -130,3 +147,21 @@ def test_what_one_decision_grants_may_fill_half_of_the_queue_and_then_keeps_othe
     now = launches * launch - left
     assert grants(made.event("drained", HIGH, now, duration_ns=left)) == [LOW]
     assert made.held(LOW + 1) == ("behind", HIGH)
+
+
+def test_segments_that_fit_into_the_queue_do_not_fill_it() -> None:
+    for launches, then in ((600, [LOW]), (1100, [])):
+        made = Policy("budget", run_ahead_ns=500 * US)
+        made.event("client_added", HIGH, 0, priority=1)
+        made.event("client_added", LOW, 0, priority=8)
+        answers = []
+        for begin in (1 * S, 2 * S):
+            for _ in range(launches):
+                made.event("launched", HIGH, begin, duration_ns=10 * US, slack_ns=[S] * 8)
+            answers.append(grants(made.event("waiting", LOW, begin, request=1, duration_ns=100 * US)))
+            made.event("waiting_ended", LOW, begin, request=1)
+            made.event("drained", HIGH, begin + launches * 10 * US, duration_ns=0, slack_ns=[S] * 8, idle_ns=[S] * 8)
+        assert answers == [[], then]
+        for _ in range(launches + 1):  # longer than any before: who knows how long it becomes
+            made.event("launched", HIGH, 3 * S, duration_ns=10 * US, slack_ns=[S] * 8)
+        assert grants(made.event("waiting", LOW, 3 * S, request=2, duration_ns=100 * US)) == []

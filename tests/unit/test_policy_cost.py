@@ -20,11 +20,11 @@ CROWDS = (2, 8, 32, 64)
 SLACK = [0, 10 * US, 20 * US, 30 * US, 50 * US, 100 * US, 200 * US, 400 * US]
 
 
-def test_trees_and_sets_answer_as_a_scan_would(tmp_path: Path) -> None:
-    program = tmp_path / "tournament_check"
+@pytest.mark.parametrize("checked", [["tournament_check.cpp"], ["limits_check.cpp", CORE / "policy" / "times.cpp"]])
+def test_trees_sets_and_lengths_answer_as_a_scan_would(tmp_path: Path, checked: list[str | Path]) -> None:
     flags = ["-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", f"-I{CORE}"]
-    subprocess.run(["c++", *flags, HERE / "tournament_check.cpp", "-o", program], check=True)
-    done = subprocess.run([program, "1", "400"], capture_output=True, text=True, timeout=60, check=False)
+    subprocess.run(["c++", *flags, *(HERE / part for part in checked), "-o", tmp_path / "check"], check=True)
+    done = subprocess.run([tmp_path / "check", "1", "400"], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
@@ -112,18 +112,23 @@ def test_a_decision_costs_no_more_than_a_logarithm_of_the_equals_that_wait(lengt
         assert cost <= costs[8] + 16 * math.log2(many / 8), costs
 
 
-def looks_while_equals_are_refused(many: int, length: int) -> int:
-    """Of one decision while so many kernels of one length wait, which is a little more than the high one leaves time for."""
+def looks_while_all_are_refused(busy: int, lengths: list[int]) -> tuple[int, Policy]:
+    """Of one decision, while these wait: the high one is `busy` and leaves time for 62 us after that, and nothing may be cost."""
     made = Policy("budget", max_slowdown=0)
     made.event("client_added", HIGH, 0, priority=1)
-    for low in range(10, 11 + many):
+    for low in range(10, 11 + len(lengths)):
         made.event("client_added", low, 0, priority=8)
-    made.event("launched", HIGH, 0, duration_ns=20 * US, slack_ns=[62 * US] * 8)
-    for low in range(10, 10 + many):
+    made.event("launched", HIGH, 0, duration_ns=busy, slack_ns=[62 * US] * 8)
+    for low, length in enumerate(lengths, start=10):
         assert grants(made.event("waiting", low, 5 * US, request=1, duration_ns=length)) == []
     before = made.looks
     made.event("tick", 0, 5 * US)
-    looks = made.looks - before
+    return made.looks - before, made
+
+
+def looks_while_equals_are_refused(many: int, length: int) -> int:
+    """So many kernels of one length, which is a little more than the high one leaves time for."""
+    looks, made = looks_while_all_are_refused(20 * US, [length] * many)
     # A shorter one of their eighth of a class would go: nothing is refused to the class as a whole.
     assert grants(made.event("waiting", 10 + many, 5 * US, request=1, duration_ns=61_500)) == [10 + many]
     return looks
@@ -135,11 +140,22 @@ def test_of_those_that_wait_for_exactly_as_long_one_is_asked() -> None:
         assert cost <= costs[8] + 8 * math.log2(many / 8), costs
 
 
-def looks_while_different_kernels_wait(many: int, idle: int) -> float:
+def looks_while_different_kernels_are_refused(many: int) -> int:
+    """The device is free, and so many kernels wait, all longer than what the high one leaves time for."""
+    return looks_while_all_are_refused(1 * US, [65 * US + US * low for low in range(many)])[0]
+
+
+def test_of_those_that_wait_for_different_kernels_few_are_asked_to_refuse_all() -> None:
+    costs = {many: looks_while_different_kernels_are_refused(many) for many in (8, 16, 32, 64)}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 8 * math.log2(many / 8), costs
+
+
+def looks_while_different_kernels_wait(lengths: list[int], idle: int) -> float:
     """Per decision, while so many clients always want more, none as much as another, and the high one rests for `idle`."""
     made = Policy("budget")
     made.event("client_added", HIGH, 0, priority=1)
-    lows = {low: 50 * US + US * low for low in range(10, 10 + many)}
+    lows = dict(enumerate(lengths, start=10))
     for low in lows:
         made.event("client_added", low, 0, priority=8)
     times = [idle * (number + 1) for number in range(8)]
@@ -176,9 +192,52 @@ def looks_while_different_kernels_wait(many: int, idle: int) -> float:
 
 @pytest.mark.parametrize("idle", [100 * US, MS])
 def test_a_decision_looks_at_few_of_those_that_wait_for_different_kernels(idle: int) -> None:
-    costs = {many: looks_while_different_kernels_wait(many, idle) for many in (8, 16, 32, 64)}
+    lengths = {many: [60 * US + US * low for low in range(many)] for many in (8, 16, 32, 64)}
+    costs = {many: looks_while_different_kernels_wait(lengths[many], idle) for many in lengths}
     for many, cost in costs.items():
         assert cost <= costs[8] + 20 * math.log2(many / 8), costs
+
+
+@pytest.mark.parametrize("idle", [100 * US, MS])
+def test_a_decision_asks_those_above_no_more_often_where_lengths_lie_far_apart(idle: int) -> None:
+    """From 20 us to 20 ms: what one kernel would cost says for how many others the answer is the same."""
+    lengths = {many: [int(20 * US * 1000 ** (low / many)) for low in range(many)] for many in (8, 16, 32, 64)}
+    costs = {many: looks_while_different_kernels_wait(lengths[many], idle) for many in lengths}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 4 * math.log2(many / 8), costs
+
+
+def looks_below_many(above: int) -> float:
+    """Per decision, while 16 clients always want more and so many above them rest for long."""
+    made = Policy("budget")
+    for high in range(100, 100 + above):
+        made.event("client_added", high, 0, priority=1)
+    lows = {low: 50 * US + US * low for low in range(10, 26)}
+    for low in lows:
+        made.event("client_added", low, 0, priority=8)
+    for high in range(100, 100 + above):
+        made.event("launched", high, 0, duration_ns=20 * US, slack_ns=[MS])
+        made.event("drained", high, 20 * US, duration_ns=0, slack_ns=[MS], idle_ns=[1000 * MS], span_ns=0)
+    requests = dict.fromkeys(lows, 1)
+    now, decisions, before = 20 * US, 0, made.looks
+    running = [
+        went for low in lows for went in grants(made.event("waiting", low, now, request=1, duration_ns=lows[low]))
+    ]
+    for _ in range(100):
+        low = running.pop(0)
+        made.event("launched", low, now, granted=True, request=requests[low], duration_ns=lows[low])
+        now += lows[low]
+        running += grants(made.event("grant_done", low, now, request=requests[low]))
+        requests[low] += 1
+        running += grants(made.event("waiting", low, now, request=requests[low], duration_ns=lows[low]))
+        decisions += 3
+    return (made.looks - before) / decisions
+
+
+def test_each_of_many_above_costs_a_few_looks() -> None:
+    costs = {above: looks_below_many(above) for above in (1, 8, 32)}
+    for above, cost in costs.items():
+        assert cost <= costs[1] + 2 * above, costs
 
 
 MOMENTS = st.lists(st.integers(0, 400 * US), min_size=5, max_size=40)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from fikitd._core import Policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_policy_gates import MS, US
+from test_policy_gates import MS, US, grants
 from test_policy_invariants import SOME_TIME, World, play
 
 STRANGER = 99
@@ -83,3 +85,29 @@ def test_after_several_grants_in_one_decision_those_left_are_told_what_the_next_
     world = Repeated("budget", priorities, options=options)
     for step in steps:
         play(world, [step])
+
+
+@pytest.mark.parametrize("options", [{}, {"max_delay_ns": 12 * MS}, {"max_slowdown": 0}])
+@pytest.mark.parametrize("at_work", [True, False])
+def test_of_a_crowd_each_is_told_what_it_would_be_told_alone(options: dict[str, Any], at_work: bool) -> None:
+    """Kernels that do not fit, that there is not enough budget for, and that a max_delay forbids."""
+    lows = {10 + number: number * MS for number in (1, 2, 3, 5, 7, 11, 14, 18, 25, 40)}
+
+    def told(waiting: set[int]) -> list[Any]:
+        made = Policy("budget", **options)
+        made.event("client_added", 1, 0, priority=1)
+        for low in lows:
+            made.event("client_added", low, 0, priority=8)
+        made.event("launched", 1, 0, slack_ns=[1] * 8)  # for how long is not known, so everybody waits
+        for low in waiting:
+            assert grants(made.event("waiting", low, 0, request=1, duration_ns=lows[low])) == []
+        made.event("drained", 1, 0, began_ns=0, duration_ns=0, slack_ns=[1] * 8, idle_ns=[1] * 8)
+        if at_work:
+            made.event("launched", 1, 0, duration_ns=3 * MS, slack_ns=[1] * 8)
+        return [made.held(low) for low in sorted(waiting)]
+
+    together = told(set(lows))
+    assert together == [held for low in sorted(lows) for held in told({low})]
+    assert len({held[0] for held in together}) == (
+        1 if options.get("max_slowdown") == 0 or (at_work and not options) else 2
+    )

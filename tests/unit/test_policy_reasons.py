@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from fikitd._core import REASONS, Policy
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_policy_gates import LEASE, MS, US, with_clients
 from test_policy_invariants import HISTORY, World, checked, play
@@ -17,15 +18,26 @@ POLICIES = [
 OF_A_HIGHER_CLIENT = {"behind", "does_not_fit", "budget_spent", "limit"}
 
 
+PATIENCE = 10 * MS  # so late the word that a kernel is over may be: kPatienceNs
+
+
+@dataclass
 class Witness(World):
     """After every event, asks the policy about everybody. Leaves the rules of granting to test_policy_invariants.py."""
+
+    ends: dict[int, int] = field(default_factory=dict)  # of what was granted to a client and is not known to be over
 
     def on_grant(self, client: int, request: int, launches: int) -> None:
         mine = self.clients[client]
         assert mine.waiting is not None
+        _, length = mine.waiting
+        takes = LEASE if length is None else length + max(length // 2, PATIENCE)
+        self.ends[client] = max([self.now, *self.ends.values()]) + takes
         mine.waiting = None
 
     def event(self, kind: str, client: int = 0, **fields: Any) -> None:
+        if kind in ("drained", "grant_done", "client_removed"):
+            self.ends.pop(client, None)
         super().event(kind, client, **fields)
         for number, seen in self.clients.items():
             held = self.policy.held(number)
@@ -42,7 +54,8 @@ class Witness(World):
         elif reason == "turn":
             assert by != number
             assert blamed.priority == mine.priority
-            assert blamed.waiting, "only who waits itself can go first"
+            runs = self.ends.get(by, 0) >= self.now
+            assert blamed.waiting or runs, "only who waits itself can go first, or whose kernel runs: its next one"
         elif reason == "run_ahead":
             assert blamed.closed, "lower work is that of clients with a closed gate"
         elif reason == "unknown":
@@ -52,8 +65,21 @@ class Witness(World):
             assert reason == "uncertain"
 
 
+# One is granted in the same decision in which its equal, who has had more, is told to wait for it.
+OF_A_KERNEL_THAT_RUNS = [
+    ("wait", 3, 0, None, None, 0),
+    ("wait", 1, 0, 1_100_005, None, 0),
+    ("tick", 1, 0, None, None, 3_628_801),
+    ("tick", 1, 0, None, None, 90_341_913),
+    ("wait", 1, 0, None, None, 0),
+    ("wait", 3, 0, 4, None, 0),
+    ("drain", 3, 0, None, None, 0),
+]
+
+
 @checked
 @given(st.sampled_from(POLICIES), HISTORY)
+@example("budget", ([5, 1, 5], OF_A_KERNEL_THAT_RUNS))
 def test_whoever_waits_knows_why_and_for_whom(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
     play(Witness(name, priorities), steps)
@@ -150,3 +176,21 @@ def test_nobody_is_held_without_waiting_and_a_client_that_gave_up_is_not_held() 
 def test_reasons_have_names_of_their_own() -> None:
     assert len(set(REASONS)) == len(REASONS)
     assert Policy("fikit").held(1) is None
+
+
+def test_an_equal_that_neither_waits_nor_runs_keeps_nobody_waiting() -> None:
+    high, mine, lower, now = 1, 2, 4, 1 * MS  # 3 is the equal
+    made = with_clients("budget", 1, 5, 5, 8)
+    rest = [1000 * MS] * 8
+    made.event("launched", high, 0, duration_ns=10 * US, slack_ns=rest)
+    made.event("drained", high, now, duration_ns=0, slack_ns=rest, idle_ns=rest)
+
+    def asks(client: int, request: int, length: int) -> bool:
+        decisions = made.event("waiting", client, now, request=request, duration_ns=length)
+        return ("grant", client, request, 1) in decisions
+
+    assert asks(mine, 1, 5 * MS)
+    now += 5 * MS
+    made.event("grant_done", mine, now, request=1)
+    assert asks(lower, 1, 10 * US)
+    assert asks(mine, 2, 50 * US), "the equal, which has had nothing, asks for nothing"

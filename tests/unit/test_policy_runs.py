@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, OTHER = 1, 2, 3
 LONGEST_LAUNCHES, LONGEST_NS = 32, 200 * US
+LONG_LAUNCHES, LONG_NS = 256, 1 * MS  # of a long run
+LONG_RUN = {"run_launches": 20, "run_ns": 100 * US, "long_run_launches": 90, "long_run_ns": 800 * US}
 
 
 def policy(**options: Any) -> Policy:
@@ -32,6 +34,59 @@ def test_a_run_within_the_slack_is_granted_at_once() -> None:
     made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[2 * MS])
     decisions = made.event("waiting", LOW, 1 * MS, request=1, duration_ns=5 * US, run_launches=20, run_ns=100 * US)
     assert granted(decisions) == [20]
+
+
+def at_rest(made: Policy, idle_ns: int, began: int = 1 * MS) -> int:
+    """The high client has launched, and waited; it goes on after idle_ns. When that was."""
+    made.event("launched", HIGH, began, duration_ns=10 * US)
+    now = began + 10 * US
+    made.event("drained", HIGH, now, duration_ns=0, idle_ns=[idle_ns])
+    return now
+
+
+def test_a_long_run_is_granted_while_everybody_above_is_at_rest() -> None:
+    for idle, launches in ((5 * MS, 90), (500 * US, 20), (50 * US, 1)):
+        made = policy()
+        now = at_rest(made, idle)
+        assert granted(made.event("waiting", LOW, now, request=1, duration_ns=5 * US, **LONG_RUN)) == [launches]
+
+
+def test_while_somebody_is_at_work_no_long_run_is_granted() -> None:
+    made = policy()
+    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[5 * MS])  # it would fit
+    decisions = made.event("waiting", LOW, 1 * MS, request=1, duration_ns=5 * US, **LONG_RUN)
+    assert granted(decisions) == [20]
+
+
+def test_a_run_becomes_a_long_one_when_those_above_come_to_rest() -> None:
+    extended = []
+    for rests in (False, True):
+        made = policy()
+        made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[9 * MS])
+        made.event("waiting", LOW, 1 * MS, request=1, duration_ns=5 * US, run_launches=4, run_ns=20 * US)
+        if rests:
+            made.event("drained", HIGH, 1 * MS + 5 * US, duration_ns=0, idle_ns=[9 * MS])
+        decisions = made.event(
+            "launched", LOW, 1 * MS + 10 * US, granted=True, request=1, duration_ns=5 * US, **LONG_RUN
+        )  # fmt: skip
+        extended += [decision[2] for decision in decisions if decision[0] == "extend_run"]
+    assert extended == [
+        16,
+        86,
+    ]  # three launches were left of four, and the newest one is the first of those that follow
+
+
+def test_what_a_run_that_was_ended_has_not_launched_is_taken_back_when_its_client_asks_again() -> None:
+    made = policy()
+    now = at_rest(made, 5 * MS)
+    made.event("waiting", LOW, now, request=1, duration_ns=5 * US, **LONG_RUN)
+    made.event("launched", LOW, now + 5 * US, granted=True, request=1, duration_ns=5 * US)
+    assert made.queue_free_ns >= now + 800 * US
+    ended = made.event("launched", HIGH, now + 10 * US, duration_ns=10 * US, slack_ns=[1])
+    assert ("end_run", LOW) in ended
+    made.event("waiting", LOW, now + 12 * US, request=2, duration_ns=5 * US)
+    assert made.queue_free_ns < now + 50 * US
+    assert made.index_agrees()
 
 
 def test_where_only_the_first_kernel_of_a_run_fits_it_goes_alone() -> None:
@@ -222,6 +277,26 @@ def test_a_run_ends_before_a_long_kernel_and_before_one_of_unknown_length() -> N
     assert long.starting(A, 5 * US) == unknown.starting(A, 5 * US) == (2, 15 * US)
 
 
+def test_a_long_run_goes_on_behind_a_run() -> None:
+    runs = taught((A, 5 * US), (B, 10 * US), (C, 500 * US), (D, 5 * US))
+    assert runs.starting(A, 5 * US) == (2, 15 * US)
+    assert runs.starting_long(A, 5 * US) == (4, 520 * US)
+    assert taught((A, 5 * US), (B, LONG_NS)).starting_long(A, 5 * US) == (1, 5 * US)
+
+
+def test_a_kernel_longer_than_a_run_may_begin_a_long_one() -> None:
+    runs = taught((A, 300 * US), (B, 10 * US))
+    assert runs.starting(A, 300 * US) == (1, 300 * US)
+    assert runs.starting_long(A, 300 * US) == (2, 310 * US)
+
+
+def test_long_runs_are_in_no_profile() -> None:
+    learnt = taught((A, 300 * US), (B, 10 * US)).learnt()
+    later = Runs()
+    later.expect(learnt)
+    assert later.starting_long(A, 300 * US) == (1, 300 * US)
+
+
 def test_a_kernel_never_seen_is_a_run_of_itself() -> None:
     assert taught((A, 5 * US), (B, 5 * US)).starting(D, 7 * US) == (1, 7 * US)
     assert Runs().starting(A, -1)[0] == 1
@@ -248,6 +323,9 @@ def test_no_run_exceeds_its_limits(steps: list[tuple[int, int, bool]]) -> None:
         launches, work = runs.starting(identity, duration)
         assert 1 <= launches <= LONGEST_LAUNCHES
         assert duration < 0 or duration <= work <= max(duration, LONGEST_NS)
+        long_launches, long_work = runs.starting_long(identity, duration)
+        assert launches <= long_launches <= LONG_LAUNCHES
+        assert duration < 0 or work <= long_work <= max(duration, LONG_NS)
         runs.launched(identity, duration)
         if waits:
             runs.waited()

@@ -49,6 +49,11 @@ def test_time_at_the_gate_is_the_dispatchers_own_until_it_has_decided(scenario: 
     assert slow.free["reaction"] > 2 * fast.free["reaction"] > 0
 
 
+def test_nobody_waits_for_what_an_ended_run_has_not_launched(scenario: Scenario) -> None:
+    time = simulator.low_time(replace(scenario, requests=40), "budget")
+    assert time.free["run_ahead"] < 0.01 * time.free["runs"]
+
+
 def test_a_measuring_run_that_is_cut_short_leaves_what_it_saw_twice(scenario: Scenario) -> None:
     def harvest(passes: float, *, rhythm: bool = True) -> float:
         high = replace(scenario.high, learning_ns=round(passes * scenario.high.solo_ns), stored=True)

@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "policy/rows.hpp"
 #include "policy/tournament.hpp"
+#include "random_check.hpp"
 
 namespace {
 
@@ -58,15 +58,20 @@ bool rows(std::mt19937& dice, int changes) {
     if (add) in.insert(row);
     else in.erase(row);
     others.set(dice() % kMaxClients, dice() % 2 == 0);
-    if (rows.any() != !in.empty() || rows.at_least(in.size() + 1) || !rows.at_least(in.size()) || rows.at_least(8) != (in.size() >= 8) || rows.has(row) != add) return false;
+    if (rows.any() != !in.empty() || rows.count() != in.size() || rows.has(row) != add) return false;
     if (rows.first() != (in.empty() ? kMaxClients : *in.begin())) return false;
     if (rows.last() != (in.empty() ? kMaxClients : *in.rbegin())) return false;
+    const auto key = [](std::size_t each) { return static_cast<std::int64_t>(each * 29 % 13); };
+    const auto least = std::ranges::min_element(in, {}, key);
+    if (!in.empty() && rows.least(key) != *least) return false;
+    const Rows odd = rows.where([](std::size_t each) { return each % 2 != 0; });
     const std::size_t from = dice() % (kMaxClients + 1);
     const auto next = in.lower_bound(from);
     if (rows.next(from) != (next == in.end() ? kMaxClients : *next)) return false;
     for (std::size_t each = 0; each < kMaxClients; ++each) {
       const bool here = in.contains(each);
       if (rows.before(from).has(each) != (here && each < from)) return false;
+      if (odd.has(each) != (here && each % 2 != 0)) return false;
       if ((rows & others).has(each) != (here && others.has(each))) return false;
       if ((rows | others).has(each) != (here || others.has(each))) return false;
       if (rows.without(others).has(each) != (here && !others.has(each))) return false;
@@ -75,20 +80,17 @@ bool rows(std::mt19937& dice, int changes) {
   return true;
 }
 
+bool tournaments(std::mt19937& dice, int changes) {
+  for (std::size_t size = 0; size <= 29; ++size)
+    if (!tournament<Earliest>(dice, size, changes) || !tournament<Latest>(dice, size, changes)) {
+      std::printf("%zu rows: ", size);
+      return false;
+    }
+  return true;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  std::mt19937 dice(static_cast<unsigned>(std::stoul(argv[1])));
-  const int changes = std::stoi(argv[2]);
-  for (std::size_t size = 0; size <= 29; ++size)
-    if (!tournament<Earliest>(dice, size, changes) || !tournament<Latest>(dice, size, changes)) {
-      std::printf("a tournament of %zu rows answers otherwise than a scan\n", size);
-      return 1;
-    }
-  if (!rows(dice, changes)) {
-    std::puts("a set of rows answers otherwise than a list");
-    return 1;
-  }
-  std::puts("done");
+  return play(argc, argv, {{"a tournament answers otherwise than a scan", tournaments}, {"a set of rows answers otherwise than a list", rows}});
 }

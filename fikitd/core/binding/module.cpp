@@ -52,6 +52,7 @@ class ManualPolicy {
                  std::optional<std::int64_t> spread_ns, const std::vector<std::int64_t>& slack_ns,
                  const std::vector<std::int64_t>& idle_ns, std::optional<std::int64_t> span_ns, bool open,
                  std::uint32_t run_launches, std::optional<std::int64_t> run_ns,
+                 std::uint32_t long_run_launches, std::optional<std::int64_t> long_run_ns,
                  std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns,
                  std::optional<std::int64_t> high_ns) {
     const bool taken = policy_->apply({.kind = kind_of(kind),
@@ -75,8 +76,8 @@ class ManualPolicy {
                                                    .after_ns = 0,
                                                    .high_ns = high_ns.value_or(policy::kUnknown),
                                                    .in_line_ns = in_line_ns,
-                                                   .run_launches = run_launches,
-                                                   .run_ns = run_ns.value_or(policy::kUnknown),
+                                                   .run = {run_launches, run_ns.value_or(policy::kUnknown)},
+                                                   .long_run = {long_run_launches, long_run_ns.value_or(policy::kUnknown)},
                                                    .open = open}});
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
     policy_->decide(time_ns, decisions_);
@@ -365,6 +366,7 @@ void bind_policy(nb::module_& m) {
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),
            "slack_ns"_a = std::vector<std::int64_t>(), "idle_ns"_a = std::vector<std::int64_t>(),
            "span_ns"_a = nb::none(), "open"_a = false, "run_launches"_a = 1, "run_ns"_a = nb::none(),
+           "long_run_launches"_a = 1, "long_run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0,
            "high_ns"_a = nb::none())
       .def("held", &ManualPolicy::held, "client"_a)

@@ -69,7 +69,14 @@ void bind_outlook(nb::module_& m) {
       .def(
           "starting",
           [](const predictor::Runs& self, predictor::Identity identity, std::int64_t duration_ns) {
-            const predictor::Run run = self.starting(identity, duration_ns);
+            const predictor::Run run = self.starting(identity, duration_ns).run;
+            return std::pair(run.launches, run.work_ns);
+          },
+          "identity"_a, "duration_ns"_a)
+      .def(
+          "starting_long",
+          [](const predictor::Runs& self, predictor::Identity identity, std::int64_t duration_ns) {
+            const predictor::Run run = self.starting(identity, duration_ns).long_run;
             return std::pair(run.launches, run.work_ns);
           },
           "identity"_a, "duration_ns"_a)

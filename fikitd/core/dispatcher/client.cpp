@@ -151,8 +151,8 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
                       .gap_ns = predicted.gap_ns};
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
-  stood_.launched(t_ns, predicted.duration_ns);
-  if (granted) outstanding_.launched(request, predicted.duration_ns);
+  stood_.launched(launches_, t_ns, predicted.duration_mean_ns);
+  if (granted) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }
@@ -198,8 +198,8 @@ void Client::drained(const Drain& drain, policy::Policy& policy) {
                       .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
   if (drain.waited && all && foresees(policy))
     event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
-  if (all) note_ran(outstanding_.all_done(), drain.t_ns);
-  if (event.duration_ns >= 0) stood_.left(drain.t_ns, event.duration_ns);
+  if (all) note_ran(outstanding_.count(), drain.t_ns);
+  stood_.done(drain.launches, drain.t_ns);
   policy.apply(event);
   if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);
@@ -219,6 +219,7 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
     exclusives_.drained(mark.value);
     drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
   });
+  stood_.missing(marks_.standing().value, marks_.standing().missing_ns);
   if (missing)
     policy.apply({.kind = EventKind::running,
                   .client = id_,

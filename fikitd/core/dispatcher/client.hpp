@@ -113,7 +113,7 @@ class Client {
   // When granted work of it was on the device, as far as that is known, of what it reported complete since the last call.
   std::span<const Ran> take_ran(); // valid until the next report
   // That of a lower client.
-  void lower_ran(ClientId lower, const Ran& ran);
+  void lower_ran(ClientId lower, std::span<const Ran> ran);
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
@@ -143,7 +143,7 @@ class Client {
   void note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns);
   void note_grant(std::int64_t now_ns);
   void note_drain(std::int64_t t_ns);
-  void note_ran(std::int64_t length_ns, std::int64_t until_ns);
+  void note_ran(std::size_t count, std::int64_t until_ns); // of what is outstanding
   void note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void timed(const Report& report);
@@ -231,7 +231,7 @@ class Client {
   SoloAccount solo_;
   Journal journal_;
   Holds holds_;
-  std::array<Ran, policy::kMaxGrants> ran_{}; // that others have not been told of
+  std::array<Ran, Outstanding::kKept> ran_{}; // that others have not been told of
   std::size_t ran_count_ = 0;
   std::int64_t ran_until_ns_ = 0;
   Outstanding outstanding_;

@@ -35,7 +35,7 @@ void Client::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64
     foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
   if (const policy::Client* view = policy.client(id_)) {
     const std::int64_t end_ns = view->reckoned_end_ns(request).value_or(t_ns);
-    note_ran(outstanding_.done(request), std::clamp(end_ns, std::min(since_ns, t_ns), t_ns));
+    note_ran(outstanding_.count_of(request), std::clamp(end_ns, std::min(since_ns, t_ns), t_ns));
   }
   policy.apply({.kind = policy::EventKind::grant_done, .client = id_, .time_ns = t_ns, .request = request});
 }

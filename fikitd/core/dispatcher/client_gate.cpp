@@ -23,7 +23,8 @@ bool Client::waits_for_description(std::int64_t now_ns) {
 }
 
 bool Client::describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns) {
-  constexpr std::int64_t kDescriptionNs = 2'000'000; // it comes by the socket, a moment after the first use of the slot
+  // It comes by the socket, a moment after the first use of the slot; while fikitd reads a profile, 5 ms and more.
+  constexpr std::int64_t kDescriptionNs = 20'000'000;
   if (slot == 0 || slot >= FIKIT_SLOTS || identities_[slot] != 0 || nameless_[slot]) return false;
   const bool just_used = t_ns > now_ns - kDescriptionNs && t_ns < now_ns + kDescriptionNs;
   nameless_[slot] = !just_used;

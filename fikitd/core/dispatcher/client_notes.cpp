@@ -51,13 +51,20 @@ void Client::note_drain(std::int64_t t_ns) {
 }
 
 // What is found complete at the same look ran one after the other, and none of it before what others have been told of.
-void Client::note_ran(std::int64_t length_ns, std::int64_t until_ns) {
-  if (length_ns <= 0 || ran_count_ == ran_.size()) return;
-  ran_[ran_count_++] = {.from_ns = until_ns - length_ns, .until_ns = until_ns};
-  for (std::size_t i = ran_count_ - 1; i > 0 && ran_[i - 1].until_ns > ran_[i].from_ns; --i) {
-    const std::int64_t sooner_ns = ran_[i - 1].until_ns - ran_[i].from_ns;
-    ran_[i - 1].from_ns -= sooner_ns;
+void Client::note_ran(std::size_t count, std::int64_t until_ns) {
+  if (count == 0) return;
+  std::int64_t from_ns = until_ns - outstanding_.length_ns(count);
+  std::int64_t before_ns = from_ns;
+  for (std::size_t i = ran_count_; i > 0 && ran_[i - 1].until_ns > before_ns; --i) {
+    const std::int64_t sooner_ns = ran_[i - 1].until_ns - before_ns;
+    before_ns = ran_[i - 1].from_ns -= sooner_ns;
     ran_[i - 1].until_ns -= sooner_ns;
+  }
+  for (; count > 0; --count) {
+    const Outstanding::Work work = outstanding_.take();
+    const Ran ran{.launched_ns = work.launched_ns, .from_ns = from_ns, .until_ns = from_ns + work.length_ns, .last = count == 1};
+    from_ns = ran.until_ns;
+    if (ran_count_ < ran_.size()) ran_[ran_count_++] = ran;
   }
 }
 
@@ -70,9 +77,22 @@ std::span<const Ran> Client::take_ran() {
   return ran;
 }
 
-void Client::lower_ran(ClientId lower, const Ran& ran) {
-  const std::int64_t stood_ns = stood_.beside(ran, marks_.stood_ns());
-  if (stood_ns > 0) holds_.stood(lower, ran.until_ns - stood_ns, stood_ns);
+void Client::lower_ran(ClientId lower, std::span<const Ran> ran) {
+  Stood::Time together; // until one of its own kernels comes between
+  const auto put_down = [&] {
+    if (together.length_ns > 0) holds_.stood(lower, together.until_ns - together.length_ns, together.length_ns);
+  };
+  stood_.beside(ran, [&](const Stood::Time& stood) {
+    if (stood.length_ns == 0) return;
+    if (stood.until_ns - stood.length_ns > together.until_ns) {
+      put_down();
+      together = stood;
+    } else {
+      together.length_ns += stood.length_ns;
+      together.until_ns = stood.until_ns;
+    }
+  });
+  put_down();
 }
 
 std::vector<Stats::Held> Client::held_now(std::int64_t now_ns) const {

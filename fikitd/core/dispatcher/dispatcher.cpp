@@ -137,10 +137,10 @@ void Dispatcher::tell_higher(const Client& lower, std::uint32_t kernels) {
 }
 
 void Dispatcher::tell_higher_what_ran(Client& lower) {
-  for (const Ran& ran : lower.take_ran())
-    for (const auto& other : clients_)
-      if (!other->measuring() && !lower.measuring() && other->priority() < lower.priority())
-        other->lower_ran(lower.id(), ran);
+  const std::span<const Ran> ran = lower.take_ran();
+  if (ran.empty() || lower.measuring()) return;
+  for (const auto& other : clients_)
+    if (!other->measuring() && other->priority() < lower.priority()) other->lower_ran(lower.id(), ran);
 }
 
 // Nobody waits for a client while every other gate is open: then its launches cost it no mark.

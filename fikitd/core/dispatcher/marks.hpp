@@ -27,8 +27,8 @@ class Marks {
   // Every launch up to this one is complete, whatever its mark says.
   void drained(std::uint64_t launches);
   bool any() const { return awaited_; } // that somebody waits for
-  // When work that did not ask was last known to stand on the device; kLongAgo: it never was.
-  std::int64_t stood_ns() const { return stood_ns_; }
+  // The oldest behind work that did not ask that was not reached at the last look; value 0: there was none.
+  const Mark& standing() const { return standing_; }
 
   // Looks at each: visit(mark, reached), oldest first. Reached ones are forgotten. One that is overdue holds nobody up, so
   // it is not visited before it is reached: long lower work may stand before it, and then it says when that was over.
@@ -36,15 +36,16 @@ class Marks {
   void look(std::int64_t now_ns, const Page& page, Visit visit) {
     std::size_t kept = 0;
     awaited_ = false;
+    standing_ = {};
     for (std::size_t i = 0; i < count_; ++i) {
       Mark& mark = marks_[i];
       const bool reached = page.reached(mark.number);
       const bool overdue = now_ns >= mark.until_ns;
       if (reached || !overdue) visit(std::as_const(mark), reached);
       if (reached) continue;
-      if (!mark.granted) stood_ns_ = now_ns;
       awaited_ |= !overdue;
       mark.missing_ns = now_ns;
+      if (!mark.granted && standing_.value == 0) standing_ = mark;
       marks_[kept++] = mark;
     }
     count_ = kept;
@@ -54,7 +55,7 @@ class Marks {
   std::array<Mark, FIKIT_MARKS> marks_{};
   std::size_t count_ = 0;
   bool awaited_ = false;
-  std::int64_t stood_ns_ = policy::kLongAgo;
+  Mark standing_;
   std::uint32_t last_number_ = 0;
   std::uint64_t last_launch_ = 0;
 };

@@ -7,6 +7,7 @@ namespace fikit::foresight {
 static_assert(policy::Times::kCount == predictor::kTimes);
 static_assert(policy::kLongAgo == predictor::kNoWord);
 static_assert(policy::Tuning{}.longest_run_ns == double{predictor::Runs::kMaxNs});
+static_assert(policy::Tuning{}.rest_run_ns == double{predictor::Runs::kMaxLongNs});
 
 namespace {
 
@@ -37,9 +38,9 @@ policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
   outlook.high_ns = high_ns(predicted);
-  const predictor::Run run = runs_.starting(identity, takes_ns(predicted));
-  outlook.run_launches = run.launches;
-  outlook.run_ns = run.work_ns;
+  const auto [run, long_run] = runs_.starting(identity, takes_ns(predicted));
+  outlook.run = {.launches = run.launches, .work_ns = run.work_ns};
+  outlook.long_run = {.launches = long_run.launches, .work_ns = long_run.work_ns};
   return outlook;
 }
 
@@ -73,8 +74,8 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::
           .after_ns = pause.after_ns,
           .alone_idle_ns = pause.alone_idle ? policy::Times{*pause.alone_idle}.usual_ns() : policy::kUnknown,
           .in_line_ns = 0,
-          .run_launches = 1,
-          .run_ns = policy::kUnknown,
+          .run = {},
+          .long_run = {},
           .open = pause.open};
 }
 

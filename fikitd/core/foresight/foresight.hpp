@@ -24,7 +24,10 @@ struct Learnt {
 class Foresight {
  public:
   Foresight() = default;
-  explicit Foresight(const policy::Tuning& tuning) : runs_(static_cast<std::int64_t>(tuning.longest_run_ns)) {}
+  explicit Foresight(const policy::Tuning& tuning) : runs_(runs(tuning)) {}
+  static predictor::Runs runs(const policy::Tuning& tuning) {
+    return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};
+  }
   Foresight(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
 
   // For the event `waiting`, where a grant may cover several launches: those that are likely to follow this one.

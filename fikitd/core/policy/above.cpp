@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace fikit::policy {
-namespace {
-
-constexpr double kRoundingNs = 1; // what delays that differ by less may be mistaken for
-
-} // namespace
-
 void Above::look(std::int64_t now_ns, int lowest, std::int64_t ahead_ns, bool again) {
   const Rows& waiting = clients_.index().sets().waiting;
   if (waiting.any()) lowest = std::max(lowest, clients_.at(waiting.last()).priority);
@@ -17,8 +11,6 @@ void Above::look(std::int64_t now_ns, int lowest, std::int64_t ahead_ns, bool ag
   begin_ns_ = std::max(free_ns_, now_ns + static_cast<std::int64_t>(options_.tuning.reaction_ns));
   behind_ = static_cast<double>(ahead_ns) > options_.tuning.near_ns;
   deep_ = ahead_ns > options_.run_ahead_ns;
-  refusals_.forget();
-  ahead_refusals_.forget();
   if (!again) find(lowest);
   while (count_ > 0 && all_[count_ - 1].client->priority >= lowest) --count_; // all that are below them have gone
   for (Higher& higher : std::span(all_).first(count_)) see(higher, again);
@@ -40,12 +32,17 @@ void Above::see(Higher& higher, bool again) const {
   higher.at_work = client.progress.busy(now_ns_);
   higher.uncertain = client.progress.uncertain_at(now_ns_);
   higher.means = account.means(now_ns_, higher.at_work, client.protection.max_slowdown);
-  higher.longest_ahead_ns = behind_ ? longest_ahead_ns(higher) : kNever;
+  higher.longest_ahead_ns = kUnknown;
+}
+
+std::int64_t Above::longest_ahead_ns(const Higher& higher) const {
+  if (higher.longest_ahead_ns == kUnknown) higher.longest_ahead_ns = find_longest_ahead_ns(higher);
+  return higher.longest_ahead_ns;
 }
 
 // What is granted now stands in line behind other lower work, and delays a client that is back before it begins; what is granted
 // only when that is nearly over would not be there then. Waiting for a client's work teaches nothing while it is at work.
-std::int64_t Above::longest_ahead_ns(const Higher& higher) const {
+std::int64_t Above::find_longest_ahead_ns(const Higher& higher) const {
   if (higher.at_work) return kNever;
   const Tuning& tuning = options_.tuning;
   const double returned = higher.delays.returned_by(free_ns_, static_cast<std::int64_t>(tuning.reaction_ns)); // how probably
@@ -59,65 +56,63 @@ std::int64_t Above::longest_ahead_ns(const Higher& higher) const {
 Hold Above::objection(const Client& client, std::int64_t length_ns) const {
   for (const Higher& higher : all()) {
     if (!higher.client->outranks(client)) continue;
-    const Hold hold = objection(higher, length_ns, length_ns, 0);
+    const Hold hold = objection(higher, length_ns, 0);
     if (hold.reason != Reason::none) return hold;
   }
   return {};
 }
 
-Hold Above::objection(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
+Hold Above::objection(const Higher& higher, std::int64_t length_ns, double less_ns) const {
   const Client& client = *higher.client;
   if (higher.uncertain) return {.reason = Reason::uncertain, .by = client.id};
   const Account& account = *higher.account;
   const std::int64_t max_delay_ns = client.protection.max_delay_ns;
-  if (max_delay_ns != kNever && account.longest_delay_ns(begin_ns_ + shortest_ns, now_ns_) > max_delay_ns)
+  if (max_delay_ns != kNever && account.longest_delay_ns(begin_ns_ + length_ns, now_ns_) > max_delay_ns)
     return {.reason = Reason::does_not_fit, .by = client.id};
-  const double expected_ns = account.doubtful() ? late_delay_ns(higher, shortest_ns) : delay_ns(higher, shortest_ns);
-  const double delay_ns = expected_ns - less_ns;
-  const bool nothing = delay_ns <= options_.tuning.nothing * static_cast<double>(longest_ns);
-  if (nothing || higher.means.affords(delay_ns, longest_ns)) return {};
+  const double delay_ns = cost(higher, length_ns, account.doubtful()).mean_ns - less_ns;
+  const bool nothing = delay_ns <= options_.tuning.nothing * static_cast<double>(length_ns);
+  if (nothing || higher.means.affords(delay_ns, length_ns)) return {};
   if (higher.at_work) return {.reason = Reason::behind, .by = client.id};
   return {.reason = higher.means.covers(delay_ns) ? Reason::does_not_fit : Reason::budget_spent, .by = client.id};
 }
 
-double Above::late_delay_ns(const Higher& higher, std::int64_t length_ns) const {
-  return higher.delays.until_ns(late_ns(begin_ns_ + length_ns)) - higher.delays.until_ns(late_ns(free_ns_));
+// What lower work of this length, without any before it, is expected to delay a client, and by how much more what is longer does.
+Remaining::At Above::cost(const Higher& higher, std::int64_t length_ns, bool late) const {
+  clients_.asked();
+  Remaining::At at = higher.delays.at(late ? late_ns(begin_ns_ + length_ns) : begin_ns_ + length_ns);
+  at.mean_ns -= late ? higher.delays.until_ns(late_ns(free_ns_)) : higher.delay_ns;
+  if (late) at.share *= options_.tuning.late;
+  return at;
+}
+
+bool Above::at_rest(const Client& client) const {
+  return std::ranges::none_of(all(), [&](const Higher& higher) {
+    return higher.client->outranks(client) && higher.account->in_segment();
+  });
 }
 
 bool Above::let_go_ahead(const Client& client, std::int64_t length_ns) const {
   return !behind_ || std::ranges::all_of(all(), [&](const Higher& higher) {
-    return !higher.client->outranks(client) || lets_go_ahead(higher, length_ns, length_ns, 0);
+    return !higher.client->outranks(client) || lets_go_ahead(higher, length_ns, 0);
   });
 }
 
-bool Above::lets_go_ahead(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const {
-  if (shortest_ns > higher.longest_ahead_ns) return false;
+bool Above::lets_go_ahead(const Higher& higher, std::int64_t length_ns, double less_ns) const {
+  if (length_ns > longest_ahead_ns(higher)) return false;
   if (!deep_) return true;
   const Protection& protection = higher.client->protection;
-  const std::int64_t end_ns = late_ns(begin_ns_ + shortest_ns);
+  const std::int64_t end_ns = late_ns(begin_ns_ + length_ns);
   if (!higher.account->foreseeable() || higher.account->longest_delay_ns(end_ns, now_ns_) > protection.max_delay_ns) return false;
-  const double delay_ns = late_delay_ns(higher, shortest_ns) - less_ns;
-  return delay_ns <= options_.tuning.nothing * static_cast<double>(longest_ns) ||
-         higher.account->affords(delay_ns, longest_ns, now_ns_, true, protection.max_slowdown);
+  const double delay_ns = cost(higher, length_ns, true).mean_ns - less_ns;
+  return delay_ns <= options_.tuning.nothing * static_cast<double>(length_ns) ||
+         higher.account->affords(delay_ns, length_ns, now_ns_, true, protection.max_slowdown);
 }
 
-Refusals::Answer Above::refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
-  Refusals::Answer answer;
-  for (const Higher& higher : all()) {
-    if (higher.client->priority >= answer.above) continue;
-    const Hold hold = objection(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs);
-    if (hold.reason != Reason::none) answer = {.above = higher.client->priority, .hold = hold};
-  }
-  return answer;
-}
-
-Refusals::Answer Above::ahead_refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const {
-  Refusals::Answer answer;
-  for (const Higher& higher : all())
-    if (higher.client->priority < answer.above &&
-        !lets_go_ahead(higher, shortest_ns, in_line() ? shortest_ns : longest_ns, kRoundingNs))
-      answer = {.above = higher.client->priority, .hold = {}};
-  return answer;
+bool Above::refuses(const Client& client, std::int64_t length_ns) const {
+  return std::ranges::any_of(all(), [&](const Higher& higher) {
+    return higher.client->outranks(client) && (objection(higher, length_ns, kRoundingNs).reason != Reason::none ||
+                                               (behind_ && !lets_go_ahead(higher, length_ns, kRoundingNs)));
+  });
 }
 
 void Above::spend(const Client& client, std::int64_t length_ns) {

@@ -8,7 +8,6 @@
 #include "account.hpp"
 #include "clients.hpp"
 #include "policy.hpp"
-#include "refusals.hpp"
 
 namespace fikit::policy {
 
@@ -31,15 +30,27 @@ class Above {
   Hold objection(const Client& client, std::int64_t length_ns) const;
   // There is lower work in flight that is not nearly over.
   bool behind() const { return behind_; }
+  // Are all those above it between two waits?
+  bool at_rest(const Client& client) const;
   // May it stand in line behind that?
   bool let_go_ahead(const Client& client, std::int64_t length_ns) const;
 
-  // The first two of many: what is refused to all of these lengths; where they stand in line, to all that are not shorter.
-  Refusals::Answer refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const;
-  Refusals::Answer ahead_refusal(std::int64_t shortest_ns, std::int64_t longest_ns) const;
-  // Answers by class of lengths, asked once for each look.
-  Refusals& refusals() { return refusals_; }
-  Refusals& ahead_refusals() { return ahead_refusals_; }
+  // Is this length refused to it, and not by so little that rounding decides? Then in line all that are longer are, too.
+  bool refuses(const Client& client, std::int64_t length_ns) const;
+
+  // The same of many at once (above_limits.cpp), by each of those above: of all lengths asked for, what it refuses to all below
+  // it, whoever they are. What is left may be refused to each of them.
+  struct Limits {
+    Lengths granted;                  // what is shorter or longer is refused:
+    std::int64_t fits_ns = kNever;    // what is longer than this, because of a max_delay
+    std::int64_t covered_ns = kNever; // else what is longer than this, because less is left of the budget
+    Hold why;                         // and the others
+  };
+  std::size_t count() const { return count_; } // the highest first
+  int priority(std::size_t number) const { return all_[number].client->priority; }
+  Limits limits(std::size_t number, const Lengths& asked) const;
+  // And what is longer may not stand behind the lower work in flight.
+  std::int64_t longest_ahead_ns(std::size_t number, const Lengths& asked) const;
 
   // Work of this length is granted to it.
   void spend(const Client& client, std::int64_t length_ns);
@@ -53,23 +64,32 @@ class Above {
     Account::Means means;
     bool at_work = false;
     bool uncertain = false; // how far it is
-    std::int64_t longest_ahead_ns = kNever; // of what may stand behind other lower work
+    mutable std::int64_t longest_ahead_ns = kUnknown; // of what may stand behind other lower work; found when it is asked for
   };
   std::span<const Higher> all() const { return std::span(all_).first(count_); }
   void find(int lowest);
   void see(Higher& higher, bool again) const;
-  double delay_ns(const Higher& higher, std::int64_t length_ns) const {
-    return higher.delays.until_ns(begin_ns_ + length_ns) - higher.delay_ns;
-  }
-  // The same if everything on the device takes so many times as long as is reckoned (Tuning::late).
-  double late_delay_ns(const Higher& higher, std::int64_t length_ns) const;
+  // Moments if everything on the device takes so many times as long as is reckoned (Tuning::late).
   std::int64_t late_ns(std::int64_t t_ns) const {
     return now_ns_ + static_cast<std::int64_t>(options_.tuning.late * static_cast<double>(t_ns - now_ns_));
   }
-  // Of one: why the delay of the shortest of these kernels, less so much, cannot be afforded by the means for the longest.
-  Hold objection(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const;
+  // Of one: why the delay, less so much, cannot be afforded.
+  Hold objection(const Higher& higher, std::int64_t length_ns, double less_ns) const;
   std::int64_t longest_ahead_ns(const Higher& higher) const;
-  bool lets_go_ahead(const Higher& higher, std::int64_t shortest_ns, std::int64_t longest_ns, double less_ns) const;
+  std::int64_t find_longest_ahead_ns(const Higher& higher) const;
+  bool lets_go_ahead(const Higher& higher, std::int64_t length_ns, double less_ns) const;
+  static constexpr double kRoundingNs = 2; // moments are whole ns: what delays that differ by less may be mistaken for
+  // What a delay may be, by the length of what causes it.
+  struct Line {
+    double share = 0; // of the length
+    double fixed_ns = 0;
+    double at(std::int64_t length_ns) const { return fixed_ns + share * static_cast<double>(length_ns); }
+  };
+  double share_of(const Account::Means& means) const;
+  Remaining::At cost(const Higher& higher, std::int64_t length_ns, bool late) const;
+  std::int64_t shortest_under(const Line& line, const Higher& higher, const Lengths& asked, bool late) const;
+  std::int64_t longest_covered_ns(const Higher& higher, const Lengths& asked, bool late) const;
+  std::int64_t longest_under(const Line& line, const Higher& higher, const Lengths& asked, bool late) const;
 
   const ClientTable& clients_;
   std::span<Account> accounts_;
@@ -81,8 +101,6 @@ class Above {
   bool deep_ = false; // and more of that than run_ahead_ns
   std::array<Higher, kMaxClients> all_{};
   std::size_t count_ = 0;
-  Refusals refusals_;
-  Refusals ahead_refusals_;
 };
 
 } // namespace fikit::policy

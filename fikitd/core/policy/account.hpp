@@ -33,9 +33,11 @@ class Account {
       return (until_ns(felt_ns) - until_ns(felt_ns - step_ns)) / static_cast<double>(step_ns);
     }
     std::int64_t slack_ns() const { return slack_ns_; } // of its first launch when it is back
-    double until_ns(std::int64_t busy_until_ns) const {
+    double until_ns(std::int64_t busy_until_ns) const { return at(busy_until_ns).mean_ns; }
+    // With its slope, which grows with the end.
+    Remaining::At at(std::int64_t busy_until_ns) const {
       const auto since_ns = busy_until_ns - origin_ns_;
-      return certain_ ? static_cast<double>(since_ns) : remaining_.mean_before(since_ns);
+      return certain_ ? Remaining::At{.mean_ns = static_cast<double>(since_ns), .share = 1} : remaining_.at(since_ns);
     }
 
    private:
@@ -68,6 +70,7 @@ class Account {
     // What may a gain of so much device time delay the client, on average?
     double worth_ns(double gain_ns) const { return any_ ? price_ * gain_ns / weight_ : 0; }
     bool covers(double delay_ns) const { return weight_ * delay_ns * queue_ <= left_ns_; }
+    double most_ns() const { return left_ns_ / (weight_ * queue_); } // of a delay that is covered
 
    private:
     friend class Account;

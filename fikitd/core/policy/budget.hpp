@@ -30,8 +30,8 @@ class Budget final : public Policy {
  private:
   void noted(const Event& event, const Client& client) override;
   Client* choose(std::int64_t now_ns) override;
-  std::uint32_t granted_launches(const Client& client) const override;
-  Client* extended(std::int64_t now_ns) override;
+  Launches granted(const Client& client) const override { return granted_[client.slot]; }
+  Extension extended(std::int64_t now_ns) override;
   Client* overstaying(std::int64_t now_ns) override;
   CopyEngines copies_that_matter(const Client& client) const override { return copies_.that_matter(client); }
   Client* choose_copy(std::int64_t now_ns) override;
@@ -57,7 +57,11 @@ class Budget final : public Policy {
 
   // What is asked for.
   std::int64_t length_ns(const Client& client) const;
-  std::int64_t cautious_ns(const Client& client) const; // which is asked about
+  std::int64_t cautious_ns(const Client& client) const;
+  // What is asked about: of a run all of it, of one kernel a careful guess.
+  std::int64_t asked_ns(const Client& client, const Launches& granted) const {
+    return granted.launches > 1 ? granted.work_ns : cautious_ns(client);
+  }
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);
 
   // Who goes (budget_choice.cpp): what one choice is made from. Of those before it, in the same decision, only `chosen` is left;
@@ -67,8 +71,7 @@ class Budget final : public Policy {
     Lower lower;
     std::int64_t ahead_ns = 0; // of lower work is in flight
     Running running{};
-    bool crowd = false;            // so many wait that classes of lengths are asked about
-    bool by_class = false;         // and before each one's own
+    bool crowd = false;            // so many wait that lengths are asked about
     const Client* asked = nullptr; // before that, and what it was answered holds then too
     Hold answered;
   };
@@ -79,10 +82,11 @@ class Budget final : public Policy {
   Hold answer(const Client& client);
   Hold refused(const Client& client, bool due);
   Hold obstacle(const Client& client, std::int64_t length_ns);
-  Hold refused_by_class(const Client& client, std::int64_t length_ns);
   Client* first_of_few();
   Client* first_of_all();
+  void lengthen(const Client& client);
   bool may_extend(const Client& client) const;
+  bool may_become_longer(const Client& client, const Launches& to);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
 
   // Who goes of a crowd (budget_crowd.cpp): those are refused together of whom one answer is known to hold for all.
@@ -90,8 +94,8 @@ class Budget final : public Policy {
   Client* first_of_level(Rows level, const Rows& due);
   Rows refused_together(const Rows& due);
   Rows not_ahead_together(const Rows& left);
-  template <class Ask, class Said>
-  Rows refused(const ByLength& lengths, Refusals& refusals, Ask ask, Said said) const;
+  Lengths asked() const;
+  void hold_outside(const Above::Limits& limits, Rows rows);
   Rows alike(const Client& client) const;
   Rows hold_alike(const Client& client, const Hold& why, const Rows& level, const Rows& due);
   Rows hold_later(const Client& running, const Rows& rows);
@@ -108,7 +112,7 @@ class Budget final : public Policy {
     std::int64_t asked_ns = 0; // when one of these was granted; 0: none is in flight
   };
   std::array<Guess, kMaxClients> guesses_{};
-  std::array<bool, kMaxClients> whole_run_{}; // the answer was about its run
+  std::array<Launches, kMaxClients> granted_{}; // that it goes was the answer about these
   FairQueue queue_{clients(), options().tuning};
   Ageing ageing_{clients(), accounts_, options()};
   Above above_{clients(), accounts_, options()};

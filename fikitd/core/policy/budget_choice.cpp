@@ -22,8 +22,7 @@ void Budget::begin_choice(std::int64_t now_ns) {
   ageing_.begin();
   choice_.lower = lower_work(now_ns);
   choice_.ahead_ns = choice_.lower.end_ns - now_ns;
-  choice_.crowd = sets().waiting.at_least(kCrowd);
-  choice_.by_class = false;
+  choice_.crowd = sets().waiting.count() >= kCrowd;
   choice_.asked = nullptr;
 }
 
@@ -42,9 +41,18 @@ void Budget::see_running() {
 Client* Budget::goes(Client* client) {
   choice_.chosen = client;
   if (client == nullptr) return nullptr;
-  if (whole_run_[client->slot]) spend(*client, client->run_ns, client->run_ns);
-  else spend(*client, cautious_ns(*client), length_ns(*client));
+  lengthen(*client);
+  const Launches& granted = granted_[client->slot];
+  spend(*client, asked_ns(*client, granted), granted.launches > 1 ? granted.work_ns : length_ns(*client));
   return client;
+}
+
+// While all those above are at rest, to its long run, if that may go, too. Were somebody at work, his next launch would end it.
+void Budget::lengthen(const Client& client) {
+  Launches& granted = granted_[client.slot];
+  const Launches& longer = client.long_run;
+  if (longer.launches <= granted.launches || options().tuning.longest_run <= 1 || !above_.at_rest(client)) return;
+  if (obstacle(client, longer.work_ns).reason == Reason::none && above_.let_go_ahead(client, longer.work_ns)) granted = longer;
 }
 
 Client* Budget::first_of_few() {
@@ -65,9 +73,7 @@ Client* Budget::first_of_all() {
   Client& first = clients().at(row);
   const Hold why = answer(first);
   if (why.reason == Reason::none) return &first;
-  // If its class is not refused, it need not be asked again. It may be that of its run, or have none: then it is.
-  if (!sets().run.has(row) && clients().index().by_length().length_ns(row) >= 0) choice_.asked = &first, choice_.answered = why;
-  choice_.by_class = true;
+  choice_.asked = &first, choice_.answered = why; // it need not be asked again
   return nullptr;
 }
 
@@ -83,26 +89,17 @@ Hold Budget::answer(const Client& client) {
 }
 
 Hold Budget::refused(const Client& client, bool due) {
-  bool& whole_run = whole_run_[client.slot];
-  whole_run = client.run_launches > 1 && options().tuning.longest_run > 1 && obstacle(client, client.run_ns).reason == Reason::none;
+  const auto most = static_cast<std::uint32_t>(options().tuning.longest_run);
+  const bool whole_run = client.run_launches > 1 && most > 1 && obstacle(client, client.run_ns).reason == Reason::none;
+  granted_[client.slot] = whole_run ? Launches{.launches = std::min(client.run_launches, most), .work_ns = client.run_ns} : only_one(client);
   const Hold hold = whole_run || due ? Hold{} : obstacle(client, cautious_ns(client));
   if (hold.reason != Reason::none) return hold;
-  return above_.let_go_ahead(client, whole_run ? client.run_ns : cautious_ns(client)) ? Hold{} : choice_.lower.hold;
+  return above_.let_go_ahead(client, asked_ns(client, granted_[client.slot])) ? Hold{} : choice_.lower.hold;
 }
 
-// What its class is refused comes first.
 Hold Budget::obstacle(const Client& client, std::int64_t length_ns) {
   if (const Client* higher = keeps_from_gap(client, above_.now_ns())) return {.reason = Reason::does_not_fit, .by = higher->id};
-  if (choice_.by_class) {
-    const Hold refused = refused_by_class(client, length_ns);
-    if (refused.reason != Reason::none) return refused;
-  }
   return above_.objection(client, length_ns);
-}
-
-std::uint32_t Budget::granted_launches(const Client& client) const {
-  if (!whole_run_[client.slot]) return 1;
-  return std::min(client.run_launches, static_cast<std::uint32_t>(options().tuning.longest_run));
 }
 
 bool Budget::may_extend(const Client& client) const {
@@ -110,26 +107,32 @@ bool Budget::may_extend(const Client& client) const {
   constexpr std::int64_t kMost = 4; // then it asks, and the mark of its last launch says how far it is
   return client.closed && !client.waiting && client.grant_count > 0 &&
          client.grants[client.grant_count - 1].duration_ns >= 0 && run.taken && run.launches > 0 &&
-         2 * run.launches <= run.next_launches && run.granted_ns < kMost * options().run_ahead_ns;
+         (run.half_granted(run.next) || run.half_granted(run.long_next)) && run.granted_ns < kMost * options().run_ahead_ns;
 }
 
-Client* Budget::extended(std::int64_t now_ns) {
+bool Budget::may_become_longer(const Client& client, const Launches& to) {
+  if (!client.run.half_granted(to)) return false;
+  const std::int64_t more_ns = client.run.more_ns(to);
+  return above_.let_go_ahead(client, more_ns) && obstacle(client, more_ns).reason == Reason::none;
+}
+
+Budget::Extension Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().running))
     if (may_extend(client) && (best == nullptr || queue_.goes_before(client, *best))) best = &client;
-  if (best == nullptr) return nullptr;
+  if (best == nullptr) return {};
   for (const Client& client : clients().among(sets().waiting))
-    if (!queue_.goes_before(*best, client)) return nullptr;
-  if (queue_.goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return nullptr;
+    if (!queue_.goes_before(*best, client)) return {};
+  if (queue_.goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return {};
   const std::int64_t ahead_ns = lower_work(now_ns).end_ns - now_ns;
-  if (ahead_ns > deepest_ns()) return nullptr;
+  if (ahead_ns > deepest_ns()) return {};
   above_.look(now_ns, best->priority, ahead_ns, false);
-  choice_.by_class = choice_.crowd;
-  const std::int64_t more_ns = best->run.more_ns();
-  if (!above_.let_go_ahead(*best, more_ns)) return nullptr;
-  if (obstacle(*best, more_ns).reason != Reason::none) return nullptr;
-  spend(*best, more_ns, more_ns);
-  return best;
+  const Run& run = best->run;
+  const bool far = run.long_next.launches > run.next.launches && above_.at_rest(*best) && may_become_longer(*best, run.long_next);
+  if (!far && !may_become_longer(*best, run.next)) return {};
+  const Launches& to = far ? run.long_next : run.next;
+  spend(*best, run.more_ns(to), run.more_ns(to));
+  return {.client = best, .to = to};
 }
 
 // Nothing that stands behind a client's work may go before that is over, or as long as what it waits for does not move: while

@@ -18,70 +18,63 @@ Client* Budget::first_of_crowd() {
   return nullptr;
 }
 
-Hold Budget::refused_by_class(const Client& client, std::int64_t length) {
-  const auto ask = [this](std::int64_t shortest_ns, std::int64_t longest_ns) { return above_.refusal(shortest_ns, longest_ns); };
-  const LengthClass number = LengthClass::of(length);
-  const Refusals::Answer& octave = above_.refusals().of_octave(number.octave, ask);
-  if (client.priority > octave.above) return octave.hold;
-  const Refusals::Answer& eighth = above_.refusals().of_eighth(number, ask);
-  return client.priority > eighth.above ? eighth.hold : Hold{};
+// What those who wait, if they are refused together, wait for, with the runs which they begin.
+Lengths Budget::asked() const {
+  const Index& index = clients().index();
+  Lengths all = index.by_length().bounds();
+  if (!sets().run.any()) return all;
+  const Lengths runs = index.by_run().bounds();
+  return {.shortest_ns = std::min(all.shortest_ns, runs.shortest_ns), .longest_ns = std::max(all.longest_ns, runs.longest_ns)};
 }
 
-// Of those in classes that are refused, all; said(rows, why) of each class, as far as it is refused to them. The longest classes
-// first: where lengths stand in line, nobody is refused what is not refused to a longer one.
-template <class Ask, class Said>
-Rows Budget::refused(const ByLength& lengths, Refusals& refusals, Ask ask, Said said) const {
-  Rows all;
-  const auto take = [&](const Rows& of, const Refusals::Answer& answer) {
-    if (answer.above > 9) return of;
-    const Rows rows = of.from(clients().first_below(answer.above));
-    if (rows.any()) said(rows, answer.hold);
-    all = all | rows;
-    return of.without(rows);
-  };
-  lengths.each_octave([&](std::size_t octave) {
-    const Refusals::Answer& answer = refusals.of_octave(octave, ask);
-    const Rows left = take(lengths.of_octave(octave), answer);
-    bool longer = true;
-    if (left.any())
-      lengths.each_class(octave, [&](const LengthClass& number) {
-        const Rows rows = left & lengths.of(number);
-        if (!rows.any()) return true;
-        const Refusals::Answer& part = refusals.of_eighth(number, ask);
-        take(rows, part);
-        longer = part.above <= 9;
-        return longer || !above_.in_line();
-      });
-    return longer || answer.above <= 9 || !above_.in_line();
-  });
-  return all;
-}
-
-// Those whose length is refused, and that of the run which they begin.
+// Those to whom somebody above them refuses their length, and that of the run which they begin.
 Rows Budget::refused_together(const Rows& due) {
   const Index& index = clients().index();
-  const auto of = [&](const ByLength& lengths, auto said) {
-    const auto ask = [this](std::int64_t shortest_ns, std::int64_t longest_ns) { return above_.refusal(shortest_ns, longest_ns); };
-    return refused(lengths, above_.refusals(), ask, said);
+  const Rows all = sets().waiting.without(due);
+  Rows left = all;
+  Lengths asked = this->asked();
+  for (std::size_t number = 0; number < above_.count() && asked.any(); ++number) {
+    Rows rows = left.from(clients().first_below(above_.priority(number)));
+    if (!rows.any()) break;
+    const Above::Limits limits = above_.limits(number, asked);
+    if (limits.granted == asked) continue;
+    rows = rows & index.by_length().outside(limits.granted);
+    if (sets().run.any()) rows = rows & index.by_run().outside(limits.granted);
+    left = left.without(rows);
+    hold_outside(limits, rows);
+    asked = limits.granted; // those above that come next have no more below them, and of these the others are refused
+  }
+  return all.without(left);
+}
+
+// They are outside these limits.
+void Budget::hold_outside(const Above::Limits& limits, Rows rows) {
+  const auto hold_longer = [&](std::int64_t ns, Reason reason) {
+    if (ns == kNever) return;
+    const Rows some = rows & clients().index().by_length().longer(ns);
+    hold(some, {.reason = reason, .by = limits.why.by});
+    rows = rows.without(some);
   };
-  Rows both = sets().waiting.without(due);
-  if (sets().run.any()) both = both & of(index.by_run(), [](const Rows&, const Hold&) {});
-  if (!both.any()) return both;
-  return of(index.by_length(), [&](const Rows& rows, const Hold& why) { hold(rows & both, why); }) & both;
+  hold_longer(limits.fits_ns, Reason::does_not_fit);
+  hold_longer(limits.covered_ns, Reason::budget_spent);
+  hold(rows, limits.why);
 }
 
 // Of those that are left the ones that may not stand behind the lower work in flight, neither with their kernel nor with its run.
 Rows Budget::not_ahead_together(const Rows& left) {
   const Index& index = clients().index();
-  const auto of = [&](const ByLength& lengths) {
-    const auto ask = [this](std::int64_t shortest_ns, std::int64_t longest_ns) { return above_.ahead_refusal(shortest_ns, longest_ns); };
-    return refused(lengths, above_.ahead_refusals(), ask, [](const Rows&, const Hold&) {});
-  };
-  Rows both = left;
-  if (sets().run.any()) both = both & of(index.by_run());
-  if (both.any()) both = both & of(index.by_length());
-  hold(both, choice_.lower.hold);
-  return both;
+  Rows all;
+  Lengths asked = this->asked();
+  for (std::size_t number = 0; number < above_.count() && asked.any(); ++number) {
+    const Lengths ahead{.shortest_ns = asked.shortest_ns, .longest_ns = above_.longest_ahead_ns(number, asked)};
+    if (ahead == asked) continue;
+    Rows rows = left.from(clients().first_below(above_.priority(number))) & index.by_length().outside(ahead);
+    if (sets().run.any()) rows = rows & index.by_run().outside(ahead);
+    all = all | rows;
+    asked = ahead;
+  }
+  hold(all, choice_.lower.hold);
+  return all;
 }
 
 Client* Budget::first_of_level(Rows level, const Rows& due) {
@@ -126,10 +119,8 @@ Rows Budget::alike(const Client& client) const {
   const std::size_t row = clients().row(client);
   const std::int64_t length_ns = index.by_length().length_ns(row);
   const bool alone = index.by_run().length_ns(row) == length_ns;
-  if (alone && above_.in_line() &&
-      (above_.refusal(length_ns, length_ns).above < client.priority ||
-       (above_.behind() && above_.ahead_refusal(length_ns, length_ns).above < client.priority)))
-    return index.by_length().not_shorter(row) & index.by_run().not_shorter(row);
+  if (alone && above_.in_line() && above_.refuses(client, length_ns))
+    return index.by_length().longer(length_ns - 1) & index.by_run().longer(length_ns - 1);
   return index.by_length().equal(row) & index.by_run().equal(row);
 }
 

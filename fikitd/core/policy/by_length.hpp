@@ -34,10 +34,14 @@ struct LengthClass {
     if (octave < 4) return static_cast<std::int64_t>(eighth);
     return static_cast<std::int64_t>(((9 + std::uint64_t{eighth}) << (octave - 4)) - 1);
   }
-  static constexpr std::int64_t shortest_of(std::size_t octave) { return octave == 0 ? 0 : std::int64_t{1} << (octave - 1); }
-  static constexpr std::int64_t longest_of(std::size_t octave) {
-    return static_cast<std::int64_t>((std::uint64_t{1} << octave) - 1);
-  }
+};
+
+struct Lengths {
+  std::int64_t shortest_ns = 0;
+  std::int64_t longest_ns = kNever;
+
+  bool any() const { return shortest_ns <= longest_ns; }
+  bool operator==(const Lengths&) const = default;
 };
 
 class ByLength {
@@ -53,8 +57,6 @@ class ByLength {
     if (length_ns >= 0) enter(row, LengthClass::of(length_ns));
   }
   std::int64_t length_ns(std::size_t row) const { return lengths_[row]; }
-  const Rows& of(const LengthClass& number) const { return octaves_[number.octave].eighths[number.eighth].rows; }
-  const Rows& of_octave(std::size_t octave) const { return octaves_[octave].rows; }
   // Those that are known to wait for exactly as long as this row, with it.
   Rows equal(std::size_t row) const {
     const LengthClass number = LengthClass::of(lengths_[row]);
@@ -64,33 +66,35 @@ class ByLength {
     itself.set(row, true);
     return itself;
   }
-  // Those of its class that are not known to wait for less than this row, with it.
-  Rows not_shorter(std::size_t row) const {
-    Rows rows = of(LengthClass::of(lengths_[row]));
-    for (std::size_t other = rows.first(); other < kMaxClients; other = rows.next(other + 1))
-      if (lengths_[other] < lengths_[row]) rows.set(other, false);
-    return rows;
+  // Between these all lengths lie; none, if nobody is in a class.
+  Lengths bounds() const {
+    if (some_ == 0) return {.shortest_ns = 0, .longest_ns = -1};
+    const auto first = static_cast<std::size_t>(std::countr_zero(some_));
+    const auto last = static_cast<std::size_t>(std::bit_width(some_)) - 1;
+    return {.shortest_ns = LengthClass{.octave = first, .eighth = first_of(octaves_[first].some)}.shortest_ns(),
+            .longest_ns = LengthClass{.octave = last, .eighth = last_of(octaves_[last].some)}.longest_ns()};
   }
-  // Of each octave that somebody is in, its number, the longest first; of each class in it, the same. Until seen() is false.
-  template <class Seen>
-  void each_octave(Seen seen) const {
-    for (std::uint64_t octaves = some_; octaves != 0;) {
-      const auto octave = static_cast<std::size_t>(std::bit_width(octaves)) - 1;
-      if (!seen(octave)) return;
-      octaves &= ~(std::uint64_t{1} << octave);
-    }
+  // Those that are known to wait for more than this, or for less.
+  Rows longer(std::int64_t ns) const {
+    const LengthClass number = LengthClass::of(ns);
+    Rows rows = those_of(number, [&](std::int64_t length_ns) { return length_ns > ns; });
+    add(rows, number.octave, octaves_[number.octave].some & ~1U << number.eighth);
+    return rows | of_octaves(some_ & ~std::uint64_t{1} << number.octave);
   }
-  template <class Seen>
-  void each_class(std::size_t octave, Seen seen) const {
-    for (std::uint32_t eighths = octaves_[octave].some; eighths != 0;) {
-      const auto eighth = static_cast<std::size_t>(std::bit_width(eighths)) - 1;
-      if (!seen(LengthClass{.octave = octave, .eighth = eighth})) return;
-      eighths &= ~(1U << eighth);
-    }
+  Rows outside(const Lengths& lengths) const {
+    return lengths.any() ? shorter(lengths.shortest_ns) | longer(lengths.longest_ns) : of_octaves(some_);
+  }
+  Rows shorter(std::int64_t ns) const {
+    const LengthClass number = LengthClass::of(ns);
+    Rows rows = those_of(number, [&](std::int64_t length_ns) { return length_ns < ns; });
+    add(rows, number.octave, octaves_[number.octave].some & ((1U << number.eighth) - 1));
+    return rows | of_octaves(some_ & ((std::uint64_t{1} << number.octave) - 1));
   }
   bool same_rows(const ByLength& other) const { return lengths_ == other.lengths_; }
 
  private:
+  static std::size_t first_of(std::uint32_t eighths) { return static_cast<std::size_t>(std::countr_zero(eighths)); }
+  static std::size_t last_of(std::uint32_t eighths) { return static_cast<std::size_t>(std::bit_width(eighths)) - 1; }
   struct Class {
     Rows rows;
     std::int64_t only_ns = kUnknown; // of all of them; kUnknown: they may differ
@@ -117,6 +121,20 @@ class ByLength {
     if (before.rows.any()) return;
     octave.some &= ~(1U << number.eighth);
     if (octave.some == 0) some_ &= ~(std::uint64_t{1} << number.octave);
+  }
+  template <class Among>
+  Rows those_of(const LengthClass& number, Among among) const {
+    const Class& all = octaves_[number.octave].eighths[number.eighth];
+    if (all.only_ns >= 0) return among(all.only_ns) ? all.rows : Rows{};
+    return all.rows.where([&](std::size_t row) { return among(lengths_[row]); });
+  }
+  void add(Rows& rows, std::size_t octave, std::uint32_t eighths) const {
+    for (; eighths != 0; eighths &= eighths - 1) rows = rows | octaves_[octave].eighths[first_of(eighths)].rows;
+  }
+  Rows of_octaves(std::uint64_t octaves) const {
+    Rows rows;
+    for (; octaves != 0; octaves &= octaves - 1) rows = rows | octaves_[static_cast<std::size_t>(std::countr_zero(octaves))].rows;
+    return rows;
   }
   std::array<Octave, LengthClass::kOctaves> octaves_{};
   std::uint64_t some_ = 0; // octaves that somebody is in

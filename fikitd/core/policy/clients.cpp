@@ -183,9 +183,20 @@ void ClientTable::drained(Client& client, const Completion& seen) {
   client.progress.drained(seen, lease_ns_);
   if (seen.remaining_ns >= 0) queue_.at_most(client.backlog, seen.t_ns, seen.remaining_ns);
   if (seen.remaining_ns != 0 || client.grant_count == 0) return;
-  client.forgotten = client.grants[client.grant_count - 1]; // its client may say yet when it was complete
+  forget(client, client.grants[client.grant_count - 1]);
   client.grant_count = 0;
 }
+
+void ClientTable::end_run(Client& client) {
+  Run& run = client.run;
+  run.launches = 0;
+  run.next = run.long_next = {.launches = 0, .work_ns = 0};
+  if (run.taken) run.spare_ns += std::exchange(run.left_ns, 0);
+  if (client.grant_count > 0) client.grants[client.grant_count - 1].ended = true;
+  work_changed(client);
+}
+
+void ClientTable::forget(Client& client, const Grant& grant) const { client.forgotten = grant.ended ? Grant{} : grant; }
 
 // How much longer than reckoned it took; what is in flight behind it is as late without any fault of its own.
 void ClientTable::see_end(Client& client, const Grant& grant, std::int64_t t_ns) const {
@@ -214,25 +225,36 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   client.progress.drained({.t_ns = t_ns, .remaining_ns = remaining_ns}, lease_ns_);
 }
 
-void ClientTable::grant(Client& client, std::int64_t now_ns, std::uint32_t launches) {
-  const std::int64_t duration_ns = launches > 1 ? client.run_ns : client.waiting_duration_ns;
+void ClientTable::grant(Client& client, std::int64_t now_ns, const Launches& granted) {
   client.waiting = false;
-  const std::int64_t known_ns = std::max<std::int64_t>(0, duration_ns);
-  client.run = {.launches = launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
-  client.progress.launched(now_ns, device_free_ns(&client), duration_ns, lease_ns_);
+  const std::int64_t known_ns = std::max<std::int64_t>(0, granted.work_ns);
+  client.run = {.launches = granted.launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
+  client.progress.launched(now_ns, device_free_ns(&client), granted.work_ns, lease_ns_);
   queue_.add(client.backlog, now_ns, known_ns);
   client.grants[client.grant_count++] = {.request = client.request,
-                                         .duration_ns = duration_ns,
+                                         .duration_ns = granted.work_ns,
                                          .end_ns = client.progress.dry_ns()};
   work_changed(client);
 }
 
-std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns) {
+void ClientTable::take_back(Client& client, std::int64_t t_ns) {
+  const std::int64_t spare_ns = std::exchange(client.run.spare_ns, 0);
+  if (spare_ns <= 0 || client.grant_count == 0) return;
+  Grant& newest = client.grants[client.grant_count - 1];
+  const std::int64_t back_ns = std::min(spare_ns, newest.duration_ns);
+  if (back_ns <= 0) return;
+  newest.duration_ns -= back_ns;
+  newest.end_ns -= back_ns;
+  client.progress.shorten(back_ns);
+  if (const std::int64_t left_ns = granted_ns(client); left_ns >= 0) queue_.at_most(client.backlog, t_ns, left_ns);
+}
+
+std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns, const Launches& to) {
   Run& run = client.run;
   Grant& newest = client.grants[client.grant_count - 1];
-  const std::uint32_t launches = run.next_launches - run.launches;
-  const std::int64_t more_ns = run.more_ns();
-  run.launches = run.next_launches;
+  const std::uint32_t launches = to.launches - run.launches;
+  const std::int64_t more_ns = run.more_ns(to);
+  run.launches = to.launches;
   run.left_ns += more_ns;
   run.granted_ns += more_ns;
   client.progress.launched(now_ns, device_free_ns(&client), more_ns, lease_ns_);
@@ -249,7 +271,7 @@ void ClientTable::pass(std::int64_t now_ns) {
   while (index_.forget().best() <= now_ns) {
     Client& client = clients_[index_.forget().best_row()];
     ++looks_;
-    for (; client.forget_ns() <= now_ns; drop_oldest(client, 1)) client.forgotten = client.grants.front();
+    for (; client.forget_ns() <= now_ns; drop_oldest(client, 1)) forget(client, client.grants.front());
     if (const std::int64_t left_ns = granted_ns(client); left_ns >= 0) queue_.at_most(client.backlog, now_ns, left_ns);
     work_changed(client);
   }

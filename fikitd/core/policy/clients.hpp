@@ -29,6 +29,13 @@ struct Grant {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
   std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
+  bool ended = false; // its run was: when its client will say that it is complete is when it asks again
+};
+
+// So many, which take so much of the device together.
+struct Launches {
+  std::uint32_t launches = 1;
+  std::int64_t work_ns = kUnknown;
 };
 
 // What its newest grant still lets through.
@@ -38,16 +45,22 @@ struct Run {
   std::int64_t left_ns = 0;   // device time of all that has not been launched
   std::int64_t granted_ns = 0; // of all of it
   bool astray = false;         // its newest launch was more than what was left
-  // What is likely to follow its newest launch without a wait.
-  std::uint32_t next_launches = 0;
-  std::int64_t next_ns = 0;
+  std::int64_t spare_ns = 0;   // was taken back before it was launched, and is reckoned with all the same
+  // What is likely to follow its newest launch without a wait; and when all those above are at rest.
+  Launches next{.launches = 0, .work_ns = 0};
+  Launches long_next{.launches = 0, .work_ns = 0};
 
-  // The newest launch takes duration_ns; so many launches, of which it is the first, take work_ns.
-  void follows(std::uint32_t count, std::int64_t work_ns, std::int64_t duration_ns) {
-    next_launches = duration_ns < 0 || count == 0 ? 0 : count - 1;
-    next_ns = std::max<std::int64_t>(0, work_ns - duration_ns);
+  // The newest launch takes duration_ns; these begin with it.
+  void follows(const Launches& run, const Launches& long_run, std::int64_t duration_ns) {
+    const auto behind = [duration_ns](const Launches& all) {
+      return Launches{.launches = duration_ns < 0 || all.launches == 0 ? 0 : all.launches - 1,
+                      .work_ns = std::max<std::int64_t>(0, all.work_ns - duration_ns)};
+    };
+    next = behind(run), long_next = behind(long_run);
   }
-  std::int64_t more_ns() const { return std::max<std::int64_t>(0, next_ns - left_ns); } // than is granted
+  // No more than half of these has been granted.
+  bool half_granted(const Launches& of) const { return 2 * launches <= of.launches; }
+  std::int64_t more_ns(const Launches& of) const { return std::max<std::int64_t>(0, of.work_ns - left_ns); } // than is granted
 };
 
 struct Client {
@@ -70,6 +83,7 @@ struct Client {
 
   // What is predicted.
   std::uint32_t run_launches = 1; // the launch that waits, and those that are likely to follow it
+  Launches long_run;              // the same when all those above are at rest
   std::int64_t waiting_duration_ns = kUnknown;
   std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
   std::int64_t run_ns = kUnknown;
@@ -92,7 +106,7 @@ struct Client {
   // Of what was granted to it:
   std::int64_t overran_ns = 0; // its newest launch, or complete grant, takes so much more than was granted
   std::int64_t late_ns = 0;    // than reckoned that grant was; what is in flight behind it is as late
-  Grant forgotten;             // the newest that counts as over without its client's word
+  Grant forgotten;             // the newest that counts as over without its client's word, which may say yet how late it was
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }
@@ -185,8 +199,9 @@ class ClientTable {
   const Index& index() const { return index_; }
   // Is the index what it would be if it were made anew? For tests: it looks at all.
   bool index_agrees() const;
-  // Clients looked at, and groups of them in the index, since it was made.
+  // Clients looked at, or asked what a delay would be, and groups of them in the index, since it was made.
   std::uint64_t looks() const { return looks_ + index_.looks(); }
+  void asked() const { ++looks_; }
 
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
                 std::int64_t in_line_ns = 0);
@@ -194,15 +209,19 @@ class ClientTable {
                       std::int64_t gap_ns);
   void drained(Client& client, const Completion& seen);
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
-  // Its waiting request, or so many launches of the run that begins with it; counts as launched from now.
-  void grant(Client& client, std::int64_t now_ns, std::uint32_t launches);
-  // Its run by what is likely to follow: so many launches more, which count as launched from now.
-  std::uint32_t extend(Client& client, std::int64_t now_ns);
+  // Its waiting request, or the run that begins with it; counts as launched from now.
+  void grant(Client& client, std::int64_t now_ns, const Launches& granted);
+  // Its run, to what is likely to follow: so many launches more, which count as launched from now.
+  std::uint32_t extend(Client& client, std::int64_t now_ns, const Launches& to);
+  void end_run(Client& client);
+  // What a run that was ended has not launched: it asks again, so that none of that is on its way any more.
+  void take_back(Client& client, std::int64_t t_ns);
   // What is over by now_ns is not to come any more; grants that old count as complete.
   void pass(std::int64_t now_ns);
   // The next moment at which some client's work, or a grant, is over, as far as is reckoned; kNever if there is none.
   std::int64_t next_end_ns(std::int64_t now_ns) const;
 
+  void forget(Client& client, const Grant& grant) const;
   void see_end(Client& client, const Grant& grant, std::int64_t t_ns) const;
   // When all known work of the others is off the device; notes how much of that the client owes to lower ones.
   std::int64_t see_queue(Client& client, std::int64_t t_ns) const;

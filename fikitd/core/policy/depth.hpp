@@ -2,6 +2,7 @@
 // one more waits, and is late with everything that it does afterwards.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,22 +13,27 @@ class Depth {
  public:
   static constexpr std::size_t kFull = 1024; // launches that a stream takes
 
-  void begin() { launches_ = 0, work_ns_ = 0; }
+  void begin() { // a segment
+    most_ = std::max(most_, launches_);
+    launches_ = 0, work_ns_ = 0;
+  }
   void launched(std::int64_t duration_ns) {
     work_ns_ += duration_ns;
     work_at_[launches_++ / kStep % work_at_.size()] = work_ns_;
   }
   // If this much of the newest work is not complete: is the queue half full? What fills it further comes faster than any
-  // decision about it.
+  // decision about it. A segment that fits into the queue as a whole never fills it; until it has become longer than any
+  // before, it is expected to be no longer than those.
   bool high(std::int64_t remaining_ns) const {
     constexpr std::size_t kHigh = kFull / 2;
-    if (launches_ < kHigh) return false;
+    if (launches_ < kHigh || (launches_ <= most_ && most_ < kFull)) return false;
     return work_at_[(launches_ - kHigh) / kStep % work_at_.size()] > work_ns_ - remaining_ns;
   }
 
  private:
   static constexpr std::size_t kStep = 16;
   std::array<std::int64_t, kFull / kStep> work_at_{}; // after every 16 launches
+  std::size_t most_ = 0;                              // of a segment
   std::size_t launches_ = 0;                          // since the last wait
   std::int64_t work_ns_ = 0;                          // of them
 };

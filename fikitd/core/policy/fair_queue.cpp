@@ -40,11 +40,9 @@ bool FairQueue::goes_before(const Client& a, const Client& b) const {
 }
 
 Rows FairQueue::go_after(const Rows& rows, const Client& running) const {
-  Rows later;
-  if (most_ns_[static_cast<std::size_t>(running.priority)] <= limit_ns(running)) return later;
-  for (std::size_t row = rows.first(); row < kMaxClients; row = rows.next(row + 1))
-    later.set(row, line_.key(row) > in_order(limit_ns(running)));
-  return later;
+  const std::int64_t limit = in_order(limit_ns(running));
+  if (most_ns_[static_cast<std::size_t>(running.priority)] <= limit_ns(running)) return {};
+  return rows.where([&](std::size_t row) { return line_.key(row) > limit; });
 }
 
 void FairQueue::put(const Client& client) {
@@ -70,10 +68,7 @@ std::size_t FairQueue::first(int priority) {
 }
 
 std::size_t FairQueue::first(const Rows& rows) const {
-  std::size_t first = rows.first();
-  for (std::size_t row = rows.next(first + 1); row < kMaxClients; row = rows.next(row + 1))
-    if (had_less(row, first)) first = row;
-  return first;
+  return rows.least([&](std::size_t row) { return line_.key(row); });
 }
 
 } // namespace fikit::policy

@@ -32,7 +32,7 @@ class FairQueue {
   Rows go_after(const Rows& rows, const Client& running) const;
   // Of those of a level that wait, who has had least, by row; kMaxClients: nobody waits.
   std::size_t first(int priority);
-  // Of these, which wait; of equals the first.
+  // Of these, which wait, one at least; of equals the first.
   std::size_t first(const Rows& rows) const;
   bool had_less(std::size_t row, std::size_t other) const { return line_.key(row) < line_.key(other); }
 

@@ -30,7 +30,7 @@ bool Policy::apply(const Event& event) {
     case EventKind::launched:
       if (event.granted) {
         clients_.granted_launch(*client, event.time_ns, event.request, takes_ns, event.gap_ns);
-        client->run.follows(event.outlook.run_launches, event.outlook.run_ns, takes_ns);
+        client->run.follows(event.outlook.run, event.outlook.long_run, takes_ns);
       } else {
         clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
       }
@@ -43,9 +43,11 @@ bool Policy::apply(const Event& event) {
       client->waiting_duration_ns = takes_ns;
       client->cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
       told_.forget(clients_.row(*client));
+      if (looks_ahead()) clients_.take_back(*client, event.time_ns);
       client->waiting_exclusive = event.exclusive;
-      client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run_launches, 1U);
-      client->run_ns = std::max(takes_ns, event.outlook.run_ns);
+      client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run.launches, 1U);
+      client->run_ns = std::max(takes_ns, event.outlook.run.work_ns);
+      client->long_run = event.duration_ns < 0 || event.exclusive ? Launches{} : event.outlook.long_run;
       client->run = {};
       break;
     case EventKind::waiting_ended:
@@ -76,23 +78,22 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
   clients_.pass(now_ns);
   const Index::Sets& some = sets();
   while (Client* client = some.running.any() ? overstaying(now_ns) : nullptr) {
-    client->run.launches = 0;
-    client->run.next_launches = 0;
-    if (client->run.taken) client->run.left_ns = 0;
-    clients_.work_changed(*client);
+    clients_.end_run(*client);
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
-  const auto grant = [&](Client& client, std::uint32_t launches) {
-    clients_.grant(client, now_ns, launches);
-    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = launches});
+  const auto grant = [&](Client& client, const Launches& granted) {
+    clients_.grant(client, now_ns, granted);
+    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = granted.launches});
   };
   told_.clear();
   if (some.copying.any()) grant_copies(now_ns, out);
   told_.keep();
-  while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) grant(*client, 1);
-  while (Client* client = choose_again(now_ns)) grant(*client, granted_launches(*client));
-  while (Client* client = some.running.any() ? extended(now_ns) : nullptr)
-    out.add({.kind = DecisionKind::extend_run, .client = client->id, .launches = clients_.extend(*client, now_ns)});
+  while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) grant(*client, only_one(*client));
+  while (Client* client = choose_again(now_ns)) grant(*client, granted(*client));
+  for (Extension more; some.running.any() && (more = extended(now_ns)).client != nullptr;)
+    out.add({.kind = DecisionKind::extend_run,
+             .client = more.client->id,
+             .launches = clients_.extend(*more.client, now_ns, more.to)});
   if (!clients_.index().at_gate().any()) return;
   const std::int64_t wake_ns = next_change_ns(now_ns);
   if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});

@@ -36,10 +36,9 @@ struct Outlook {
   std::int64_t alone_idle_ns = kUnknown;
   std::int64_t high_ns = kUnknown; // waiting: nine of ten kernels like this one take no longer
   std::int64_t in_line_ns = 0;     // launched: what the device needs before it when it stands in line
-  // waiting, launched on a grant: so many launches are likely to follow each other without a wait, this one the first, and take
-  // so much of the device together.
-  std::uint32_t run_launches = 1;
-  std::int64_t run_ns = kUnknown;
+  // waiting, launched on a grant: these are likely to follow each other without a wait, this one the first.
+  Launches run;
+  Launches long_run; // for when all those above are at rest; never less
   bool open = false;               // drained: sometimes the next launch follows at once, sometimes long after: requests
                                    // come from outside, and may be waiting already
 };
@@ -141,7 +140,8 @@ class Policy {
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
   std::span<const Client> all() const { return clients_.span(); }
-  // How many clients, or groups of them in the index, were looked at since it was made: what its decisions cost, for tests.
+  // How many clients, or groups of them in the index, were looked at, or asked, since it was made: what its decisions cost, for
+  // tests.
   std::uint64_t looks() const { return clients_.looks(); }
   bool index_agrees() const { return clients_.index_agrees(); }
   std::int64_t queue_free_ns() const { return clients_.queue_free_ns(); }
@@ -164,14 +164,19 @@ class Policy {
   // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
   // Before it says nullptr it has told every client that waits why (hold).
   virtual Client* choose(std::int64_t now_ns) = 0;
-  // How many launches the grant of a chosen client covers: its request, and so many less one of those that follow it.
-  virtual std::uint32_t granted_launches(const Client&) const { return 1; }
+  // What the grant of a chosen client covers: its request, and of those that follow it so many less one.
+  virtual Launches granted(const Client& client) const { return only_one(client); }
+  static Launches only_one(const Client& client) { return {.launches = 1, .work_ns = client.waiting_duration_ns}; }
   // Which of this held client's copies matter to somebody above it.
   virtual CopyEngines copies_that_matter(const Client&) const { return {}; }
   // Of those whose copy stands at the gate, the next to grant, or nullptr; as choose().
   virtual Client* choose_copy(std::int64_t) { return nullptr; }
-  // A client whose run may go on for what is expected to follow it, or nullptr; asked until it says nullptr.
-  virtual Client* extended(std::int64_t) { return nullptr; }
+  // A client whose run goes on, and how far; as choose().
+  struct Extension {
+    Client* client = nullptr;
+    Launches to;
+  };
+  virtual Extension extended(std::int64_t) { return {}; }
   // A client whose run must not go on, or nullptr; asked until it says nullptr.
   virtual Client* overstaying(std::int64_t) { return nullptr; }
   // When choose() may answer differently without any event; kNever if no such moment.

@@ -84,6 +84,9 @@ class Progress {
   // What was reckoned from a grant starts later, because the client took the grant later.
   void delay(std::int64_t by_ns) { finish_ns_ += std::clamp<std::int64_t>(by_ns, 0, kHorizonNs); }
 
+  // So much of what was reckoned will not be launched.
+  void shorten(std::int64_t by_ns) { finish_ns_ -= std::clamp<std::int64_t>(by_ns, 0, kHorizonNs); }
+
   // End of all work, as far as known. Work of unknown length counts until its lease.
   std::int64_t dry_ns() const { return std::max(finish_ns_, unknown_until_ns_); }
   std::int64_t finish_ns() const { return finish_ns_; }

@@ -23,11 +23,14 @@ class Rows {
     for (const std::uint64_t word : words_) all |= word;
     return all != 0;
   }
-  bool at_least(std::size_t many) const { // without an instruction that counts, which not every processor has
-    for (std::uint64_t word : words_)
-      for (; word != 0; word &= word - 1)
-        if (many-- <= 1) return true;
-    return many == 0;
+  std::size_t count() const { // without an instruction that counts, which not every processor has
+    std::size_t rows = 0;
+    for (std::uint64_t word : words_) {
+      word -= word >> 1 & 0x5555555555555555; // ones in each two bits
+      word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
+      rows += ((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101 >> 56;
+    }
+    return rows;
   }
   // The first from this row on; kMaxClients: there is none.
   std::size_t next(std::size_t row) const {
@@ -46,6 +49,31 @@ class Rows {
       if (words_[number] != 0)
         return number * kBits + kBits - 1 - static_cast<std::size_t>(std::countl_zero(words_[number]));
     return kMaxClients;
+  }
+  // Those of them for which this holds, and the one whose key is least, of equals the first (there is one at least): each is
+  // asked, and no branch depends on what it says, for nobody could foresee it.
+  template <class Holds>
+  Rows where(Holds holds) const {
+    Rows rows;
+    for (std::size_t number = 0; number < words_.size(); ++number)
+      for (std::uint64_t word = words_[number]; word != 0; word &= word - 1) {
+        const auto bit = static_cast<std::size_t>(std::countr_zero(word));
+        rows.words_[number] |= static_cast<std::uint64_t>(holds(number * kBits + bit)) << bit;
+      }
+    return rows;
+  }
+  template <class Key>
+  std::size_t least(Key key) const {
+    std::size_t best = first();
+    std::int64_t least = key(best);
+    for (std::size_t number = 0; number < words_.size(); ++number)
+      for (std::uint64_t word = words_[number]; word != 0; word &= word - 1) {
+        const std::size_t row = number * kBits + static_cast<std::size_t>(std::countr_zero(word));
+        const std::int64_t other = key(row);
+        best = other < least ? row : best;
+        least = other < least ? other : least;
+      }
+    return best;
   }
   // Those of them that come before this row.
   Rows before(std::size_t row) const {

@@ -17,8 +17,12 @@ constexpr auto kShares = [] {
   return shares;
 }();
 
-// The mean of max(0, y - X) for an exponential X.
-double exponential_before(double y, double mean) { return y <= 0 ? 0 : y + mean * std::expm1(-y / mean); }
+// How many of the steps but the first begin before this. Without a branch, which nobody could foresee.
+std::size_t begun(const std::array<double, Times::kCount + 1>& bounds, double t) {
+  std::size_t steps = 0;
+  for (std::size_t step = 1; step < Times::kCount; ++step) steps += static_cast<std::size_t>(bounds[step] < t);
+  return steps;
+}
 
 } // namespace
 
@@ -42,20 +46,18 @@ void Remaining::begin(const Times& times, std::int64_t from_ns) {
     tail_ns_ = std::max(tail_ns_, kSurprise * (from_ - last));
     return;
   }
+  for (std::size_t i = 0; i < Times::kCount; ++i) bounds_[i + 1] = static_cast<double>(ns[i]);
+  bounds_[0] = std::max(0.0, 1.5 * bounds_[1] - 0.5 * bounds_[2]);
   std::size_t step = 0; // in which from_ lies
-  while (from_ >= static_cast<double>(ns[step])) ++step;
-  bounds_[step] = step > 0 ? static_cast<double>(ns[step - 1])
-                           : std::max(0.0, 1.5 * static_cast<double>(ns[0]) - 0.5 * static_cast<double>(ns[1]));
-  bounds_[step + 1] = static_cast<double>(ns[step]);
+  while (from_ >= bounds_[step + 1]) ++step;
   share_at_from_ = from_ > bounds_[step] ? share_at(step, from_) : kShares[step];
   // The integral of the distribution function from `from_` on, step by step.
   all_ = 0;
   double begin = std::max(from_, bounds_[step]);
   double share = share_at_from_;
   for (; step < Times::kCount; ++step) {
-    const auto end = static_cast<double>(ns[step]);
+    const double end = bounds_[step + 1];
     const double next_share = kShares[step + 1];
-    bounds_[step + 1] = end;
     before_[step] = all_;
     all_ += (end - begin) * (share + next_share) / 2;
     begin = end;
@@ -63,22 +65,29 @@ void Remaining::begin(const Times& times, std::int64_t from_ns) {
   }
 }
 
-double Remaining::mean_before(std::int64_t until_ns) const {
+Remaining::At Remaining::at(std::int64_t until_ns) const {
   const auto until = static_cast<double>(until_ns);
-  if (until <= from_) return 0;
-  if (late_) return exponential_before(until - from_, tail_ns_);
-  double integral = all_;
-  if (const double last = bounds_.back(); until > last) {
-    integral += (until - last) + kTail * tail_ns_ * std::expm1(-(until - last) / tail_ns_);
-  } else {
-    std::size_t step = Times::kCount - 1; // in which `until` lies
-    while (step > 0 && bounds_[step] >= until) --step;
-    integral = before_[step];
-    const double begin = std::max(from_, bounds_[step]);
-    const double share = from_ > bounds_[step] ? share_at_from_ : kShares[step];
-    if (until > begin) integral += (until - begin) * (share + share_at(step, until)) / 2;
+  if (until <= from_) return {};
+  if (late_) { // an exponential time is left
+    const double less = std::expm1(-(until - from_) / tail_ns_);
+    return {.mean_ns = (until - from_) + tail_ns_ * less, .share = -less};
   }
-  return std::max(0.0, (integral - share_at_from_ * (until - from_)) / (1 - share_at_from_));
+  double integral = all_;
+  double share = 0; // has come by then
+  if (const double last = bounds_.back(); until > last) {
+    const double less = std::expm1(-(until - last) / tail_ns_);
+    integral += (until - last) + kTail * tail_ns_ * less;
+    share = 1 - kTail * (1 + less);
+  } else {
+    const std::size_t step = begun(bounds_, until); // in which `until` lies
+    const double begin = std::max(from_, bounds_[step]);
+    const double share_at_begin = from_ > bounds_[step] ? share_at_from_ : kShares[step];
+    share = until > begin ? share_at(step, until) : share_at_begin;
+    integral = before_[step];
+    if (until > begin) integral += (until - begin) * (share_at_begin + share) / 2;
+  }
+  const double left = 1 - share_at_from_;
+  return {.mean_ns = std::max(0.0, (integral - share_at_from_ * (until - from_)) / left), .share = (share - share_at_from_) / left};
 }
 
 } // namespace fikit::policy

@@ -34,13 +34,17 @@ class Remaining {
   Remaining() = default;
   Remaining(const Times& times, std::int64_t from_ns) { begin(times, from_ns); }
   void begin(const Times& times, std::int64_t from_ns); // anew
-  double mean_before(std::int64_t until_ns) const;
+  double mean_before(std::int64_t until_ns) const { return at(until_ns).mean_ns; }
+  struct At {
+    double mean_ns = 0;
+    double share = 0; // of what is to come has come by then: so steep the mean is there, and nowhere behind it less
+  };
+  At at(std::int64_t until_ns) const;
 
  private:
   double share_at(std::size_t step, double t) const;
 
-  // Between two of the times, a step, the distribution is even. Step i begins at bounds_[i]; only those are kept up to date
-  // that are not over by from_.
+  // Between two of the times, a step, the distribution is even. Step i begins at bounds_[i].
   std::array<double, Times::kCount + 1> bounds_{};
   std::array<double, Times::kCount> before_{}; // the integral of the shares from from_ to the beginning of a step
   double from_ = 0;

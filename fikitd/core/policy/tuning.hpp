@@ -49,6 +49,8 @@ struct Tuning {
   // Launches that one grant covers, and how much work they are together, at most: more is more often refused as a whole.
   double longest_run = 32;
   double longest_run_ns = 200e3;
+  // Where all those above are at rest, up to 256 launches: their next launch would end it, and the program asks seldom until then.
+  double rest_run_ns = 1e6;
 };
 
 } // namespace fikit::policy

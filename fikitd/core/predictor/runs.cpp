@@ -15,20 +15,28 @@ std::uint64_t Runs::place(Identity identity) const {
 
 // Where the same four kernels have been followed by different ones, the shorter run and the longer work are expected: what
 // is seen again and again wins in time.
-void Runs::end_oldest() {
-  const Begun& oldest = begun_[first_];
-  const Run seen{.launches = static_cast<std::uint32_t>(count_), .work_ns = work_ns_ - oldest.before_ns};
-  first_ = (first_ + 1) % kMaxLaunches;
-  --count_;
-  const auto it = known_.find(oldest.place);
-  if (it == known_.end()) {
-    if (known_.size() < kMaxPlaces) known_.emplace(oldest.place, Known{.run = seen, .seen = 1});
-    return;
-  }
-  it->second.seen = std::min(it->second.seen + 1, 2U);
-  Run& known = it->second.run;
+void Runs::see(Run& known, const Run& seen) {
   known.launches = seen.launches <= known.launches ? seen.launches : known.launches + 1;
   known.work_ns = std::max(seen.work_ns, known.work_ns - known.work_ns / 4);
+}
+
+void Runs::end_oldest(Kind& kind) {
+  const Begun& oldest = begun(kind.oldest);
+  const Run seen{.launches = static_cast<std::uint32_t>(launches_ - kind.oldest), .work_ns = work_ns_ - oldest.before_ns};
+  ++kind.oldest;
+  const auto [it, first] = known_.size() < kMaxPlaces ? known_.try_emplace(oldest.place) : std::pair(known_.find(oldest.place), false);
+  if (it == known_.end()) return;
+  Known& known = it->second;
+  Run& run = &kind == &run_ ? known.run : known.long_run;
+  if (first || run.launches == 0) run = seen;
+  else see(run, seen);
+  if (&kind == &run_) known.seen = std::min(known.seen + 1, 2U);
+}
+
+// What is launched next is over at end_ns of the work.
+void Runs::end_those_before(Kind& kind, std::int64_t end_ns) {
+  while (kind.oldest < launches_ && (launches_ - kind.oldest == kind.most || end_ns - begun(kind.oldest).before_ns > kind.most_ns))
+    end_oldest(kind);
 }
 
 void Runs::launched(Identity identity, std::int64_t duration_ns) {
@@ -36,32 +44,44 @@ void Runs::launched(Identity identity, std::int64_t duration_ns) {
     waited();
   } else {
     const std::int64_t end_ns = work_ns_ + duration_ns;
-    while (count_ > 0 && (count_ == kMaxLaunches || end_ns - begun_[first_].before_ns > longest_ns_)) end_oldest();
-    begun_[(first_ + count_++) % kMaxLaunches] = {.place = place(identity), .before_ns = work_ns_};
+    end_those_before(run_, end_ns);
+    end_those_before(long_run_, end_ns);
+    begun(launches_++) = {.place = place(identity), .before_ns = work_ns_};
     work_ns_ = end_ns;
   }
   context_.push(identity);
 }
 
 void Runs::waited() {
-  while (count_ > 0) end_oldest();
+  while (run_.oldest < launches_) end_oldest(run_);
+  while (long_run_.oldest < launches_) end_oldest(long_run_);
   work_ns_ = 0;
 }
 
-Run Runs::starting(Identity identity, std::int64_t duration_ns) const {
-  const auto it = duration_ns < 0 || duration_ns > longest_ns_ ? known_.end() : known_.find(place(identity));
-  if (it == known_.end() || it->second.run.launches == 1) return {.launches = 1, .work_ns = duration_ns};
-  const Run& known = it->second.run;
-  return {.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, longest_ns_)};
+Ahead Runs::starting(Identity identity, std::int64_t duration_ns) const {
+  const Run alone{.launches = 1, .work_ns = duration_ns};
+  const auto it = duration_ns < 0 ? known_.end() : known_.find(place(identity));
+  if (it == known_.end()) return {.run = alone, .long_run = alone};
+  const auto of = [duration_ns](const Kind& kind, const Run& known, const Run& otherwise) {
+    if (known.launches <= otherwise.launches || duration_ns > kind.most_ns) return otherwise;
+    return Run{.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, kind.most_ns)};
+  };
+  const Run run = of(run_, it->second.run, alone);
+  return {.run = run, .long_run = of(long_run_, it->second.long_run, run)};
 }
 
 void Runs::expect(const RunsLearnt& before) {
   for (const auto& [place, run] : before) {
     if (known_.size() == kMaxPlaces) return;
     const Run bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kMaxLaunches),
-                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, longest_ns_)};
+                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, run_.most_ns)};
     known_.emplace(place, Known{.run = bounded, .seen = 0});
   }
+}
+
+void Runs::forget_long_runs() {
+  for (auto& [place, known] : known_) known.long_run.launches = 0;
+  long_run_.oldest = launches_;
 }
 
 RunsLearnt Runs::learnt() const {

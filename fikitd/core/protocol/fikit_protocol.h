@@ -128,14 +128,16 @@ enum fikit_entry_kind {
   FIKIT_ENTRY_DRAINED = 3, /* every launch with launch_seq <= value is known complete at t_ns (host sync returned). slot: for
                               so many ns, 2^32 - 1 at most, had the host waited, in one wait or in several at once one
                               after the other; 0: it says nothing of that, as older shims did */
-  FIKIT_ENTRY_DONE = 4,    /* the launch with grant `value`, the last one of its run, has completed (marker seen at t_ns) */
+  FIKIT_ENTRY_DONE = 4,    /* the launch with grant `value`, the last one of its run, has completed (marker seen at t_ns). The
+                              last one of a run that fikitd has ended is the one before the client asks again */
   FIKIT_ENTRY_SAMPLE = 5,  /* measured: one run of `slot`, launched after `before`, took `value` ns of device time */
   FIKIT_ENTRY_GAP = 6,     /* measured: the device was idle `value` ns after a run of `slot`, launched after `before`, until
                               the next launch of this process started */
   FIKIT_ENTRY_EXPIRED = 7, /* the lease of a closed gate ran out; the launch went through ungranted */
   FIKIT_ENTRY_MARK = 8,    /* mark `slot` stands behind a launch on the device: once it is reached, every launch with
                               launch_seq <= value is complete */
-  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the launch with grant `value`, the last one of its run; or the copy */
+  FIKIT_ENTRY_MARK_GRANT = 9, /* mark `slot` stands behind the launch with grant `value`, the last one of its run as for
+                                 DONE; or behind the copy */
   FIKIT_ENTRY_COPY = 10, /* a copy of `value` bytes, handed over at t_ns. slot: enum fikit_copy. Since version 4; only while
                             somebody with another priority shares the GPU */
 };

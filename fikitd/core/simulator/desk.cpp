@@ -12,7 +12,7 @@ Desk::Desk(const std::string& policy, const policy::Options& options, const Cost
            Knowledge knowledge)
     : policy_(policy::make_policy(policy, options)),
       knowledge_(knowledge),
-      longest_run_ns_(static_cast<std::int64_t>(options.tuning.longest_run_ns)),
+      nothing_follows_(foresight::Foresight::runs(options.tuning)),
       notes_(Reaction(costs.observe_ns, seen.observe_ns, seen.draw)),
       done_(Reaction(costs.done_ns, seen.done_ns, seen.draw)),
       late_(costs.late_ns, seen.late_ns, seen.draw) {
@@ -23,7 +23,7 @@ void Desk::add(const Job& job, std::uint32_t number, std::int64_t t_ns) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   clients_[number].job = &job;
   clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
-                                                    job.knows_runs() ? job.profile()->runs : predictor::Runs(longest_run_ns_));
+                                                    job.knows_runs() ? job.profile()->runs : nothing_follows_);
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
   wake_ns_ = 0;
 }

@@ -84,7 +84,7 @@ class Desk {
 
   std::unique_ptr<policy::Policy> policy_;
   Knowledge knowledge_;
-  std::int64_t longest_run_ns_;
+  predictor::Runs nothing_follows_; // known: of a job without a profile
   std::vector<Client> clients_;
   Mailbox notes_;
   Mailbox done_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "replay/op_kind.hpp"
 
@@ -121,6 +122,7 @@ void Job::call(std::int64_t now_ns) {
       --run_;
       has_grant_ = true;
     } else if (closed_) {
+      mark_end(now_ns);
       ++request_;
       state_ = State::at_gate;
       next_ns_ = kNever;
@@ -148,6 +150,15 @@ void Job::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_
   next_ns_ = now_ns + wake_.next_ns();
 }
 
+// As the shim does when it asks again: in the stream in which it launches next, if that is the one.
+void Job::mark_end(std::int64_t now_ns) {
+  const auto [number, seq, request] = std::exchange(unmarked_, {});
+  if (request == 0 || number != options_.trace->stream(host_.index())) return;
+  Stream& stream = streams_[number];
+  if (seq < stream.collected) notes_.note({Note::Kind::done, number_, request, stream.steps[seq % emu::kRingOps], now_ns});
+  else stream.requests[seq % emu::kRingOps] = request;
+}
+
 void Job::set_gate(bool closed, std::int64_t now_ns) {
   closed_ = closed;
   run_ = 0;
@@ -172,7 +183,10 @@ void Job::issue(std::int64_t now_ns) {
     ++kernels_in_flight_;
     const std::uint32_t mark = has_grant_ || !options_.managed ? 0 : put_mark();
     Stream& stream = stream_of(host_.index());
-    stream.marks[(device_.state().streams[stream.slot].tail - 1) % emu::kRingOps] = mark;
+    const std::uint64_t seq = device_.state().streams[stream.slot].tail - 1;
+    stream.marks[seq % emu::kRingOps] = mark;
+    const std::size_t number = options_.trace->stream(host_.index());
+    unmarked_ = {.stream = number, .seq = seq, .request = has_grant_ && !last_of_run ? request_ : 0};
     note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0, mark);
   }
   if (engine(host_.index()) != policy::Engine::compute) note(Note::Kind::copied, now_ns, has_grant_ ? request_ : 0);

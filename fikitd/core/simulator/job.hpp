@@ -142,6 +142,7 @@ class Job {
   void complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq);
   Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
   void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0, std::uint32_t mark = 0);
+  void mark_end(std::int64_t now_ns); // of a run that was ended
   void find_gaps();
   bool copy_asks() const; // the step in hand is a copy that asks
   std::uint32_t put_mark(); // 0: none
@@ -166,6 +167,11 @@ class Job {
   bool has_grant_ = false; // the step in hand was granted
   bool stands_behind_ = false; // its wait for another stream's work is in the queue
   policy::CopyEngines copies_ask_{};
+  struct {                // the newest launch of a run, not its last one: the run was ended behind it, or goes on
+    std::size_t stream = 0;
+    std::uint64_t seq = 0;
+    std::uint32_t request = 0; // 0: there is none
+  } unmarked_;
   std::uint32_t run_ = 0;  // so many launches may pass the closed gate
   bool keeps_runs_ = false;
   std::vector<bool> gap_after_; // by step: the device is often idle then, so the launch gets a mark

@@ -33,7 +33,7 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, const policy::Tuning& tuning) {
   // The events by which the shim times a kernel hold what the device needs between two works of a stream.
   const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
-  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = predictor::Runs(static_cast<std::int64_t>(tuning.longest_run_ns)), .truth = {}};
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = foresight::Foresight::runs(tuning), .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
@@ -51,6 +51,7 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, boo
   } else {
     profile.rhythm = alone.desk().rhythm(0);
     profile.runs = alone.desk().runs(0);
+    profile.runs.forget_long_runs();
   }
   profile.truth = truth_of(trace, alone.desk().notes());
   return profile;
