@@ -58,7 +58,7 @@ find_python() {
   say "no Python 3.11+ with venv was found: install python3 and python3-venv"; return 1
 }
 
-hash_of() { git ls-files -co --exclude-standard -- "$@" 2>/dev/null | LC_ALL=C sort | xargs -d '\n' sha256sum 2>/dev/null | sha256sum | cut -d' ' -f1; }
+hash_of() { git ls-files -co --exclude-standard -- "$@" 2>/dev/null | LC_ALL=C sort | { xargs -d '\n' sha256sum 2>/dev/null || true; } | sha256sum | cut -d' ' -f1; }
 
 install_python() {
   local python stamp

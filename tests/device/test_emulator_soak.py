@@ -1,6 +1,6 @@
 """Clients of the emulated GPU that are killed at random, again and again: nothing of them may stay.
 
-`EMUCUDA_SOAK_S=600 pytest tests/device/test_emulator_soak.py` is the long form.
+`EMUCUDA_SOAK_S=600 pytest -o faulthandler_timeout=0 tests/device/test_emulator_soak.py` is the long form.
 """
 
 from __future__ import annotations
