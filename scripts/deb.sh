@@ -53,9 +53,11 @@ if [ -d /run/systemd/system ]; then
   systemd-tmpfiles --create fikit.conf || true
 fi
 EOF
-cat >$stage/fikit/DEBIAN/prerm <<'EOF'
-#!/bin/sh
-set -e
+# Both ask, because apt goes on with the one when the other refuses.
+for package in fikit fikit-slurm; do
+  printf '#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\n%s\nfi\n' "$(cat scripts/still_loaded.sh)" >$stage/$package/DEBIAN/prerm
+done
+cat >>$stage/fikit/DEBIAN/prerm <<'EOF'
 # An upgrade leaves the running daemon to its jobs; the next one is the new.
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop fikitd.service || true; fi
 find /usr/lib/fikit -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -66,7 +68,7 @@ set -e
 if [ "$1" = purge ]; then rm -rf /run/fikit; fi
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 EOF
-chmod 755 $stage/fikit/DEBIAN/p*
+chmod 755 $stage/fikit*/DEBIAN/p*
 for package in fikit fikit-slurm; do
   dpkg-deb --root-owner-group -Zgzip --build $stage/$package dist/ >/dev/null
 done

@@ -56,8 +56,15 @@ def test_packages_install_and_doctor_is_content(debian: tuple[CleanSystem, set[s
 
 def test_purge_leaves_nothing(debian: tuple[CleanSystem, set[str]]) -> None:
     system, before = debian
+    whole = system.files()
+    refused = system.run("apt-get purge -y fikit fikit-slurm")
+    assert refused.returncode != 0
+    for name in ("plugstack.conf", "job_submit.lua", "cli_filter.lua"):
+        assert f"/etc/slurm/{name}" in refused.stdout
+    assert whole - system.files() == set()
     system.checked(
-        "fikit doctor >/dev/null; sed -i /spank_fikit/d /etc/slurm/plugstack.conf; apt-get purge -y fikit fikit-slurm"
+        "fikit doctor >/dev/null; cd /etc/slurm; sed -i 's|^dofile|-- &|' *.lua; sed -i '/spank_fikit/s/^/# /' plugstack.conf;"
+        " apt-get purge -y fikit fikit-slurm"
     )
     left = {path for path in system.files() - before if not path.startswith(OF_THE_PAGE)}
     assert left == set()

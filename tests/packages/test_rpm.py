@@ -111,6 +111,23 @@ def test_packages_come_and_go_without_a_trace(system: CleanSystem) -> None:
     assert installed(system) ^ before == set()
 
 
+def test_what_slurm_still_loads_is_not_erased(system: CleanSystem) -> None:
+    rpm(system, "-i /root/old/*.rpm")
+    system.checked("mkdir -p /etc/slurm")
+    for name, line in (
+        ("plugstack.conf", "required /usr/lib/fikit/native/slurm/spank_fikit.so"),
+        ("cli_filter.lua", "dofile('/usr/lib/fikit/native/slurm/cli_filter.lua')"),
+    ):
+        system.write(f"/etc/slurm/{name}", line + "\n")
+        refused = system.run("rpm -e fikit fikit-slurm")
+        assert refused.returncode != 0
+        assert f"out of /etc/slurm/{name}" in refused.stdout
+        system.checked("rpm -q fikit fikit-slurm && test -e /" + PLUGIN)
+        system.write(f"/etc/slurm/{name}", f"# {line}\n" if name.endswith("conf") else f"-- {line}\n")
+    rpm(system, "-U /root/new/*.rpm")
+    rpm(system, "-e fikit fikit-slurm")
+
+
 def test_an_upgrade_leaves_the_daemon_to_its_jobs_and_the_configuration_to_its_owner(system: CleanSystem) -> None:
     rpm(system, "-i /root/old/*.rpm")
     system.checked(f"echo '# mine' >>{CONFIG}")
