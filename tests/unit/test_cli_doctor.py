@@ -262,6 +262,34 @@ def test_storage_that_is_mounted_read_only_is_found(tmp_path: Path, monkeypatch:
     assert (check.status, check.advice) == ("fail", "mount it for writing")
 
 
+def test_storage_without_room_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o1777)
+    usual = os.statvfs(tmp_path)
+    for full in ((*usual[:4], 0, 1000, 10, 10), (*usual[:5], 1000, 10, 0)):  # no block, no file for users
+        monkeypatch.setattr(os, "statvfs", lambda path, full=full: os.statvfs_result((*full, *usual[8:])))
+        assert daemon.storage("report_dir", tmp_path).status == "fail"
+    uncounted = os.statvfs_result((*usual[:5], 0, 0, 0, *usual[8:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: uncounted)
+    assert daemon.storage("report_dir", tmp_path).status == "ok"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_storage_that_is_closed_to_users_is_found_by_root_too(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    tmp_path.chmod(mode)
+    check = daemon.storage("report_dir", tmp_path)
+    assert (check.status, check.advice) == ("warn", f"chmod 1777 {tmp_path}, if users are to store there")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a directory of root's")
+def test_run_dir_that_users_cannot_enter_is_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    check = daemon.daemon(Place(tmp_path, tmp_path, tmp_path))
+    assert (check.status, check.advice) == ("fail", f"chmod 0755 {tmp_path}")
+
+
 def test_configuration_that_users_cannot_read_is_found(tmp_path: Path) -> None:
     assert daemon.configuration(None).status == "ok"
     file = tmp_path / "fikit.toml"

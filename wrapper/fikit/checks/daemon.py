@@ -42,6 +42,9 @@ def daemon(place: Place) -> Check:
     """Does fikitd answer, and is its directory safe? Under Slurm it starts with the first job that needs it."""
     if is_open(place.run_dir):
         return fail("fikitd", f"everybody can write in {place.run_dir}", f"chmod 0755 {place.run_dir}")
+    if is_closed(place.run_dir):
+        found = f"users cannot enter {place.run_dir}, and their programs meet fikitd there"
+        return fail("fikitd", found, f"chmod 0755 {place.run_dir}")
     try:
         answer = Control(place.run_dir).ping()
     except DaemonUnreachable as error:
@@ -57,6 +60,12 @@ def is_open(directory: Path) -> bool:
     return directory.is_dir() and bool(directory.stat().st_mode & 0o022)
 
 
+def is_closed(directory: Path) -> bool:
+    """Whether it is root's, for all users, and they cannot enter it; nobody else's directory is meant for others."""
+    there = directory.stat() if directory.is_dir() else None
+    return there is not None and there.st_uid == 0 and not there.st_mode & stat.S_IXOTH
+
+
 def storage(name: str, directory: Path) -> Check:
     """Reports and profiles are written as the job's user, below a directory that exists."""
     if not directory.is_dir():
@@ -67,6 +76,13 @@ def storage(name: str, directory: Path) -> Check:
         return fail(name, f"everybody can delete others' files in {directory}", f"chmod 1777 {directory}")
     if os.statvfs(directory).f_flag & os.ST_RDONLY:
         return fail(name, f"{directory} is on a file system that is mounted read-only here", "mount it for writing")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
+    root = os.geteuid() == 0  # it can write everywhere, and stores as the job's user
+    if not mode & stat.S_IWOTH if root else not os.access(directory, os.W_OK | os.X_OK):
+        found = f"{'not every user can' if root else 'you cannot'} write in {directory}"
+        return warn(name, found, f"chmod 1777 {directory}, if users are to store there")
+    space = os.statvfs(directory)
+    if space.f_bavail == 0 or (space.f_files and not space.f_favail):  # files are counted where they are limited
+        return fail(
+            name, f"there is no room on the file system of {directory}", "make room: nothing is stored meanwhile"
+        )
     return ok(name, str(directory))
