@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from difflib import SequenceMatcher
@@ -39,6 +40,8 @@ def _meant(word: str, context: click.Context) -> str | None:
 
 def run_command(command: click.Command, name: str) -> None:
     """Run `command` as a program: an error is one sentence on stderr, Ctrl-C is exit code 130 and nothing else."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale without µ and bars is no reason to show nothing
     try:
         result = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_interruption_is_exit_code_130_and_nothing_else(
 
 def test_returned_number_is_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome(click.Command("x", callback=lambda: 7), [], monkeypatch) == 7
+
+
+def test_what_a_locale_has_no_letters_for_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", latin)
+    assert outcome(click.Command("x", callback=lambda: print("12 µs █")), [], monkeypatch) == 0
+    assert latin.buffer.getvalue().decode("latin-1") == "12 µs ?\n"
 
 
 def test_unknown_command_names_the_nearest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,17 @@ def test_table_looks_as_stored(name: str, renderable: RenderableType) -> None:
     matches(f"{name}.txt", drawn(renderable))
 
 
+def test_a_long_name_or_a_usual_terminal_cuts_no_number() -> None:
+    long = {**REPORT, "name": "x" * 300}
+    for width in (80, table.PIPE_WIDTH):
+        shown = drawn(table.reports([long, MEASURED]), width)
+        for text in ("12 x", "run-77", "1 834", "3.21 s", "8.42 s", "1.04x", "12.0 ms"):
+            assert text in shown
+        shown = drawn(table.profile(PROFILE), width)
+        for text in ("r_16_64", "E_[64]", "1 000", "120 µs", "119 µs", "131 µs", "2.00 µs", "80 %"):
+            assert text in shown
+
+
 def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
     reordered = {**PROFILE, "kernels": PROFILE["kernels"][::-1]}
     assert drawn(table.profile(reordered)) == drawn(table.profile(PROFILE))

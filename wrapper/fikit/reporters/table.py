@@ -9,6 +9,7 @@ from typing import Any
 from fikitd.quantities import percent
 from fikitd.reports import gpu_time_bound, nothing_completed
 from rich import box
+from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +21,7 @@ PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
 PIPE_WIDTH = 160
+NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
 
 
 def show(*renderables: RenderableType) -> None:
@@ -79,7 +81,7 @@ def report(record: dict[str, Any]) -> Table:
 def reports(records: list[dict[str, Any]]) -> Table:
     """One line per job."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("job", no_wrap=True)
+    table.add_column("job", min_width=NAME_WIDTH)
     for name in ("priority", "state"):
         table.add_column(name)
     for name in ("kernels", "GPU time", "span", "against solo", "waited"):
@@ -87,7 +89,7 @@ def reports(records: list[dict[str, Any]]) -> Table:
     table.add_column("GPU")
     for record in records:
         table.add_row(
-            Text(_job(record)), _priority(record), record["state"], units.count(record["kernels"]),
+            Text(_job(record), overflow="ellipsis", no_wrap=True), _priority(record), record["state"], units.count(record["kernels"]),
             units.duration(record["gpu_time_s"]), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
             units.duration(record["wait"]["total_s"]), Text(device(record["device"])),
         )  # fmt: skip
@@ -120,17 +122,17 @@ def profile(entry: dict[str, Any]) -> Table:
         title=_title(f"Profile {entry['key']} on {device(entry['device'])}"),
         title_justify="left",
     )
-    table.add_column("kernel", overflow="fold")
-    table.add_column("grid x block", no_wrap=True)
+    table.add_column("kernel", overflow="fold", min_width=NAME_WIDTH)
+    table.add_column("grid x block", overflow="fold")
     for name in ("count", "mean", "p50", "p99", "gap after", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of the GPU time", no_wrap=True, width=BAR_WIDTH)
+    table.add_column("of the GPU time", max_width=BAR_WIDTH)
     for kernel in kernels:
         shape = f"{'x'.join(map(str, kernel['grid']))} x {'x'.join(map(str, kernel['block']))}"
         table.add_row(
             Text(kernel["name"]), shape, units.count(kernel["count"]), units.nanoseconds(kernel["mean_ns"]),
             units.nanoseconds(kernel["p50_ns"]), units.nanoseconds(kernel["p99_ns"]), units.nanoseconds(kernel["gap_ns"]),
-            units.percent(kernel["total_ns"], whole), Text(bar(kernel["total_ns"], whole), style="cyan"),
+            units.percent(kernel["total_ns"], whole), Bar(whole, 0, kernel["total_ns"], color="cyan"),
         )  # fmt: skip
     return table
 
