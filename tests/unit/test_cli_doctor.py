@@ -268,19 +268,22 @@ def test_storage_without_room_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     for full in ((*usual[:4], 0, 1000, 10, 10), (*usual[:5], 1000, 10, 0)):  # no block, no file for users
         monkeypatch.setattr(os, "statvfs", lambda path, full=full: os.statvfs_result((*full, *usual[8:])))
         assert daemon.storage("report_dir", tmp_path).status == "fail"
-    uncounted = os.statvfs_result((*usual[:5], 0, 0, 0, *usual[8:]))
+    uncounted = os.statvfs_result((*usual[:2], 0, 0, 0, 0, 0, 0, *usual[8:]))
     monkeypatch.setattr(os, "statvfs", lambda path: uncounted)
     assert daemon.storage("report_dir", tmp_path).status == "ok"
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o700])
-def test_storage_that_is_closed_to_users_is_found_by_root_too(
-    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    tmp_path.chmod(mode)
-    check = daemon.storage("report_dir", tmp_path)
-    assert (check.status, check.advice) == ("warn", f"chmod 1777 {tmp_path}, if users are to store there")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a directory of root's")
+def test_storage_that_users_cannot_look_into_is_found_and_such_as_only_root_writes_is_right(tmp_path: Path) -> None:
+    for mode in (0o755, 0o1777):
+        tmp_path.chmod(mode)
+        assert daemon.unreadable("report_dir", tmp_path) is None
+        assert daemon.storage("report_dir", tmp_path).status == "ok"
+    for mode in (0o700, 0o751):
+        tmp_path.chmod(mode)
+        check = daemon.unreadable("report_dir", tmp_path)
+        assert check is not None
+        assert (check.status, check.advice) == ("warn", f"chmod o+rx {tmp_path}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a directory of root's")

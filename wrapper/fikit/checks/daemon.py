@@ -26,7 +26,7 @@ def area() -> Iterator[Check]:
     yield configuration(machine.config_file)
     yield daemon(machine)
     for name, directory in (("report_dir", machine.report_dir), ("profile_dir", machine.profile_dir)):
-        yield storage(name, directory)
+        yield unreadable(name, directory) or storage(name, directory)
 
 
 def configuration(file: Path | None) -> Check:
@@ -66,6 +66,14 @@ def is_closed(directory: Path) -> bool:
     return there is not None and there.st_uid == 0 and not there.st_mode & stat.S_IXOTH
 
 
+def unreadable(name: str, directory: Path) -> Check | None:
+    """A directory of root's that users cannot look into, as their fikit-report and sbatch do; root would not notice."""
+    status = directory.stat() if directory.is_dir() else None
+    if status is None or status.st_uid != 0 or status.st_mode & 0o005 == 0o005:
+        return None
+    return warn(name, f"users cannot look into {directory}, and their fikit-report does", f"chmod o+rx {directory}")
+
+
 def storage(name: str, directory: Path) -> Check:
     """Reports and profiles are written as the job's user, below a directory that exists."""
     if not directory.is_dir():
@@ -76,12 +84,10 @@ def storage(name: str, directory: Path) -> Check:
         return fail(name, f"everybody can delete others' files in {directory}", f"chmod 1777 {directory}")
     if os.statvfs(directory).f_flag & os.ST_RDONLY:
         return fail(name, f"{directory} is on a file system that is mounted read-only here", "mount it for writing")
-    root = os.geteuid() == 0  # it can write everywhere, and stores as the job's user
-    if not mode & stat.S_IWOTH if root else not os.access(directory, os.W_OK | os.X_OK):
-        found = f"{'not every user can' if root else 'you cannot'} write in {directory}"
-        return warn(name, found, f"chmod 1777 {directory}, if users are to store there")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
     space = os.statvfs(directory)
-    if space.f_bavail == 0 or (space.f_files and not space.f_favail):  # files are counted where they are limited
+    if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):  # 0 of all: not counted here
         return fail(
             name, f"there is no room on the file system of {directory}", "make room: nothing is stored meanwhile"
         )
