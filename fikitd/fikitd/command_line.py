@@ -47,7 +47,8 @@ def run_command(command: click.Command, name: str) -> None:
         sys.stdout.flush()
         sys.exit(result if isinstance(result, int) else 0)
     except click.ClickException as error:
-        click.echo(f"{name}: {_sentence(error)}", err=True)
+        asked_nothing = isinstance(error, click.exceptions.NoArgsIsHelpError)  # its message is the help page
+        click.echo(error.format_message() if asked_nothing else f"{name}: {_sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED)

@@ -56,6 +56,14 @@ def test_what_a_locale_has_no_letters_for_is_replaced(monkeypatch: pytest.Monkey
     assert latin.buffer.getvalue().decode("latin-1") == "12 µs ?\n"
 
 
+@pytest.mark.parametrize("words", [[], ["profile"]])
+def test_without_a_command_the_help_page_is_shown(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, words, monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("Usage: ")
+
+
 def test_unknown_command_names_the_nearest(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(cli.cli, ["reprot"], monkeypatch) == 2
     assert capsys.readouterr().err == 'fikit: there is no command "reprot"; did you mean "report"?\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fikit import places
+from fikit import daemon, places
 
 
 def test_named_configuration_is_the_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +42,14 @@ def test_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(PermissionError, match="only you can write"):
         places.make_private(tmp_path / "link")
+
+
+def test_results_that_have_no_place_are_a_sentence_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.delenv("FIKIT_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.raises(daemon.CannotStart, match=r"couldn't make .*: Not a directory: set XDG_STATE_HOME to "):
+        daemon.join_or_start(None)

@@ -67,7 +67,11 @@ def _personal(policy: str | None) -> Place:
     unfinished.write_text(Config(daemon, scheduler).toml())
     unfinished.rename(config_file)
     for directory in (place.report_dir, place.profile_dir):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            advice = "set XDG_STATE_HOME to a directory of yours"
+            raise CannotStart(f"couldn't make {directory}: {error.strerror}: {advice}") from error
     return Place(place.run_dir, place.report_dir, place.profile_dir, config_file)
 
 
