@@ -74,6 +74,7 @@ class _Stats(TypedDict):
     expired: int
     drifted: int
     held: list[_Held]
+    heard_ns: int
 
 def bucket_of(ns: int) -> int:
     """Histogram bucket of a time; 0..15 ns exactly, then eight buckets per doubling, times above 73 minutes in the last."""

@@ -179,6 +179,8 @@ def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
         client.describe(1, "step")
         for _ in range(10):
             client.launch(1)
+        client.ring()
+        assert eventually(lambda: client.read), "without a profile: with one, pauses of the host would count, too"
         assert running.stats(1)["gpu_time_ns"] is None
         running.set_profile(1, [profile_entry("step", 1000, 500)])
         stats = running.stats(1)

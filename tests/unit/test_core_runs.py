@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import core_fake_client as fake
 import pytest
@@ -35,10 +35,10 @@ def meet(running: Dispatcher, version: int = fake.VERSION, work_ms: int = 100) -
     return high, low
 
 
-def teach(low: FakeClient, times: int = 3) -> None:
+def teach(low: FakeClient, times: int = 3, slots: Sequence[int] = KERNELS) -> None:
     """The low program does its round, and waits, several times; nobody is asked."""
     for _ in range(times):
-        for slot in KERNELS:
+        for slot in slots:
             low.launch(slot, EXPIRED)
         low.drained()
     low.ring()
@@ -92,11 +92,32 @@ def test_how_much_work_a_run_may_be_is_a_constant_too() -> None:
             assert low.page.run_until == before + launches
 
 
+MANY = range(1, 61)  # slots: more than one grant covers
+MANY_NS = 50_000  # of each
+
+
 @pytest.fixture
 def no_long_runs() -> Iterator[Dispatcher]:
-    tuning = {"rest_run_ns": 0}
+    longest_ns = 20 * MANY_NS  # and becomes longer long before it is over
+    tuning = {"longest_run_ns": longest_ns, "near_ns": longest_ns, "rest_run_ns": 0}
     with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning=tuning) as running:
         yield running
+
+
+def take_in_time(low: FakeClient, request: int, slots: range) -> bool:
+    """Launch these on a grant; False: perhaps the dispatcher heard of one so late that it took the run for over."""
+    until = low.page.run_until
+    low.page.waiting = 0
+    end_ns, in_time = low.page.request_ns + (until - low.page.launch_seq - 1) * MANY_NS, True  # one less: times are rounded
+    for slot in slots:
+        assert low.passes_without_asking()
+        launched = now()
+        low.launch(slot, GRANTED, request, t_ns=launched)
+        in_time &= now() < end_ns
+        end_ns = launched + (until - low.page.launch_seq) * MANY_NS
+    low.ring()
+    assert eventually(lambda: low.read)
+    return in_time and now() < end_ns
 
 
 def test_a_run_that_is_under_way_becomes_longer(no_long_runs: Dispatcher) -> None:
@@ -104,25 +125,23 @@ def test_a_run_that_is_under_way_becomes_longer(no_long_runs: Dispatcher) -> Non
     _, low = meet(
         running, work_ms=1000
     )  # its budget is full: it does not matter that it may be back before a run's end
-    many = range(1, 61)  # more than one grant covers
-    for slot in many[len(KERNELS) :]:
+    for slot in MANY[len(KERNELS) :]:
         low.describe(slot, f"k{slot}")
-    running.set_profile(low.number, [profile_entry(f"k{slot}", LENGTH_NS, 0) for slot in many])
-    for _ in range(3):
-        for slot in many:
-            low.launch(slot, EXPIRED)
-        low.drained()
-    low.ring()
-    assert eventually(lambda: low.read)
-    request = granted_run(low)
-    until = low.page.run_until
-    assert low.page.launch_seq < until < low.page.launch_seq + 30
-    for slot in many[1:16]:
-        assert low.passes_without_asking()
-        low.launch(slot, GRANTED, request)
-    low.ring()
-    assert eventually(lambda: low.page.run_until > until)
-    assert low.page.waiting == 0
+    running.set_profile(low.number, [profile_entry(f"k{slot}", MANY_NS, 0) for slot in MANY])
+    teach(low, slots=MANY)
+    attempts = 50
+    for _ in range(attempts):
+        time.sleep(0.01)
+        request = low.ask(MANY[0])
+        assert eventually(lambda: low.granted(request), 20.0)
+        until = low.page.run_until
+        assert low.page.launch_seq + 1 < until < low.page.launch_seq + 31
+        if take_in_time(low, request, MANY[:14]):
+            assert eventually(lambda: low.page.run_until > until)
+            assert low.page.waiting == 0
+            return
+        teach(low, times=1, slots=MANY[14:])  # and so to the end of the round
+    pytest.fail(f"the dispatcher heard late of a launch in each of {attempts} attempts")
 
 
 def test_a_new_request_after_a_run_is_granted_again(running: Dispatcher) -> None:

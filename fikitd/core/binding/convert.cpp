@@ -131,6 +131,7 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
     held.append(entry);
   }
   dict["held"] = held;
+  dict["heard_ns"] = stats.heard_ns;
   return dict;
 }
 

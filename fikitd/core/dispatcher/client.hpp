@@ -50,6 +50,7 @@ struct Stats {
     std::optional<double> p90_ns;      // of that kernel
   };
   std::vector<Held> held; // what its waits are put down to, in no order
+  std::int64_t heard_ns = 0; // as Client has it: one and the same for all whose news one round found
 };
 
 // What all clients of a GPU together sent to it.

@@ -24,6 +24,7 @@ Stats Client::stats(std::int64_t now_ns) const {
   stats.expired = counters.expired;
   stats.drifted = profile_.drift_alarms();
   stats.held = held_now(now_ns);
+  stats.heard_ns = heard_ns_;
 
   add_work(stats);
   return stats;
