@@ -94,14 +94,14 @@ class FakeClient:
         self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, kind)
 
     def put(self, kind: int, slot: int = 0, value: int = 0, t_ns: int | None = None) -> None:
-        """One ring entry, stamped last."""
+        """One ring entry, claimed when it is whole: were this thread held up in between for 1 ms, it would be lost."""
         head = self.page.ring_head
-        self.page.ring_head = head + 1
         entry = self.page.ring[head % RING_ENTRIES]
         entry.stamp = 0
         entry.t_ns = now() if t_ns is None else t_ns
         entry.slot, entry.kind, entry.value = slot, kind, value
         entry.stamp = head + 1
+        self.page.ring_head = head + 1
 
     def launch(self, slot: int = 0, kind: int = LAUNCH, value: int = 0, t_ns: int | None = None) -> None:
         self.put(kind, slot, value, t_ns)

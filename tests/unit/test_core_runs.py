@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import core_fake_client as fake
 import pytest
@@ -108,7 +109,8 @@ def take_in_time(low: FakeClient, request: int, slots: range) -> bool:
     """Launch these on a grant; False: perhaps the dispatcher heard of one so late that it took the run for over."""
     until = low.page.run_until
     low.page.waiting = 0
-    end_ns, in_time = low.page.request_ns + (until - low.page.launch_seq - 1) * MANY_NS, True  # one less: times are rounded
+    end_ns = low.page.request_ns + (until - low.page.launch_seq - 1) * MANY_NS  # one less: times are rounded
+    in_time = True
     for slot in slots:
         assert low.passes_without_asking()
         launched = now()
@@ -133,11 +135,11 @@ def test_a_run_that_is_under_way_becomes_longer(no_long_runs: Dispatcher) -> Non
     for _ in range(attempts):
         time.sleep(0.01)
         request = low.ask(MANY[0])
-        assert eventually(lambda: low.granted(request), 20.0)
+        assert eventually(partial(low.granted, request), 20.0)
         until = low.page.run_until
         assert low.page.launch_seq + 1 < until < low.page.launch_seq + 31
         if take_in_time(low, request, MANY[:14]):
-            assert eventually(lambda: low.page.run_until > until)
+            assert eventually(lambda until=until: low.page.run_until > until)
             assert low.page.waiting == 0
             return
         teach(low, times=1, slots=MANY[14:])  # and so to the end of the round
