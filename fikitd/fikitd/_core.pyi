@@ -4,7 +4,7 @@ Who may call what is in docs/design/contracts.md, "fikitd._core"; what it does, 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 MAX_CLIENTS: int
 """Clients that one dispatcher can take."""
@@ -37,6 +37,8 @@ class _Kernel(TypedDict):
     duration: _Statistics
     gap: _Statistics
     boundary: _Statistics
+    beside: NotRequired[bool]
+    """True: of times taken while others used the GPU."""
 
 class _Held(TypedDict):
     """What waits are put down to: a reason of REASONS, who is blamed (None: not known any more), a kernel of the client's

@@ -94,6 +94,7 @@ def _kernel(raw: Any) -> Kernel:
         "duration": _statistics(raw.get("duration"), "duration"),
         "gap": _statistics(raw.get("gap"), "gap"),
         "boundary": _statistics(raw.get("boundary", NOTHING), "boundary"),
+        **({"beside": True} if raw.get("beside") is True else {}),
     }
 
 
@@ -158,23 +159,27 @@ def _identity(kernel: Kernel) -> tuple[Any, ...]:
 def merge(profiles: Iterable[Profile]) -> Profile | None:
     """One profile that says what all of them say, in an order of its own; None of none. Gains a field `runs`.
 
-    Facts that cannot be added (command, device) are those of the newest.
+    Facts that cannot be added (command, device) are those of the newest. Times taken beside other jobs count only of kernels that
+    nobody timed alone.
     """
     every = sorted(profiles, key=lambda profile: str(profile["created"]))
     if not every:
         return None
+    timed = [kernel for profile in every for kernel in profile["kernels"]]
+    alone = {_identity(kernel)[:-1] for kernel in timed if not kernel.get("beside") and kernel["duration"]["count"] > 0}
     kernels: dict[tuple[Any, ...], Kernel] = {}
-    for profile in every:
-        for kernel in profile["kernels"]:
-            known = kernels.get(_identity(kernel))
-            if known is not None:
-                kernel = {  # noqa: PLW2901
-                    **known,
-                    "duration": merge_statistics(known["duration"], kernel["duration"]),
-                    "gap": merge_statistics(known["gap"], kernel["gap"]),
-                    "boundary": merge_statistics(known["boundary"], kernel["boundary"]),
-                }
-            kernels[_identity(kernel)] = kernel
+    for kernel in timed:
+        if kernel.get("beside") and _identity(kernel)[:-1] in alone:
+            continue
+        known = kernels.get(_identity(kernel))
+        if known is not None:
+            kernel = {  # noqa: PLW2901
+                **known,
+                "duration": merge_statistics(known["duration"], kernel["duration"]),
+                "gap": merge_statistics(known["gap"], kernel["gap"]),
+                "boundary": merge_statistics(known["boundary"], kernel["boundary"]),
+            }
+        kernels[_identity(kernel)] = kernel
     return {
         **every[-1],
         "span_ns": sum(profile["span_ns"] for profile in every),

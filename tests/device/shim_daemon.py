@@ -264,6 +264,8 @@ class Daemon:
         }
 
     def names(self) -> list[str]:
+        """Of the kernels that programs have described, once all of these have ended: what they said last is read by then."""
+        wait_for(lambda: not self.connections, "end of the programs")
         return [kernel["name"] for _, kernel in sorted(self.kernels.items())]
 
     def stop(self) -> None:

@@ -100,6 +100,24 @@ def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
         client.sample(1, 1000)
         counts = {name: duration["count"] for (name, _), duration in durations(running, 1).items()}
         assert counts == {"known": 1, "new": 8}
+        client.launch(2)
+        assert eventually(lambda: running.stats(1)["gpu_time_ns"] == 3000)
+        client.sample(2, 1000)
+        apart = [(k["name"], k["duration"]["mean_ns"], k.get("beside")) for k in running.export_profile(1)]
+        assert apart == [("known", 1000, None), ("new", 1000, None), ("new", 3000, True)]
+        assert running.remove_client(1)["gpu_time_ns"] == 1000, "one time alone says more than eight others"
+
+
+def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_not_stored_again() -> None:
+    with fake.dispatcher("fikit") as running:
+        client, _ = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        client.describe(1, "crowded")
+        running.set_profile(1, [{**profile_entry("crowded", 3000, 500, count=8), "beside": True}])
+        client.sample(1, 5000)
+        client.launch(1)
+        assert eventually(lambda: running.stats(1)["gpu_time_ns"] == 3000)
+        assert running.stats(1)["solo_ns"] is None
+        assert running.export_profile(1) == []
 
 
 def test_a_kernel_that_comes_to_take_other_times_is_reported_and_predicted_anew() -> None:

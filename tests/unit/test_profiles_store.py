@@ -106,6 +106,23 @@ def test_runs_are_merged(store: ProfileStore) -> None:
     assert "other" in durations
 
 
+def test_times_beside_others_count_only_while_nobody_timed_the_kernel_alone(store: ProfileStore) -> None:
+    crowded = {"beside": True, "duration": statistics(8, 765.0)}
+    store.save(
+        ME,
+        document(
+            kernels=[kernel(**crowded), kernel("other", **crowded), {**kernel(**crowded), "context": [16 * "0"] * 3}]
+        ),
+        "a",
+    )
+    store.save(ME, document(kernels=[kernel("other", **crowded)]), "b", sampled=True)
+    counts = [(k["name"], len(k["context"]), k["duration"]["count"], k["beside"]) for k in collect(store)[0]["kernels"]]
+    assert counts == [("k", 0, 8, True), ("k", 3, 8, True), ("other", 0, 16, True)]
+    store.save(ME, document(kernels=[kernel(duration=statistics(1, 200.0)), kernel(**crowded)]), "c")
+    found = [(k["name"], k["duration"]["mean_ns"], k.get("beside")) for k in collect(store)[0]["kernels"]]
+    assert found == [("k", 200.0, None), ("other", 765.0, True)]
+
+
 def test_only_runs_on_a_device_of_that_name_count(store: ProfileStore) -> None:
     store.save(ME, document(), "a")
     store.save(ME, document(name="GPU B", created="2026-11-22T12:00:00Z"), "b")

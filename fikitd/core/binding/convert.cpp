@@ -97,6 +97,23 @@ nb::list to_profile(const predictor::Model& model) {
   return kernels;
 }
 
+dispatcher::Timed to_timed(const nb::sequence& kernels) {
+  nb::list alone;
+  nb::list beside;
+  for (const nb::handle kernel : kernels)
+    (nb::cast<nb::dict>(kernel).contains("beside") ? beside : alone).append(kernel);
+  return {.alone = to_model(nb::borrow<nb::sequence>(alone)), .beside = to_model(nb::borrow<nb::sequence>(beside))};
+}
+
+nb::list to_profile(const dispatcher::Timed& timed) {
+  nb::list kernels = to_profile(timed.alone);
+  for (const nb::handle kernel : to_profile(timed.beside)) {
+    kernel["beside"] = true;
+    kernels.append(kernel);
+  }
+  return kernels;
+}
+
 nb::dict to_dict(const dispatcher::Stats& stats) {
   const auto or_none = [](const std::optional<double>& value) -> nb::object {
     return value ? nb::object(nb::float_(*value)) : nb::none();

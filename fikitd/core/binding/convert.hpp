@@ -12,6 +12,8 @@ namespace fikit::binding {
 predictor::Histogram to_histogram(const nanobind::dict& histogram);
 predictor::Model to_model(const nanobind::sequence& kernels); // entries that cannot be are left out
 nanobind::list to_profile(const predictor::Model& model);
+dispatcher::Timed to_timed(const nanobind::sequence& kernels);
+nanobind::list to_profile(const dispatcher::Timed& timed);
 foresight::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
 nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing was learnt
 nanobind::dict to_dict(const dispatcher::Stats& stats);

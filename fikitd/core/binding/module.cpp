@@ -230,7 +230,7 @@ void bind_predictor(nb::module_& m) {
              return std::pair(known(duration_ns), known(gap_ns));
            },
            "identity"_a, "context"_a, "q"_a)
-      .def("export", &to_profile);
+      .def("export", [](const predictor::Model& self) { return to_profile(self); });
 }
 
 void bind_dispatcher(nb::module_& m) {
@@ -277,10 +277,10 @@ void bind_dispatcher(nb::module_& m) {
            "client_id"_a)
       .def("set_profile",
            [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
-             predictor::Model model = to_model(kernels);
+             dispatcher::Timed profile = to_timed(kernels);
              const foresight::Learnt learnt = to_learnt(rhythm);
              const nb::gil_scoped_release release;
-             self.set_profile(id, std::move(model), learnt);
+             self.set_profile(id, std::move(profile), learnt);
            },
            "client_id"_a, "kernels"_a, "rhythm"_a = nb::dict())
       .def("describe",
@@ -302,12 +302,12 @@ void bind_dispatcher(nb::module_& m) {
            "client_id"_a)
       .def("export_profile",
            [](Dispatcher& self, policy::ClientId id) {
-             predictor::Model model;
+             dispatcher::Timed measured;
              {
                const nb::gil_scoped_release release;
-               model = self.measured(id);
+               measured = self.measured(id);
              }
-             return to_profile(model);
+             return to_profile(measured);
            },
            "client_id"_a)
       .def("export_rhythm",

@@ -331,7 +331,7 @@ double behind_cpu_share(std::int64_t kernel_ns, std::int64_t kernels) {
   predictor::Model model;
   model.add_duration(model.describe({.name = "known"}), {}, kernel_ns);
   gpu->describe(1, FakeClient::kSlot, {.name = "known"});
-  gpu->set_profile(1, model);
+  gpu->set_profile(1, {.alone = model, .beside = {}});
   double share = 0;
   for (std::int64_t i = 0; i < kernels; ++i) {
     high.launch();

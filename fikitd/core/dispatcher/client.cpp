@@ -132,7 +132,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   const std::uint32_t request = granted ? grant_of(static_cast<std::uint32_t>(report.value)) : 0;
   if (request == granted_ || report.kind == FIKIT_ENTRY_EXPIRED) owes_launch_ = false;
   const predictor::Identity kernel = identity(report.slot);
-  predictor::Prediction predicted = profile_.predict(kernel, launched_context_);
+  predictor::Prediction predicted = profile_.alone.predict(kernel, launched_context_);
   const policy::Client* view = policy.client(id_);
   if (report.kind == FIKIT_ENTRY_LAUNCH) end_gap(t_ns, view);
   solo_.launched(report.slot, predicted);
@@ -172,17 +172,19 @@ void Client::end_gap(std::int64_t t_ns, const policy::Client* view) {
 }
 
 predictor::Prediction Client::predict(predictor::Identity kernel) const {
-  predictor::Prediction found = profile_.predict(kernel, launched_context_);
+  predictor::Prediction found = profile_.alone.predict(kernel, launched_context_);
   complete(found, kernel);
   return found;
 }
 
 // What the run that is going on has taught stands in for what its profile does not know.
 void Client::complete(predictor::Prediction& found, predictor::Identity kernel) const {
-  if (found.durations > 0 && found.gaps > 0) return;
-  const predictor::Prediction learnt = measured_.predict(kernel, launched_context_);
-  if (found.durations == 0) static_cast<predictor::DurationPrediction&>(found) = learnt;
-  if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
+  for (const predictor::Model* model : {&measured_.alone, &profile_.beside, &measured_.beside}) {
+    if (found.durations > 0 && found.gaps > 0) return;
+    const predictor::Prediction learnt = model->predict(kernel, launched_context_);
+    if (found.durations == 0) static_cast<predictor::DurationPrediction&>(found) = learnt;
+    if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
+  }
 }
 
 void Client::drained(const Drain& drain, policy::Policy& policy) {
@@ -247,13 +249,14 @@ void Client::ask_for_marks(std::uint32_t every) {
 }
 
 void Client::describe(std::uint32_t slot, const predictor::Kernel& kernel) {
-  identities_.at(slot) = measured_.describe(kernel);
+  identities_.at(slot) = measured_.alone.describe(kernel);
+  measured_.beside.describe(kernel);
   exclusives_.describe(slot, kernel.kind == FIKIT_KIND_COOPERATIVE);
   for (const Report& report : timed_nameless_.take(slot)) timed(report);
   say_known(slot);
 }
 
-void Client::set_profile(predictor::Model profile, const foresight::Learnt& before) {
+void Client::set_profile(Timed profile, const foresight::Learnt& before) {
   profile_ = std::move(profile);
   foresight_.expect(before);
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot) say_known(slot);

@@ -58,6 +58,12 @@ struct Traffic {
   std::uint64_t kernels = 0;
 };
 
+// How long kernels take, and the gaps behind them.
+struct Timed {
+  predictor::Model alone;
+  predictor::Model beside; // others on the GPU, which made it longer: for want of better times
+};
+
 class Client {
  public:
   // traffic: of its GPU; outlives it. journal: so many of its events are kept.
@@ -118,8 +124,8 @@ class Client {
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
-  void set_profile(predictor::Model profile, const foresight::Learnt& before);
-  const predictor::Model& measured() const { return measured_; }
+  void set_profile(Timed profile, const foresight::Learnt& before);
+  const Timed& measured() const { return measured_; }
   foresight::Learnt learnt() const { return foresight_.learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   Stats stats(std::int64_t now_ns) const;
@@ -166,7 +172,8 @@ class Client {
   predictor::Context before(const Report& report) const;
   // How many times of a kernel are known, from its profile and from this run.
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
-  bool takes(std::uint64_t seen) const;
+  predictor::Model* takes(std::uint64_t seen); // into; nullptr: nowhere
+  const predictor::Cost* cost(predictor::Identity kernel) const;
   void say_known(std::uint32_t slot);
   void count_kernel();
   void add_work(Stats& stats) const;
@@ -218,8 +225,8 @@ class Client {
   std::vector<predictor::Identity> identities_; // by slot
   std::vector<bool> nameless_;                  // by slot: was used and not described in time
   Nameless timed_nameless_;
-  predictor::Model profile_;
-  predictor::Model measured_;
+  Timed profile_;
+  Timed measured_;
   predictor::Context launched_context_;
   LaunchLog log_;
   std::uint64_t certain_ = 0; // the reckoning began anew, or was last corrected, after this many launches

@@ -101,8 +101,8 @@ std::vector<Stats::Held> Client::held_now(std::int64_t now_ns) const {
     Stats::Held& entry = held.emplace_back();
     entry.sum = sum;
     const predictor::Identity kernel = identity(sum.slot);
-    if (const predictor::Kernel* known = measured_.kernel(kernel)) entry.kernel = known->name;
-    const predictor::Cost* cost = profile_.cost(kernel) != nullptr ? profile_.cost(kernel) : measured_.cost(kernel);
+    if (const predictor::Kernel* known = measured_.alone.kernel(kernel)) entry.kernel = known->name;
+    const predictor::Cost* cost = profile_.alone.cost(kernel) != nullptr ? profile_.alone.cost(kernel) : this->cost(kernel);
     if (cost != nullptr && cost->duration.count() > 0) entry.p90_ns = cost->duration.quantile_ns(0.9);
   }
   return held;
@@ -118,7 +118,7 @@ std::vector<JournalEvent> Client::events(std::int64_t now_ns) const {
 std::vector<std::string> Client::kernel_names() const {
   std::vector<std::string> names(identities_.size());
   for (std::size_t slot = 0; slot < names.size(); ++slot)
-    if (const predictor::Kernel* known = measured_.kernel(identities_[slot])) names[slot] = known->name;
+    if (const predictor::Kernel* known = measured_.alone.kernel(identities_[slot])) names[slot] = known->name;
   return names;
 }
 

@@ -22,7 +22,7 @@ Stats Client::stats(std::int64_t now_ns) const {
   stats.gap_error_p50_ns = gaps_.error_quantile_ns(0.5);
   stats.gap_error_p90_ns = gaps_.error_quantile_ns(0.9);
   stats.expired = counters.expired;
-  stats.drifted = profile_.drift_alarms();
+  stats.drifted = profile_.alone.drift_alarms();
   stats.held = held_now(now_ns);
   stats.heard_ns = heard_ns_;
 
@@ -33,7 +33,7 @@ Stats Client::stats(std::int64_t now_ns) const {
 // Launches times what each costs, provided that (nearly) all of them are known. Times sampled in this run say how long it used
 // the GPU, but not how long it would take alone: they are no solo time.
 void Client::add_work(Stats& stats) const {
-  const predictor::Model& model = measure_ ? measured_ : profile_;
+  const predictor::Model& model = measure_ ? measured_.alone : profile_.alone;
   const std::vector<std::uint64_t> launches = page_.slot_launches();
   double all = 0;
   double known = 0;
@@ -45,7 +45,7 @@ void Client::add_work(Stats& stats) const {
     all += count;
     const predictor::Cost* cost = model.cost(identities_[slot]);
     if (cost == nullptr || cost->duration.count() == 0) {
-      const predictor::Cost* seen = measured_.cost(identities_[slot]);
+      const predictor::Cost* seen = this->cost(identities_[slot]);
       if (seen == nullptr || seen->duration.count() == 0) continue;
       sampled += count;
       sampled_ns += count * seen->duration.mean_ns();

@@ -14,15 +14,23 @@ predictor::Context Client::before(const Report& report) const {
 
 std::uint64_t Client::seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const {
   std::uint64_t count = 0;
-  for (const predictor::Model* model : {&profile_, &measured_})
+  for (const predictor::Model* model : {&profile_.alone, &measured_.alone, &profile_.beside, &measured_.beside})
     if (const predictor::Cost* cost = model->cost(kernel)) count += (cost->*what).count();
   return count;
 }
 
-// Others on the GPU make times longer than they are alone: such ones are taken only for want of better ones.
-bool Client::takes(std::uint64_t seen) const {
+// What stands in for what its profile does not know.
+const predictor::Cost* Client::cost(predictor::Identity kernel) const {
+  for (const predictor::Model* model : {&measured_.alone, &profile_.beside, &measured_.beside})
+    if (const predictor::Cost* cost = model->cost(kernel); cost != nullptr && cost->duration.count() > 0) return cost;
+  return nullptr;
+}
+
+// Others on the GPU make times longer than they are alone: such ones are taken only for want of better ones, and apart.
+predictor::Model* Client::takes(std::uint64_t seen) {
   constexpr std::uint64_t kEnough = 8;
-  return measure_ || (alone_ && disturbed_drains_ == 0) || seen < kEnough;
+  if (measure_ || (alone_ && disturbed_drains_ == 0)) return &measured_.alone;
+  return seen < kEnough ? &measured_.beside : nullptr;
 }
 
 void Client::timed(const Report& report) {
@@ -35,16 +43,18 @@ void Client::timed(const Report& report) {
 
 void Client::sample(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
-  if (!takes(seen(kernel, &predictor::Cost::duration))) return;
-  measured_.add_duration(kernel, before(report), ns);
-  profile_.follow(kernel, before(report), ns);
+  predictor::Model* model = takes(seen(kernel, &predictor::Cost::duration));
+  if (model == nullptr) return;
+  model->add_duration(kernel, before(report), ns);
+  profile_.alone.follow(kernel, before(report), ns);
   say_known(report.slot);
 }
 
 void Client::gap(const Report& report, std::int64_t ns) {
   const predictor::Identity kernel = identity(report.slot);
-  if (!takes(seen(kernel, ns < predictor::kBoundaryNs ? &predictor::Cost::gap : &predictor::Cost::boundary))) return;
-  measured_.add_gap(kernel, before(report), ns);
+  predictor::Model* model = takes(seen(kernel, ns < predictor::kBoundaryNs ? &predictor::Cost::gap : &predictor::Cost::boundary));
+  if (model == nullptr) return;
+  model->add_gap(kernel, before(report), ns);
   say_known(report.slot);
 }
 
@@ -57,8 +67,8 @@ void Client::set_alone(bool alone) {
 
 void Client::say_known(std::uint32_t slot) {
   if (slot >= FIKIT_SLOTS || seen(identity(slot), &predictor::Cost::duration) == 0) return;
-  const predictor::Model& knows = profile_.cost(identity(slot)) != nullptr ? profile_ : measured_;
-  const predictor::Cost* cost = knows.cost(identity(slot));
+  const predictor::Cost* before = profile_.alone.cost(identity(slot));
+  const predictor::Cost* cost = before != nullptr ? before : this->cost(identity(slot));
   constexpr std::uint64_t kOften = 32;
   const bool gap = cost != nullptr && (cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
                                        cost->boundary.count() * kOften > cost->duration.count());

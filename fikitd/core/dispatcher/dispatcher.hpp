@@ -47,10 +47,10 @@ class Dispatcher {
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
                   std::uint64_t gang = 0, bool resume = false);
   Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
-  void set_profile(ClientId id, predictor::Model profile, const foresight::Learnt& before = {});
+  void set_profile(ClientId id, Timed profile, const foresight::Learnt& before = {});
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
-  predictor::Model measured(ClientId id);
+  Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
   std::vector<Idle> idle_moments(ClientId id); // the newest; see account.hpp
   struct Story {

@@ -102,7 +102,7 @@ Stats Dispatcher::remove_client(ClientId id) {
   return stats;
 }
 
-void Dispatcher::set_profile(ClientId id, predictor::Model profile, const foresight::Learnt& before) {
+void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt& before) {
   const std::lock_guard lock(mutex_);
   client(id).set_profile(std::move(profile), before);
 }
@@ -118,7 +118,7 @@ Stats Dispatcher::stats(ClientId id) {
   return client(id).stats(now());
 }
 
-predictor::Model Dispatcher::measured(ClientId id) {
+Timed Dispatcher::measured(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& measuring = client(id);
   read_rest(measuring);
