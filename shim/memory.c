@@ -8,10 +8,17 @@
 #include "monitor.h"
 #include "say.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-/* A process that was stopped in the middle of a request counts as having got it, after so long. */
-enum { PATIENCE_NS = 20000000 };
+/* A process that was stopped in the middle of a request counts as having got it, after so long: one that only lost its core
+ * goes on sooner. */
+enum { PATIENCE_NS = 1000000000 };
+/* Most are over by then; who looks on after that leaves the core to them. */
+enum { SOON_NS = 1000000 };
 
 static uint32_t shares_of(const struct fikit_memory *memory) {
   uint32_t shares = atomic_load_explicit(&memory->shares, memory_order_acquire);
@@ -83,9 +90,19 @@ static bool without_fikitd(struct fikit_device *device) {
   return !limit_of(device);
 }
 
+static void look_again(int64_t since_ns) {
+  const struct timespec a_little = {.tv_nsec = SOON_NS / 4};
+  int saved = errno;
+  if (since_ns < SOON_NS)
+    sched_yield();
+  else
+    syscall(SYS_nanosleep, &a_little, NULL); /* nothing that a thread may be cancelled in */
+  errno = saved;
+}
+
 /* Under `reserving`. */
 static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit) {
-  int64_t until_ns = 0;
+  int64_t began_ns = 0;
   uint64_t held;
   bool yield, too_much_before = false;
   for (;;) {
@@ -108,14 +125,14 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit)
     if (yield)
       atomic_store(&device->share->wanted_bytes, 0);
     int64_t now_ns = fikit_now_ns();
-    if (!until_ns)
-      until_ns = now_ns + PATIENCE_NS;
-    if (now_ns >= until_ns) {
+    if (!began_ns)
+      began_ns = now_ns;
+    if (now_ns - began_ns >= PATIENCE_NS) {
       atomic_store(&device->share->wanted_bytes, 0);
       refuse(device, bytes, held);
       return false;
     }
-    sched_yield();
+    look_again(now_ns - began_ns);
   }
 }
 

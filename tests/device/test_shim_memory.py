@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -291,6 +292,20 @@ def test_a_process_stopped_in_the_middle_of_a_request_counts_as_served(on_gpu: S
     run.go()
     assert run.line() == "2 0"
     assert (fikitd.memory.held(), fikitd.memory.wanted()) == (5 * MIB, 0)
+    run.go()
+    run.finish()
+
+
+def test_a_process_held_up_in_the_middle_of_a_request_is_waited_for(on_gpu: Start, daemon: StartDaemon) -> None:
+    """It has lost its core, say, and gets nothing in the end."""
+    fikitd = daemon(limit_bytes=10 * MIB)
+    run = on_gpu("context()\nsay()\npause()\nsay(alloc(6 * MIB)[0])\npause()", fikitd)
+    run.line()
+    fikitd.memory.set_word(fikitd.memory.take(), 1, 5 * MIB)
+    run.go()
+    time.sleep(0.2)
+    fikitd.memory.set_word(fikitd.memory.taken - 1, 1, 0)
+    assert run.line() == "0"
     run.go()
     run.finish()
 
