@@ -31,7 +31,7 @@ SMALL = {
     "fikit-slurm": {PLUGIN: "a plugin\n"},
 }
 # Says what it was asked, in the place of the machine's own.
-SYSTEMCTL = '#!/bin/sh\necho systemctl "$@" >>/root/calls\n'
+SYSTEMCTL = '#!/bin/sh\necho systemctl "$@" >>/srv/calls\n'
 
 
 def small_stage(directory: Path, config: str = "") -> Path:
@@ -73,8 +73,8 @@ def system(tmp_path: Path, packages: dict[str, list[Path]]) -> Iterator[CleanSys
     system = CleanSystem(Path("/"), tmp_path / "system")
     for age, files in packages.items():
         for package in files:
-            system.write(f"/root/{age}/{package.name}", "")
-            shutil.copy(package, system.upper / "root" / age / package.name)
+            system.write(f"/srv/{age}/{package.name}", "")
+            shutil.copy(package, system.upper / "srv" / age / package.name)
     for name in ("systemctl", "systemd-tmpfiles"):
         system.write(f"/usr/bin/{name}", SYSTEMCTL.replace("systemctl", name))
         (system.upper / "usr/bin" / name).chmod(0o755)
@@ -91,13 +91,13 @@ def installed(system: CleanSystem) -> set[str]:
 
 def rpm(system: CleanSystem, words: str, before: str = "mkdir -p /run/systemd/system") -> list[str]:
     """One call of rpm; what its scriptlets asked systemd. Slurm is none of rpm's packages here, so --nodeps."""
-    system.checked(f"{before}; : >/root/calls; rpm --nodeps --nosignature {words}")
-    return system.checked("cat /root/calls").splitlines()
+    system.checked(f"{before}; : >/srv/calls; rpm --nodeps --nosignature {words}")
+    return system.checked("cat /srv/calls").splitlines()
 
 
 def test_packages_come_and_go_without_a_trace(system: CleanSystem) -> None:
     before = installed(system)
-    assert rpm(system, "-i /root/old/*.rpm") == [
+    assert rpm(system, "-i /srv/old/*.rpm") == [
         "systemctl daemon-reload", "systemd-tmpfiles --create fikit.conf",
     ]  # fmt: skip
     there = installed(system) - before
@@ -112,7 +112,7 @@ def test_packages_come_and_go_without_a_trace(system: CleanSystem) -> None:
 
 
 def test_what_slurm_still_loads_is_not_erased(system: CleanSystem) -> None:
-    rpm(system, "-i /root/old/*.rpm")
+    rpm(system, "-i /srv/old/*.rpm")
     system.checked("mkdir -p /etc/slurm")
     for name, line in (
         ("plugstack.conf", "required /usr/lib/fikit/native/slurm/spank_fikit.so"),
@@ -124,14 +124,14 @@ def test_what_slurm_still_loads_is_not_erased(system: CleanSystem) -> None:
         assert f"out of /etc/slurm/{name}" in refused.stdout
         system.checked("rpm -q fikit fikit-slurm && test -e /" + PLUGIN)
         system.write(f"/etc/slurm/{name}", f"# {line}\n" if name.endswith("conf") else f"-- {line}\n")
-    rpm(system, "-U /root/new/*.rpm")
+    rpm(system, "-U /srv/new/*.rpm")
     rpm(system, "-e fikit fikit-slurm")
 
 
 def test_an_upgrade_leaves_the_daemon_to_its_jobs_and_the_configuration_to_its_owner(system: CleanSystem) -> None:
-    rpm(system, "-i /root/old/*.rpm")
+    rpm(system, "-i /srv/old/*.rpm")
     system.checked(f"echo '# mine' >>{CONFIG}")
-    calls = rpm(system, "-U /root/new/*.rpm")
+    calls = rpm(system, "-U /srv/new/*.rpm")
     assert "systemctl stop fikitd.service" not in calls
     assert "systemctl daemon-reload" in calls
     assert "# mine" in system.checked(f"cat {CONFIG}")
@@ -142,7 +142,7 @@ def test_an_upgrade_leaves_the_daemon_to_its_jobs_and_the_configuration_to_its_o
 
 
 def test_without_systemd_nobody_asks_it(system: CleanSystem) -> None:
-    assert rpm(system, "-i /root/old/*.rpm", before="true") == []
+    assert rpm(system, "-i /srv/old/*.rpm", before="true") == []
     assert rpm(system, "-e fikit fikit-slurm", before="true") == []
 
 

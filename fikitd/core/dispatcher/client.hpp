@@ -173,7 +173,7 @@ class Client {
   // How many times of a kernel are known, from its profile and from this run.
   std::uint64_t seen(predictor::Identity kernel, predictor::Statistics predictor::Cost::*what) const;
   predictor::Model* takes(std::uint64_t seen); // into; nullptr: nowhere
-  const predictor::Cost* cost(predictor::Identity kernel) const;
+  const predictor::Cost* cost(predictor::Identity kernel) const; // with times of how long it takes; nullptr: there are none
   void say_known(std::uint32_t slot);
   void count_kernel();
   void add_work(Stats& stats) const;

@@ -102,8 +102,7 @@ std::vector<Stats::Held> Client::held_now(std::int64_t now_ns) const {
     entry.sum = sum;
     const predictor::Identity kernel = identity(sum.slot);
     if (const predictor::Kernel* known = measured_.alone.kernel(kernel)) entry.kernel = known->name;
-    const predictor::Cost* cost = profile_.alone.cost(kernel) != nullptr ? profile_.alone.cost(kernel) : this->cost(kernel);
-    if (cost != nullptr && cost->duration.count() > 0) entry.p90_ns = cost->duration.quantile_ns(0.9);
+    if (const predictor::Cost* cost = this->cost(kernel)) entry.p90_ns = cost->duration.quantile_ns(0.9);
   }
   return held;
 }

@@ -46,7 +46,7 @@ void Client::add_work(Stats& stats) const {
     const predictor::Cost* cost = model.cost(identities_[slot]);
     if (cost == nullptr || cost->duration.count() == 0) {
       const predictor::Cost* seen = this->cost(identities_[slot]);
-      if (seen == nullptr || seen->duration.count() == 0) continue;
+      if (seen == nullptr) continue;
       sampled += count;
       sampled_ns += count * seen->duration.mean_ns();
       continue;

@@ -19,9 +19,9 @@ std::uint64_t Client::seen(predictor::Identity kernel, predictor::Statistics pre
   return count;
 }
 
-// What stands in for what its profile does not know.
+// Best known first, as predictions have it (complete()).
 const predictor::Cost* Client::cost(predictor::Identity kernel) const {
-  for (const predictor::Model* model : {&measured_.alone, &profile_.beside, &measured_.beside})
+  for (const predictor::Model* model : {&profile_.alone, &measured_.alone, &profile_.beside, &measured_.beside})
     if (const predictor::Cost* cost = model->cost(kernel); cost != nullptr && cost->duration.count() > 0) return cost;
   return nullptr;
 }
@@ -46,7 +46,7 @@ void Client::sample(const Report& report, std::int64_t ns) {
   predictor::Model* model = takes(seen(kernel, &predictor::Cost::duration));
   if (model == nullptr) return;
   model->add_duration(kernel, before(report), ns);
-  profile_.alone.follow(kernel, before(report), ns);
+  if (model == &measured_.alone) profile_.alone.follow(kernel, before(report), ns);
   say_known(report.slot);
 }
 
@@ -66,12 +66,11 @@ void Client::set_alone(bool alone) {
 }
 
 void Client::say_known(std::uint32_t slot) {
-  if (slot >= FIKIT_SLOTS || seen(identity(slot), &predictor::Cost::duration) == 0) return;
-  const predictor::Cost* before = profile_.alone.cost(identity(slot));
-  const predictor::Cost* cost = before != nullptr ? before : this->cost(identity(slot));
+  const predictor::Cost* cost = slot < FIKIT_SLOTS ? this->cost(identity(slot)) : nullptr;
+  if (cost == nullptr) return;
   constexpr std::uint64_t kOften = 32;
-  const bool gap = cost != nullptr && (cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
-                                       cost->boundary.count() * kOften > cost->duration.count());
+  const bool gap = cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
+                   cost->boundary.count() * kOften > cost->duration.count();
   page_.set_known(slot, gap);
 }
 
