@@ -152,6 +152,9 @@ class Dispatcher:
         resume: the page has been in use, with a dispatcher that is no more.
         """
 
+    def ended(self, client_id: int) -> None:
+        """The client's process is gone: reports that it began and did not finish are no longer waited for (20 ms else)."""
+
     def remove_client(self, client_id: int) -> _Stats:
         """Reads the page a last time, opens its gate, forgets it; returns its final figures."""
 

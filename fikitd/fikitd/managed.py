@@ -242,6 +242,7 @@ class Managed:
         if self.leaving:  # it goes on, and so do its counters
             dispatcher.remove_client(client.number)
             return
+        dispatcher.ended(client.number)
         job.trace.went(client.number)
         learnt, rhythm = dispatcher.export_profile(client.number), dispatcher.export_rhythm(client.number)
         stats = dispatcher.remove_client(client.number)

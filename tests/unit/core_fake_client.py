@@ -94,14 +94,24 @@ class FakeClient:
         self.dispatcher.describe(self.number, slot, name, 7, (1, 1, 1), (64, 1, 1), 0, kind)
 
     def put(self, kind: int, slot: int = 0, value: int = 0, t_ns: int | None = None) -> None:
-        """One ring entry, claimed when it is whole: were this thread held up in between for 1 ms, it would be lost."""
-        head = self.page.ring_head
-        entry = self.page.ring[head % RING_ENTRIES]
-        entry.stamp = 0
+        """One ring entry, claimed when it is whole: were this thread held up in between for 20 ms, it would be lost."""
+        head = int(self.page.ring_head)
+        self.page.ring[head % RING_ENTRIES].stamp = 0
+        self.finish(head, kind, slot, value, t_ns)
+        self.page.ring_head = head + 1
+
+    def claim(self) -> int:
+        """An entry of the ring, as a thread that loses its core right then leaves it; its number, for finish()."""
+        head = int(self.page.ring_head)
+        self.page.ring[head % RING_ENTRIES].stamp = 0
+        self.page.ring_head = head + 1
+        return head
+
+    def finish(self, number: int, kind: int, slot: int = 0, value: int = 0, t_ns: int | None = None) -> None:
+        entry = self.page.ring[number % RING_ENTRIES]
         entry.t_ns = now() if t_ns is None else t_ns
         entry.slot, entry.kind, entry.value = slot, kind, value
-        entry.stamp = head + 1
-        self.page.ring_head = head + 1
+        entry.stamp = number + 1
 
     def launch(self, slot: int = 0, kind: int = LAUNCH, value: int = 0, t_ns: int | None = None) -> None:
         self.put(kind, slot, value, t_ns)

@@ -63,8 +63,12 @@ class FakeDispatcher:
         os.fstat(memfd), os.fstat(doorbell)
         self.clients[client_id] = {
             "priority": priority, "measure": measure, "profile": None, "described": [], "protection": protection,
+            "ended": False,
         }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
+
+    def ended(self, client_id: int) -> None:
+        self.clients[client_id]["ended"] = True
 
     def remove_client(self, client_id: int) -> dict[str, Any]:
         stats = self.stats(client_id)
@@ -82,7 +86,7 @@ class FakeDispatcher:
         return {**NOTHING, "kernels": len(self.clients[client_id]["described"]), **self.core.stats}
 
     def export_profile(self, client_id: int) -> list[dict[str, Any]]:
-        assert client_id in self.clients
+        assert self.clients[client_id]["ended"]  # or a report that it did not finish would hide what follows
         return self.core.measured
 
     def export_rhythm(self, client_id: int) -> dict[str, Any]:

@@ -265,6 +265,7 @@ void bind_dispatcher(nb::module_& m) {
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
            "resume"_a = false, released)
+      .def("ended", &Dispatcher::ended, "client_id"_a, released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
              dispatcher::Stats stats;

@@ -97,6 +97,9 @@ class Client {
   // All of it, without a look at others.
   bool poll(std::int64_t now_ns, policy::Policy& policy);
 
+  // Its process is gone: what that did not finish to report is not waited for.
+  void ended() { ring_.writer_gone(); }
+
   // Its page was another dispatcher's: goes on counting, knows nothing of what is under way.
   void resume();
 

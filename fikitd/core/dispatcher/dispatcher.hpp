@@ -46,6 +46,8 @@ class Dispatcher {
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
                   std::uint64_t gang = 0, bool resume = false);
+  // Its process is gone: before the last questions about it, so that they are answered from all that it finished to report.
+  void ended(ClientId id);
   Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
   void set_profile(ClientId id, Timed profile, const foresight::Learnt& before = {});
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);

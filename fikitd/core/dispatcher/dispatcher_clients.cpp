@@ -84,6 +84,11 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   doorbells_.ring_own();
 }
 
+void Dispatcher::ended(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  client(id).ended();
+}
+
 Stats Dispatcher::remove_client(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& leaving = client(id);

@@ -28,14 +28,15 @@ bool Ring::next(const fikit_page& page, std::int64_t now_ns, Report& report) {
       std::atomic_thread_fence(std::memory_order_acquire);
       const bool whole = entry.stamp.load(std::memory_order_relaxed) == stamp;
       ++tail_;
-      stalled_since_ns_ = 0;
       if (whole) return true;
     } else if (stamp > tail_ + 1) { // overwritten by a later lap
       ++tail_;
     } else { // claimed, not finished
-      if (stalled_since_ns_ == 0) stalled_since_ns_ = now_ns;
-      if (now_ns - stalled_since_ns_ < kStallNs) return false;
-      stalled_since_ns_ = 0;
+      if (tail_ >= waiting_head_) {
+        waiting_since_ns_ = now_ns;
+        waiting_head_ = head;
+      }
+      if (now_ns - waiting_since_ns_ < patience_ns_) return false;
       ++tail_;
     }
     lost_ = true;
