@@ -18,6 +18,7 @@ struct fikit_identity {
   uint32_t slot;
 };
 
+struct fikit_description;
 struct fikit_markers;
 struct fikit_stream;
 struct fikit_measure;
@@ -42,7 +43,7 @@ struct fikit_device {
   pthread_mutex_t describing;                               /* guards the three below (identity.c) */
   uint32_t slots;                                           /* slots in use, counting slot 0 */
   uint32_t described;                                       /* slots below this one were sent to fikitd */
-  struct fikit_kernel *descriptions;                        /* by slot, kept until sent */
+  struct fikit_description *descriptions;                   /* by slot: FIKIT_SLOTS */
   struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
 
   struct fikit_memory *memory;      /* of the job: memory.c */

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
-enum { PAGE = 4096, MOST_GRAPHS = 2 * FIKIT_SLOTS };
+enum { MOST_GRAPHS = 2 * FIKIT_SLOTS };
 
 HANDLE_MAP(fikit_names);
 static HANDLE_MAP(records); /* key of name and module -> the record */
@@ -63,17 +62,16 @@ const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
   return record;
 }
 
-/* Under `describing`. The memory of what was sent goes back, some hundred KiB at a time: no allocation on the way of a
- * launch, and no megabytes kept for a program of many kernels. */
-static void forget_sent(const struct fikit_device *device) {
-  enum { AT_ONCE = 256 };
-  uint32_t first = device->described - AT_ONCE;
-  if (device->described % AT_ONCE != 0)
-    return;
-  uintptr_t start = (uintptr_t)&device->descriptions[first], end = (uintptr_t)&device->descriptions[device->described];
-  start = (start + PAGE - 1) / PAGE * PAGE;
-  end = end / PAGE * PAGE;
-  madvise((void *)start, end - start, MADV_DONTNEED);
+static void describe(struct fikit_kernel *message, uint32_t slot, const struct fikit_description *what) {
+  const struct fikit_name *name = what->name;
+  *message = (struct fikit_kernel){.head = {FIKIT_MSG_KERNEL, sizeof *message},
+                                   .slot = slot,
+                                   .kind = name->exclusive ? FIKIT_KIND_COOPERATIVE : what->shape.kind,
+                                   .module_hash = name->module_hash,
+                                   .shared_bytes = what->shape.shared_bytes};
+  memcpy(message->grid, what->shape.grid, sizeof message->grid);
+  memcpy(message->block, what->shape.block, sizeof message->block);
+  snprintf(message->name, sizeof message->name, "%s", name->name);
 }
 
 /* Under `describing`. Never blocks: what finds no room waits for the next new kernel or host synchronisation. */
@@ -81,13 +79,13 @@ static void send_pending(struct fikit_device *device) {
   if (!fikit_descriptors_ours(device))
     return;
   while (device->described < device->slots) {
-    const struct fikit_kernel *message = &device->descriptions[device->described];
-    ssize_t sent = send(device->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct fikit_kernel message;
+    describe(&message, device->described, &device->descriptions[device->described]);
+    ssize_t sent = send(device->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS))
       return;
     /* After any other error nobody is left to read it. */
     __atomic_store_n(&device->described, device->described + 1, __ATOMIC_RELAXED);
-    forget_sent(device);
   }
 }
 
@@ -100,18 +98,6 @@ void fikit_identity_send(struct fikit_device *device) {
   send_pending(device);
   fikit_unlock(&device->describing);
   errno = saved;
-}
-
-static void describe(struct fikit_kernel *message, uint32_t slot, const struct fikit_name *name,
-                     const struct fikit_shape *shape) {
-  *message = (struct fikit_kernel){.head = {FIKIT_MSG_KERNEL, sizeof *message},
-                                   .slot = slot,
-                                   .kind = name->exclusive ? FIKIT_KIND_COOPERATIVE : shape->kind,
-                                   .module_hash = name->module_hash,
-                                   .shared_bytes = shape->shared_bytes};
-  memcpy(message->grid, shape->grid, sizeof message->grid);
-  memcpy(message->block, shape->block, sizeof message->block);
-  snprintf(message->name, sizeof message->name, "%s", name->name);
 }
 
 /* Under `describing`: the bucket that holds `key` or is free for it. There is always a free one: twice the slots. */
@@ -133,7 +119,7 @@ uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const str
   uint32_t slot = bucket->slot; /* another thread may have been first */
   if (atomic_load_explicit(&bucket->key, memory_order_relaxed) == 0 && device->slots < FIKIT_SLOTS) {
     slot = device->slots;
-    describe(&device->descriptions[slot], slot, name, shape);
+    device->descriptions[slot] = (struct fikit_description){name, *shape};
     __atomic_store_n(&device->slots, slot + 1, __ATOMIC_RELAXED);
     bucket->slot = slot;
     atomic_store_explicit(&bucket->key, key, memory_order_release);

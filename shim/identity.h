@@ -20,6 +20,12 @@ struct fikit_shape {
   enum fikit_kernel_kind kind;
 };
 
+/* What fikitd is told of a slot. */
+struct fikit_description {
+  const struct fikit_name *name;
+  struct fikit_shape shape;
+};
+
 extern struct handle_map fikit_names; /* CUfunction, CUkernel or CUgraphExec -> struct fikit_name */
 
 /* The one record of (name, module_hash); NULL without memory. */

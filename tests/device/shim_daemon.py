@@ -177,8 +177,10 @@ class Daemon:
         answer: bytes | None = None,
         limit_bytes: int = 0,
         version: int = VERSION,
+        deaf: bool = False,
     ) -> None:
         self.version = version  # the newest that it knows
+        self.deaf = deaf  # after the hello: its node is busy
         self.path, self.at, self.answer = path, at, answer
         self.memory = Memory(at, limit_bytes)
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
@@ -189,6 +191,7 @@ class Daemon:
         self.hellos: list[bytes] = []
         self.kernels: dict[int, dict[str, Any]] = {}
         self.connections: list[socket.socket] = []
+        self.welcomed: set[socket.socket] = set()
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(str(path))
         self.listener.listen(16)
@@ -201,7 +204,8 @@ class Daemon:
 
     def _serve(self) -> None:
         while True:
-            ready, _, _ = select.select([self.listener, self.stopping, *self.connections], [], [])
+            heard = [c for c in self.connections if not self.deaf or c not in self.welcomed]
+            ready, _, _ = select.select([self.listener, self.stopping, *heard], [], [])
             if self.stopping in ready:
                 return
             for source in ready:
@@ -244,6 +248,7 @@ class Daemon:
         sizes = (self.at["welcome_bytes"], version, self.at["bytes"], self.at["memory_bytes"])
         welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
         client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        self.welcomed.add(client)
         if watches:  # neither a client nor a process that holds memory
             self.watchers.append(page)
             return True

@@ -78,7 +78,7 @@ def test_instructions_of_a_copy_of_a_job_that_is_alone(
 
 
 @pytest.mark.parametrize("kernels", [1, 4000])
-@pytest.mark.parametrize("options", [{}, {"sample_every": 64}, {"measure": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"sample_every": 64}, {"measure": True}, {"deaf": True}], ids=str)
 def test_resident_memory_is_below_two_mib(
     kernels: int, options: dict[str, object], program: Path, shim_env: Environment, daemon: StartDaemon
 ) -> None:
