@@ -61,7 +61,11 @@ class _Journal(TypedDict):
 class _Stats(TypedDict):
     kernels: int
     gpu_time_ns: float | None
+    untimed: int
+    beside: int
+    unfinished: int
     span_ns: int
+    under_way_ns: int
     solo_ns: float | None
     wait_count: int
     wait_total_ns: int

@@ -198,7 +198,7 @@ class Job:
         totals, held = self._settled_totals, self._held
         for stats_now in self._clients.values():
             stats = stats_now()
-            totals, held = totals.plus(stats), held.plus(stats["held"], self._owners)
+            totals, held = totals.plus(stats, gone=False), held.plus(stats["held"], self._owners)
         over = self.ended or self.quiet
         return {
             "format": FORMAT,

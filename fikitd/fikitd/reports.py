@@ -110,9 +110,10 @@ def nothing_completed(record: Report) -> bool:
 
 
 def gpu_time_bound(record: Report) -> float | None:
-    """Seconds that the job's time on the GPU is at most, where gpu_time_s is null: all the time in which work of it was known to
-    be under way. None where not even that is known."""
-    return record["span_s"] if record["gpu_time_s"] is None and record["span_s"] else None
+    """Seconds that the job's time on the GPU is at most, where gpu_time_s is null. None where not even that is known."""
+    if record["gpu_time_s"] is not None:
+        return None
+    return record.get("gpu_time_at_most_s") or record["span_s"] or None  # reports of before have the span alone
 
 
 def _gpu_time(record: Report) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 Stats = Mapping[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
+
+SLIGHT: Final = 0.01  # of the launches: so many may have no time of their own, and the sum still counts as known
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,10 @@ class Totals:
 
     kernels: int = 0
     gpu_time_ns: int | None = None
+    gpu_time_at_most_ns: int = 0
+    untimed: int = 0
+    beside: int = 0
+    unfinished: int = 0  # of clients that are gone
     span_ns: int = 0
     solo_ns: int | None = None
     wait_count: int = 0
@@ -30,12 +36,16 @@ class Totals:
     expired: int = 0
     drifted: int = 0
 
-    def plus(self, stats: Stats) -> Totals:
-        """These totals and one more client's counters."""
+    def plus(self, stats: Stats, gone: bool = True) -> Totals:
+        """These totals and one more client's counters; what is under way of one that is still there (not `gone`) may yet be done."""
         if stats["kernels"] == 0:
             return self
+        unfinished = stats["unfinished"] if gone else 0
+        known_ns, at_most_ns = _gpu_time(stats, unfinished)
         summed = (
             "kernels",
+            "untimed",
+            "beside",
             "span_ns",
             "wait_count",
             "wait_total_ns",
@@ -48,8 +58,8 @@ class Totals:
         )
         offered = self.gaps_offered + stats["gaps_offered"]
 
-        def known(name: str) -> int | None:
-            mine, more = getattr(self, name), stats[name]
+        def known(name: str, more: float | None) -> int | None:
+            mine = getattr(self, name)
             if more is None or (mine is None and self.kernels > 0):
                 return None
             return int((mine or 0) + more)
@@ -62,22 +72,34 @@ class Totals:
         return replace(
             self,
             **{name: getattr(self, name) + stats[name] for name in summed},
-            gpu_time_ns=known("gpu_time_ns"),
-            solo_ns=known("solo_ns"),
+            gpu_time_ns=known("gpu_time_ns", known_ns),
+            gpu_time_at_most_ns=self.gpu_time_at_most_ns + at_most_ns,
+            unfinished=self.unfinished + unfinished,
+            solo_ns=known("solo_ns", stats["solo_ns"]),
             wait_p99_ns=max(self.wait_p99_ns, stats["wait_p99_ns"]),
             gaps_offered=offered,
             gap_error_p50_ns=weighted("gap_error_p50_ns"),
             gap_error_p90_ns=weighted("gap_error_p90_ns"),
         )
 
+    def _slowdown(self) -> float | None:
+        """solo_ns is that of all launches: it is compared only where they have been done."""
+        if not self.solo_ns or not self.span_ns or self.unfinished > SLIGHT * self.kernels:
+            return None
+        return round(self.span_ns / self.solo_ns, 4)
+
     def fields(self) -> dict[str, Any]:
         """The part of a report record that is counters (docs/design/contracts.md, "Report records")."""
         return {
             "kernels": self.kernels,
             "gpu_time_s": _seconds(self.gpu_time_ns),
+            "gpu_time_at_most_s": self.gpu_time_at_most_ns / 1e9 if self.gpu_time_ns is None else None,
+            "untimed": self.untimed,
+            "beside": self.beside,
+            "unfinished": self.unfinished,
             "span_s": self.span_ns / 1e9,
             "solo_s": _seconds(self.solo_ns),
-            "slowdown": round(self.span_ns / self.solo_ns, 4) if self.solo_ns and self.span_ns else None,
+            "slowdown": self._slowdown(),
             "wait": {
                 "count": self.wait_count,
                 "total_s": self.wait_total_ns / 1e9,
@@ -96,6 +118,18 @@ class Totals:
             "expired": self.expired,
             "drifted": self.drifted,
         }
+
+
+def _gpu_time(stats: Stats, unfinished: int) -> tuple[int | None, int]:
+    """A client's time on the GPU, None where too many of its launches have none of their own, and what it is at most."""
+    at_most_ns = int(stats["under_way_ns"])
+    reckoned_ns = stats["gpu_time_ns"]
+    if reckoned_ns is None:
+        return None, at_most_ns
+    at_most_ns = min(int(reckoned_ns), at_most_ns)
+    # Of times taken beside others a part is the others', and what was cancelled in the queue has used nothing.
+    guessed = max(stats["beside"], unfinished) > SLIGHT * stats["kernels"]
+    return None if guessed else at_most_ns, at_most_ns
 
 
 def _seconds(ns: int | None) -> float | None:

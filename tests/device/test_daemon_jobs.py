@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,23 @@ def test_a_killed_program_still_has_a_report(daemon: Fikitd, runner: Runner) -> 
     eventually(lambda: daemon.control.job(job)["ended"])
     runner.end(job)
     assert daemon.report(job)["kernels"] == 40
+
+
+def test_what_a_cancelled_program_had_queued_is_no_time_on_the_gpu(daemon: Fikitd, runner: Runner) -> None:
+    runner.run(20, 1_000_000, measure=True, profile="mine")  # so that every launch has a time
+    begun_s = time.monotonic()
+    job, process = runner.start(1000, 500_000_000, "quiet", profile="mine")
+    eventually(lambda: any(running["kernels"] > 50 for running in daemon.control.jobs()))
+    process.kill()
+    process.wait()
+    eventually(lambda: daemon.control.job(job)["ended"])
+    there_s = time.monotonic() - begun_s
+    runner.end(job)
+    report = daemon.report(job)
+    assert (report["gpu_time_s"], report["slowdown"], report["untimed"]) == (None, None, 0)
+    assert report["unfinished"] == report["kernels"] > 50
+    assert 0 < report["gpu_time_at_most_s"] < there_s
+    assert "GPU time at most" in summary_line(report)
 
 
 def test_a_corrupt_profile_is_skipped_and_named(daemon: Fikitd, runner: Runner) -> None:

@@ -20,7 +20,8 @@ from fikitd.server import Server
 from fikitd import protocol
 
 NOTHING: dict[str, Any] = {
-    "kernels": 0, "gpu_time_ns": None, "span_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
+    "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "unfinished": 0, "span_ns": 0, "under_way_ns": 0,
+    "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
     "drifted": 0, "held": [],

@@ -64,7 +64,18 @@ def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
 
 def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None:
     shown = drawn(table.report({**REPORT, "gpu_time_s": None}))
-    assert "at most 8.42 s (its span): not all of its kernels have been timed yet" in shown
+    assert "at most 8.42 s: not all of its kernels have been timed" in shown, "a report of before"
+    new = {**REPORT, "gpu_time_s": None, "gpu_time_at_most_s": 1.9, "untimed": 7, "beside": 0, "unfinished": 1800}
+    shown = drawn(table.report(new), table.PIPE_WIDTH)
+    assert "at most 1.90 s: 1 800 of 1 834 launches are not known to have completed, 7 of" in shown
+    assert "7 of 1 834 launches are of kernels that nothing has timed\n" in shown
+    assert " < 1.90 s " in drawn(table.reports([new]), table.PIPE_WIDTH)
+    assert "3.21 s: 3 of 1 834 launches are not" in drawn(table.report({**REPORT, "unfinished": 3}))
+
+
+def test_a_job_that_did_not_do_all_that_it_launched_is_not_compared() -> None:
+    shown = drawn(table.report({**REPORT, "slowdown": None, "unfinished": 1800}))
+    assert "8.42 s, not compared with its profile: it did not do all that it launched" in shown
 
 
 @pytest.mark.parametrize(

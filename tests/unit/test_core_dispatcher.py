@@ -189,6 +189,26 @@ def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
         assert running.stats(1)["solo_ns"] is None
 
 
+def test_what_is_not_known_to_be_complete_may_have_used_the_gpu_until_now() -> None:
+    with fake.dispatcher("fikit") as running:
+        client = FakeClient(running, 1, 5)
+        for _ in range(10):
+            client.launch(1)
+        client.drained()
+        done = running.remove_client(1)
+        client = FakeClient(running, 2, 5)
+        client.launch(1)
+        client.drained()
+        for _ in range(9):
+            client.launch(1)
+        begun_ns = client.page.first_launch_ns
+        left = running.remove_client(2)
+    assert (done["unfinished"], done["under_way_ns"]) == (0, done["span_ns"])
+    assert done["span_ns"] > 0
+    assert left["unfinished"] == 9
+    assert left["span_ns"] < left["under_way_ns"] <= now() - begun_ns
+
+
 def test_solo_time_is_that_of_the_kernels_in_their_contexts_with_the_gaps_that_were_passed() -> None:
     slow = {"context": [f"{identify('step', 7, (1, 1, 1), (64, 1, 1), 0):016x}"] * 3}
     with fake.dispatcher("fikit") as running:

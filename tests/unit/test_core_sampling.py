@@ -102,10 +102,12 @@ def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
         assert counts == {"known": 1, "new": 8}
         client.launch(2)
         assert eventually(lambda: running.stats(1)["gpu_time_ns"] == 3000)
+        assert running.stats(1)["beside"] == 1
         client.sample(2, 1000)
         apart = [(k["name"], k["duration"]["mean_ns"], k.get("beside")) for k in running.export_profile(1)]
         assert apart == [("known", 1000, None), ("new", 1000, None), ("new", 3000, True)]
-        assert running.remove_client(1)["gpu_time_ns"] == 1000, "one time alone says more than eight others"
+        stats = running.remove_client(1)
+        assert (stats["gpu_time_ns"], stats["beside"]) == (1000, 0), "one time alone says more than eight others"
 
 
 def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_not_stored_again() -> None:
@@ -156,7 +158,8 @@ def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would
         eventually(lambda: running.stats(1)["gpu_time_ns"] == 99 * 1200)
         assert running.stats(1)["solo_ns"] is None
         client.launch(2)
-        assert running.remove_client(1)["gpu_time_ns"] is None
+        stats = running.remove_client(1)
+        assert (stats["gpu_time_ns"], stats["untimed"], stats["beside"]) == (None, 2, 0)
 
 
 def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:

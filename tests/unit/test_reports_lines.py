@@ -23,7 +23,9 @@ def record(stats: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-KNOWN = {"gpu_time_ns": 3_200_000_000, "span_ns": 1_040_000_000, "solo_ns": 1_000_000_000}
+KNOWN = {
+    "gpu_time_ns": 3_200_000_000, "span_ns": 3_328_000_000, "under_way_ns": 3_328_000_000, "solo_ns": 3_200_000_000,
+}  # fmt: skip
 
 
 def test_the_line_of_a_job_with_a_profile() -> None:
@@ -43,16 +45,39 @@ def test_without_a_profile_the_line_says_how_to_get_one() -> None:
 
 
 def test_a_job_that_was_killed_before_anything_was_complete_is_not_called_fast() -> None:
-    killed = record({**KNOWN, "span_ns": 0})
-    assert killed["slowdown"] is None
-    assert "job 12 high: nothing is known to have completed, 1834 kernels, GPU time 3.2 s" in summary_line(killed)
+    killed = record({**KNOWN, "span_ns": 0, "under_way_ns": 300_000_000, "unfinished": 1834})
+    assert (killed["slowdown"], killed["gpu_time_s"]) == (None, None)
+    assert "job 12 high: nothing is known to have completed, 1834 kernels, GPU time at most 300 ms" in summary_line(
+        killed
+    )
+
+
+@pytest.mark.parametrize("why", ["unfinished", "beside"])
+def test_launches_without_a_time_of_their_own_make_the_sum_a_bound(why: str) -> None:
+    """What was cancelled in the queue has used nothing, and of times taken beside others a part is the others'."""
+    few, many = record({**KNOWN, why: 18}), record({**KNOWN, why: 19})
+    assert (few["gpu_time_s"], few["gpu_time_at_most_s"], few[why]) == (3.2, None, 18)
+    assert (many["gpu_time_s"], many["gpu_time_at_most_s"], many[why]) == (None, 3.2, 19)
+    assert (few["slowdown"], many["slowdown"]) == (1.04, None if why == "unfinished" else 1.04)
+    assert "1834 kernels, GPU time at most 3.2 s, waited" in summary_line(many)
+
+
+def test_a_running_client_may_yet_do_what_it_launched() -> None:
+    stats = {**NOTHING, "kernels": 100, **KNOWN, "unfinished": 90}
+    fields = Totals().plus(stats, gone=False).fields()
+    assert (fields["gpu_time_s"], fields["unfinished"], fields["slowdown"]) == (3.2, 0, 1.04)
+
+
+def test_no_job_used_the_gpu_for_longer_than_it_had_work_there() -> None:
+    fields = record({**KNOWN, "under_way_ns": 1_000_000_000})
+    assert (fields["gpu_time_s"], gpu_time_bound(fields)) == (1.0, None)
 
 
 def test_where_not_all_kernels_were_timed_the_line_says_what_their_time_is_at_most() -> None:
-    unknown = record({"span_ns": 12_000_000_000})
-    assert gpu_time_bound(unknown) == 12.0
-    assert "1834 kernels, GPU time at most 12.0 s, waited" in summary_line(unknown)
-    assert gpu_time_bound(record({**KNOWN, "span_ns": 12_000_000_000})) is None
+    unknown = record({"span_ns": 12_000_000_000, "under_way_ns": 12_500_000_000})
+    assert gpu_time_bound(unknown) == 12.5
+    assert "1834 kernels, GPU time at most 12.5 s, waited" in summary_line(unknown)
+    assert gpu_time_bound({"gpu_time_s": None, "span_s": 12.0}) == 12.0, "a report of before"
     assert gpu_time_bound(record()) is None, "nothing is known to have completed"
 
 
@@ -61,9 +86,7 @@ def test_a_profile_that_does_not_cover_the_job_is_said() -> None:
 
 
 def test_the_line_of_a_measured_job() -> None:
-    measured = record(
-        {"gpu_time_ns": 3_200_000_000}, measured=True, profile={"key": "net", "found": False, "stored": True}
-    )
+    measured = record(KNOWN, measured=True, profile={"key": "net", "found": False, "stored": True})
     assert summary_line(measured) == "fikit: job 12 high: measured 1834 kernels, GPU time 3.2 s, profile net stored"
     measured["profile"]["stored"] = False
     measured["warnings"] = ["its profile could not be stored"]

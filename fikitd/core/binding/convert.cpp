@@ -121,7 +121,11 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   nb::dict dict;
   dict["kernels"] = stats.kernels;
   dict["gpu_time_ns"] = or_none(stats.gpu_time_ns);
+  dict["untimed"] = stats.untimed;
+  dict["beside"] = stats.beside;
+  dict["unfinished"] = stats.unfinished;
   dict["span_ns"] = stats.span_ns;
+  dict["under_way_ns"] = stats.under_way_ns;
   dict["solo_ns"] = or_none(stats.solo_ns);
   dict["wait_count"] = stats.wait_count;
   dict["wait_total_ns"] = stats.wait_total_ns;

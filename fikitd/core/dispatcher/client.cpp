@@ -190,6 +190,7 @@ void Client::complete(predictor::Prediction& found, predictor::Identity kernel) 
 void Client::drained(const Drain& drain, policy::Policy& policy) {
   const std::uint64_t seen = std::min(drain.launches, launches_);
   const bool all = drain.launches >= launches_;
+  complete_ = std::max(complete_, drain.launches);
   policy::Event event{.kind = EventKind::drained,
                       .client = id_,
                       .time_ns = drain.t_ns,

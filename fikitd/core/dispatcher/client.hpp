@@ -30,7 +30,11 @@ using policy::ClientId;
 struct Stats {
   std::uint64_t kernels = 0;
   std::optional<double> gpu_time_ns; // nothing: no profile or measurement knows the kernels
+  std::uint64_t untimed = 0;         // launches of kernels that nothing has timed
+  std::uint64_t beside = 0;          // launches of kernels that were timed only beside others, whose work is in these times
+  std::uint64_t unfinished = 0;      // launches that are not known to be complete
   std::int64_t span_ns = 0;          // first launch to last known drain, without boundaries
+  std::int64_t under_way_ns = 0;     // the same up to now, where something is not known to be complete: it used the GPU for no longer
   std::optional<double> solo_ns;
   std::uint64_t wait_count = 0;
   std::uint64_t wait_total_ns = 0;
@@ -207,6 +211,7 @@ class Client {
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::int64_t first_ns_ = 0;
   std::uint64_t launches_ = 0;
+  std::uint64_t complete_ = 0; // all launches up to this one, as far as is known
   std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none

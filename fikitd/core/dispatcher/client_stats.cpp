@@ -9,8 +9,12 @@ Stats Client::stats(std::int64_t now_ns) const {
   const Page::Counters counters = page_.counters(now_ns);
   Stats stats;
   stats.kernels = counters.launches;
-  if (counters.first_launch_ns > 0)
-    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - counters.first_launch_ns - paused_ns_, 0);
+  stats.unfinished = counters.launches - std::min(complete_, counters.launches);
+  if (counters.first_launch_ns > 0) {
+    const std::int64_t begin_ns = counters.first_launch_ns + paused_ns_;
+    stats.span_ns = std::max<std::int64_t>(counters.last_drained_ns - begin_ns, 0);
+    stats.under_way_ns = std::max(stats.unfinished > 0 ? now_ns - begin_ns : 0, stats.span_ns);
+  }
   stats.wait_count = counters.wait_count;
   stats.wait_total_ns = counters.wait_total_ns;
   stats.wait_p99_ns = counters.wait_p99_ns;
@@ -46,7 +50,12 @@ void Client::add_work(Stats& stats) const {
     const predictor::Cost* cost = model.cost(identities_[slot]);
     if (cost == nullptr || cost->duration.count() == 0) {
       const predictor::Cost* seen = this->cost(identities_[slot]);
-      if (seen == nullptr) continue;
+      if (seen == nullptr) {
+        stats.untimed += launches[slot];
+        continue;
+      }
+      for (const predictor::Model* others : {&profile_.beside, &measured_.beside})
+        if (others->cost(identities_[slot]) == seen) stats.beside += launches[slot];
       sampled += count;
       sampled_ns += count * seen->duration.mean_ns();
       continue;

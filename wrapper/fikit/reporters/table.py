@@ -21,6 +21,11 @@ PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
 PIPE_WIDTH = 160
+WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's key
+    "unfinished": "are not known to have completed",
+    "untimed": "are of kernels that nothing has timed",
+    "beside": "are of kernels timed only beside other jobs, whose work is in these times",
+}
 NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
 
 
@@ -90,7 +95,7 @@ def reports(records: list[dict[str, Any]]) -> Table:
     for record in records:
         table.add_row(
             Text(_job(record), overflow="ellipsis", no_wrap=True), _priority(record), record["state"], units.count(record["kernels"]),
-            units.duration(record["gpu_time_s"]), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
+            _brief_gpu_time(record), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
             units.duration(record["wait"]["total_s"]), Text(device(record["device"])),
         )  # fmt: skip
     return table
@@ -232,15 +237,32 @@ def priority(record: dict[str, Any]) -> Text:
 def _against_profile(record: dict[str, Any]) -> str:
     if nothing_completed(record):
         return "nothing is known to have completed"
+    if record["slowdown"] is None and record["solo_s"] is not None:
+        return "not compared with its profile: it did not do all that it launched"
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
 
 
+def _brief_gpu_time(record: dict[str, Any]) -> str:
+    bound = gpu_time_bound(record)
+    return units.duration(record["gpu_time_s"]) if bound is None else f"< {units.duration(bound)}"
+
+
 def _gpu_time(record: dict[str, Any]) -> str:
-    if (bound := gpu_time_bound(record)) is not None:
-        return f"at most {units.duration(bound)} (its span): not all of its kernels have been timed yet"
-    return units.duration(record["gpu_time_s"])
+    bound = gpu_time_bound(record)
+    if record["gpu_time_s"] is None and bound is None:
+        return "-"
+    facts = [
+        f"{units.count(record[key])} of {units.count(record['kernels'])} launches {what}"
+        for key, what in WITHOUT_TIME.items()
+        if record.get(key)
+    ]
+    if bound is None:
+        time = units.duration(record["gpu_time_s"])
+        return f"{time}: {', '.join(facts)}" if facts else time
+    # Reports of before do not say how many.
+    return f"at most {units.duration(bound)}: {', '.join(facts) or 'not all of its kernels have been timed'}"
 
 
 def _memory(record: dict[str, Any]) -> str:
