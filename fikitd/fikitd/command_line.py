@@ -10,9 +10,10 @@ from difflib import SequenceMatcher
 
 import click
 
+from fikitd import interrupt
+
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a file or terminal behind stdout says
 ALIKE = 0.6  # of 1, from here on a word is taken for a mistyped option
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -43,6 +44,7 @@ def run_command(command: click.Command, name: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a locale without µ and bars is no reason to show nothing
     try:
+        interrupt.raises()
         result = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         sys.exit(result if isinstance(result, int) else 0)
@@ -51,7 +53,7 @@ def run_command(command: click.Command, name: str) -> None:
         click.echo(error.format_message() if asked_nothing else f"{name}: {_sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupt.INTERRUPTED)
     except BrokenPipeError:
         _drop_output()  # the reader (`| head`) has seen enough
         sys.exit(0)
@@ -61,6 +63,8 @@ def run_command(command: click.Command, name: str) -> None:
         _drop_output()
         click.echo(f"{name}: the output could not be written: {error.strerror}", err=True)
         sys.exit(1)
+    finally:
+        interrupt.ends_at_once()
 
 
 def _drop_output() -> None:

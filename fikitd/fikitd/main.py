@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fikitd import __version__
+from fikitd import __version__, interrupt
 from fikitd.command_line import run_command
 from fikitd.config import Config, ConfigError, load
 
@@ -44,7 +44,8 @@ def command(config_file: str | None, run_dir: str | None, check_config: bool) ->
 def serve(config: Config, core: Core | None = None) -> int:
     """Run the daemon, with another native core if one is given; returns its exit code."""
     # Imported late: --check-config and --help need neither the native core nor asyncio.
-    from fikitd import _core, server  # noqa: PLC0415
+    with interrupt.loading():
+        from fikitd import _core, server  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="fikitd: %(levelname)s: %(message)s")
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):

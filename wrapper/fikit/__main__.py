@@ -1,6 +1,6 @@
 """`python -m fikit` is `fikit`."""
 
-from fikit.cli import main
+from fikit.entry import fikit
 
 if __name__ == "__main__":
-    main()
+    fikit()

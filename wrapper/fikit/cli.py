@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 
 import click
 from fikitd.command_line import run_command
 
 from fikit.errors import did_you_mean
+from fikitd import __version__, interrupt
 
-COMMANDS = (
-    "run",
-    "top",
-    "report",
-    "trace",
-    "profile",
-    "limits",
-    "doctor",
-    "demo",
-    "sandbox",
-    "sim",
-)  # in the order of the help page
+# In the order of the help page, with what it says of each: it loads none of them.
+COMMANDS = {
+    "run": "Run CMD under fikit on this machine's GPU, without Slurm.",
+    "top": "Who uses this node's GPUs now, through fikit and around it.",
+    "report": "What fikit did for a job, the newest or JOBID.",
+    "trace": "The schedule of job JOBID, as a file for ui.perfetto.dev.",
+    "profile": "What is known of your programs' kernels.",
+    "limits": "Which priorities the site lets your jobs use.",
+    "doctor": "Check this machine and say what to do.",
+    "demo": "Two jobs on one GPU: alone, with default sharing, with fikit.",
+    "sandbox": "Run CMD inside a throw-away Slurm with emulated GPUs.",
+    "sim": "What a policy does to recorded jobs, in manual time.",
+}
 
 
 class LazyGroup(click.Group):
@@ -33,9 +34,14 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"fikit.commands.{cmd_name}").command
+        with interrupt.loading():
+            command = importlib.import_module(f"fikit.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -48,7 +54,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("fikit"), message="fikit %(version)s")
+@click.version_option(__version__, message="fikit %(version)s")
 def cli() -> None:
     """Share one GPU by priority: low-priority kernels run in a high-priority job's idle time."""
 

@@ -22,7 +22,7 @@ from fikit.errors import UserError
 from fikit.reporters import json, picture, table
 
 
-@click.command(short_help="Two jobs on one GPU: alone, with default sharing, with fikit.")
+@click.command()
 @click.option("--device", type=click.Choice(["emulated", "real"]), default="emulated", show_default=True,
               help="The GPU: the emulated one, or this machine's.")  # fmt: skip
 @click.option("--no-slurm", is_flag=True, help="Start the jobs with `fikit run` instead of a throw-away Slurm.")

@@ -14,7 +14,7 @@ from fikit.reporters import json, table
 from fikitd import _core
 
 
-@click.group(short_help="What is known of your programs' kernels.")
+@click.group()
 def command() -> None:
     """Profiles: how long each kernel of a program runs, and how long the GPU is idle after it."""
 

@@ -20,7 +20,6 @@ LISTED = 20
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    short_help="What fikit did for a job, the newest or JOBID.",
 )
 @click.argument("jobid", required=False)
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")

@@ -22,7 +22,6 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
-    short_help="Run CMD inside a throw-away Slurm with emulated GPUs.",
 )
 @click.option("--gpus", type=click.IntRange(1, 8), default=1, show_default=True, help="Emulated GPUs of each node.")
 @click.option(

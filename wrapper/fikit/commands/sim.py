@@ -18,7 +18,6 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    short_help="What a policy does to recorded jobs, in manual time.",
 )
 @click.option("--high", required=True, metavar="TRACE", type=_TRACE, help="Recording of the high-priority job.")
 @click.option(

@@ -17,7 +17,7 @@ from fikit.places import elsewhere, places
 from fikit.reporters import perfetto
 
 
-@click.command(short_help="The schedule of job JOBID, as a file for ui.perfetto.dev.")
+@click.command()
 @click.argument("jobid")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 def command(jobid: str, output: Path | None) -> None:

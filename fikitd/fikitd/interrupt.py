@@ -1,0 +1,41 @@
+"""Ctrl-C while a program is being loaded, or is through: it ends at once, with 130 and without a word.
+
+An exception would be raised in the middle of somebody's import, or after everything that could take it has gone: a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+INTERRUPTED: Final = 130  # what a shell reports for a program that Ctrl-C ended
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
+
+
+def ends_at_once() -> None:
+    """From now on. A program that ignores Ctrl-C (one in the background), or has a handler of its own, keeps that."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def raises() -> None:
+    """KeyboardInterrupt again: there is something to tidy up."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Around imports in the middle of a program."""
+    ends_at_once()
+    try:
+        yield
+    finally:
+        raises()
