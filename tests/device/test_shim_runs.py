@@ -89,7 +89,7 @@ def test_threads_that_queue_for_the_request_go_with_the_run(program: Start, daem
     assert page.u64("launch_seq") == 4
 
 
-# Three launches of a run, and one that has to ask, to streams of their own.
+# Three launches of a run, and two that have to ask, the first of them to a stream of its own.
 ENDED = """
 fake.fake_memory_operations({marks})
 context()
@@ -102,6 +102,7 @@ for _ in range(3):
 say("launched"); pause()
 check(launch(f, {then}))
 say("over"); pause()
+check(launch(f, first))
 """
 
 
@@ -130,6 +131,19 @@ def test_a_run_that_was_ended_is_marked_when_its_process_asks_again(program: Sta
     page.grant()
     assert run.line() == "over"
     assert [entry.value for entry in page.of_kind(MARK_GRANT)] == [7, 1]  # once
+
+
+def test_an_ended_run_is_marked_once_also_when_it_is_asked_twice_without_a_grant(
+    program: Start, daemon: StartDaemon
+) -> None:
+    run, page = ended(program, daemon)
+    page.close_gate(lease_s=0)
+    assert run.line() == "over"
+    page.close_gate()
+    run.go()
+    asks(page, 2)
+    assert [entry.value for entry in page.of_kind(MARK_GRANT)] == [7]
+    assert page.of_kind(DONE) == []
 
 
 def test_of_an_ended_run_that_is_complete_it_is_said_at_once(program: Start, daemon: StartDaemon) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import core_fake_client as fake
 from core_fake_client import MS, FakeClient, eventually, profile_entry
+from fikitd._core import identify
 
 
 def durations(running: fake.Dispatcher, client: int) -> dict[tuple[str, int], Any]:
@@ -160,6 +161,20 @@ def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would
         client.launch(2)
         stats = running.remove_client(1)
         assert (stats["gpu_time_ns"], stats["untimed"], stats["beside"]) == (None, 2, 0)
+
+
+def test_times_beside_others_are_no_drift_also_where_nothing_better_is_known_of_the_kernel_as_such() -> None:
+    """A profile that knows it behind certain kernels only, as nobody stores it: then the first times beside others are taken."""
+    with fake.dispatcher("fikit") as running:
+        client, _ = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
+        client.describe(1, "step")
+        step = f"{identify('step', 7, (1, 1, 1), (64, 1, 1), 0):016x}"
+        running.set_profile(1, [{**profile_entry("step", 1000, 500, count=100), "context": [step] * 3}])
+        for _ in range(20):
+            client.sample(1, 3000, (1, 1, 1))
+        (kernel, *_) = running.export_profile(1)
+        assert kernel["beside"]
+        assert running.remove_client(1)["drifted"] == 0
 
 
 def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:

@@ -67,6 +67,33 @@ def test_slices_between_jobs_shorten_what_a_long_kernel_does(scenario: Scenario)
     assert sliced.high_jct_ratio != whole.high_jct_ratio
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measured_anew_for(
+    scenario: Scenario, stored: bool
+) -> None:
+    """A profile is seen by what comes of it: no constant is another one when it is used."""
+
+    def outcome(tuning: dict[str, float]) -> _simulator.Result:
+        jobs = [
+            _simulator.Job(
+                trace.native,
+                priority=priority,
+                profile=_simulator.learn(trace.native, simulator.LEARNING_PASSES, stored=stored, tuning=tuning),
+            )
+            for priority, trace in ((1, scenario.high), (8, scenario.lows[0]))
+        ]
+        return _simulator.simulate("budget", jobs, requests=20, costs=Costs())
+
+    usual = outcome({})
+    changed = {
+        name
+        for name, value in simulator.TUNING.items()
+        for factor in (0.01, 0.25, 4, 100)
+        if outcome({name: factor * value}) != usual
+    }
+    assert changed == set(simulator.LEARNT_BY)
+
+
 @pytest.mark.parametrize("cost", ["launch_ns", "wake_ns", "observe_ns", "done_ns", "late_ns"])
 def test_every_cost_is_felt(scenario: Scenario, cost: str) -> None:
     free = {"launch_ns": 0, "observe_ns": 0, "wake_ns": 0, "done_ns": 0, "late_ns": 0}
