@@ -197,8 +197,10 @@ def profile_entry(name: str, duration_ns: int, gap_ns: int, count: int = 10) -> 
 
 
 @contextmanager
-def dispatcher(policy: str, lease_ns: int = LEASE, spin_ns: int = 20_000, **terms: Any) -> Iterator[Dispatcher]:
-    running = Dispatcher(policy, lease_ns, 20_000, 500_000, 2_000_000, spin_ns, **terms)
+def dispatcher(
+    policy: str, lease_ns: int = LEASE, spin_ns: int = 20_000, run_ahead_ns: int = 500_000, **terms: Any
+) -> Iterator[Dispatcher]:
+    running = Dispatcher(policy, lease_ns, 20_000, run_ahead_ns, 2_000_000, spin_ns, **terms)
     try:
         yield running
     finally:
