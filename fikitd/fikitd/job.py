@@ -205,6 +205,7 @@ class Job:
             "version": VERSION,
             "job": self.record.job,
             "name": self.record.name,
+            "array": self.record.array,
             "uid": self.record.uid,
             "node": socket.gethostname().partition(".")[0],
             "state": "ended" if over else "running",

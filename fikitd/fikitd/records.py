@@ -18,6 +18,7 @@ _log = logging.getLogger("fikitd")
 
 MAX_BYTES: Final = 4096
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
+_TASK = re.compile(r"\d{1,10}_\d{1,10}", re.ASCII)
 
 
 def stat_fields(pid: int, proc: Path = Path("/proc")) -> list[str]:
@@ -41,6 +42,7 @@ class JobRecord:
 
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
+    array: `12_3`, task 3 of array 12.
     """
 
     job: str
@@ -58,6 +60,7 @@ class JobRecord:
     max_slowdown: float | None = None
     max_delay_ns: int | None = None
     batch: bool = False
+    array: str = ""
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -68,7 +71,7 @@ class JobRecord:
         said = {
             key: value
             for key, value in values.items()
-            if value is not None and (key not in {"pid", "pid_start"} or value)
+            if value is not None and (key not in {"pid", "pid_start", "array"} or value)
         }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
@@ -100,11 +103,13 @@ class JobRecord:
                 raise ValueError(f"{key} is not a share") from None
 
         whole("version", 1)
-        job, profile = values.get("job", ""), values.get("profile", "")
+        job, profile, array = (values.get(key, "") for key in ("job", "profile", "array"))
         if not is_name(job):
             raise ValueError("job is not a job id")
         if profile and not is_name(profile):
             raise ValueError("profile is not a profile name")
+        if array and not _TASK.fullmatch(array):
+            raise ValueError("array is not a task of an array")
         return cls(
             job=job,
             uid=whole("uid", 2**32 - 2),
@@ -115,6 +120,7 @@ class JobRecord:
             profile=profile,
             gpus=printable(values.get("gpus", "")),
             name=printable(values.get("name", "")),
+            array=array,
             batch=bool(whole("batch", 1, 0)),
             pid=whole("pid", 2**31 - 1, 0),
             pid_start=whole("pid_start", 2**63 - 1, 0),

@@ -100,7 +100,8 @@ def summary_line(record: Report) -> str:
     if record["warnings"]:
         facts.append(f"{_count(len(record['warnings']), 'warning')}, see fikit-report {record['job']}")
     name = record["priority_name"]
-    who = f"job {record['job']} {f'priority {name}' if name.isdigit() else name}"
+    task = f" ({record['array']})" if record.get("array") else ""
+    who = f"job {record['job']}{task} {f'priority {name}' if name.isdigit() else name}"
     return f"fikit: {who}: {', '.join(facts)}{' (emulated GPU)' if record['device']['emulated'] else ''}"
 
 

@@ -57,15 +57,34 @@ static bool admit_shards(spank_t sp, const struct fikit_config *config, uid_t ui
   return fikit_record_read(config->run_dir, step.job, uid, record);
 }
 
-/* The prolog knows neither the job's name nor whether it has a batch step. */
+/* The user may have written it: only what can be one of Slurm's numbers counts. */
+static bool number_of(spank_t sp, const char *variable, uint32_t *number) {
+  char text[16];
+  if (spank_getenv(sp, variable, text, (int)sizeof text) != ESPANK_SUCCESS || strspn(text, "0123456789") != strlen(text) ||
+      !text[0] || strlen(text) > 10)
+    return false;
+  const unsigned long long value = strtoull(text, NULL, 10);
+  *number = (uint32_t)value;
+  return value < UINT32_MAX;
+}
+
+/* The prolog knows neither the job's name, nor its place in an array, nor whether it has a batch step. Later steps of a job
+ * with a batch step have the environment that its script gives them. */
 static void complete(spank_t sp, const struct fikit_config *config, struct fikit_record *record) {
   const bool batch = record->batch || step.id == BATCH_STEP;
+  const bool speaks = step.id == BATCH_STEP || !record->batch;
+  uint32_t array = 0;
+  uint32_t task = 0;
   char name[FIKIT_NAME_BYTES] = "";
   if (!record->name[0])
     spank_getenv(sp, "SLURM_JOB_NAME", name, (int)sizeof name);
-  if (batch == record->batch && !name[0])
+  const bool of_array = speaks && !record->array[0] && number_of(sp, "SLURM_ARRAY_JOB_ID", &array) &&
+                        number_of(sp, "SLURM_ARRAY_TASK_ID", &task);
+  if (batch == record->batch && !name[0] && !of_array)
     return;
   record->batch = batch;
+  if (of_array)
+    snprintf(record->array, sizeof record->array, "%" PRIu32 "_%" PRIu32, array, task);
   if (name[0])
     memcpy(record->name, name, sizeof name);
   const int error = fikit_record_write(config->run_dir, record);

@@ -64,7 +64,7 @@ def test_steps_at_once_are_one_job(cluster: Cluster, spin: Path) -> None:
 
 def test_every_task_of_an_array_is_a_job(cluster: Cluster, spin: Path) -> None:
     script = cluster.script("array", f"exec {spin} 10 20000")
-    cluster.submit(script, f"--output={cluster.directory}/array.%a.%A.out", "--array=1-3", GPU, HIGH)
+    array = cluster.submit(script, f"--output={cluster.directory}/array.%a.%A.out", "--array=1-3", GPU, HIGH)
     outputs = [cluster.directory.glob(f"array.{task}.*.out") for task in (1, 2, 3)]
     found: dict[str, str] = {}
 
@@ -77,6 +77,16 @@ def test_every_task_of_an_array_is_a_job(cluster: Cluster, spin: Path) -> None:
     lines = [line for text in found.values() for line in text.splitlines() if "fikit: job" in line]
     assert all("high: " in line and " 10 kernels" in line for line in lines), lines
     assert len({line.split()[2] for line in lines}) == 3
+    assert {line.split()[3] for line in lines} == {f"({array}_{task})" for task in (1, 2, 3)}
+    there = {"FIKIT_CONFIG": str(cluster.sandbox.fikit_toml)}
+    shown = cluster.run("fikit-report", array, **there).stdout
+    assert [f"({array}_{task})" in shown for task in (1, 2, 3)] == [True] * 3, shown
+    assert f"fikit-report {array}_TASK" in shown
+    for command in ("fikit-report", "fikit trace"):
+        done = cluster.run(*command.split(), f"{array}_2", **there)
+        assert (done.returncode, f"({array}_2)" in done.stdout or "traceEvents" in done.stdout) == (0, True), (
+            done.stdout
+        )
 
 
 def test_components_of_a_heterogeneous_job_have_their_own_priorities(two_nodes: Cluster) -> None:

@@ -46,6 +46,7 @@ class Record(ctypes.Structure):
         ("options", Options),
         ("gpus", ctypes.c_char * 256),
         ("name", ctypes.c_char * 129),
+        ("array", ctypes.c_char * 24),
         ("batch", ctypes.c_bool),
         ("started_ns", ctypes.c_int64),
         ("restart", ctypes.c_uint32),

@@ -125,6 +125,27 @@ def test_first_step_adds_the_jobs_name(node: Node) -> None:
     assert JobRecord.read(node.record).name == "train"
 
 
+def test_the_batch_step_says_which_task_of_an_array_the_job_is(node: Node) -> None:
+    start(node, BATCH, SLURM_ARRAY_JOB_ID="10", SLURM_ARRAY_TASK_ID="3")
+    start(node, 0, SLURM_JOB_NAME="train", SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="1")
+    record = JobRecord.read(node.record)
+    assert (record.array, record.name) == ("10_3", "train")
+
+
+def test_a_script_cannot_make_its_job_a_task_of_another_array(node: Node) -> None:
+    start(node, BATCH)
+    start(node, 0, SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="1")
+    assert JobRecord.read(node.record).array == ""
+
+
+@pytest.mark.parametrize("number", ["", "-1", "1\nuid=0", "0x10", " 1", "4294967295", "99999999999", "9" * 300, "one"])
+@pytest.mark.parametrize("variable", ["SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"])
+def test_an_array_without_a_number_is_none(node: Node, variable: str, number: str) -> None:
+    before = node.record.read_text()
+    start(node, 0, **{"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "3", variable: number})
+    assert node.record.read_text() == before
+
+
 def test_summary_comes_when_the_last_task_ends(node: Node) -> None:
     start(node, step=0, tasks=3)
     for expected in ("", "", LINE + "\n"):

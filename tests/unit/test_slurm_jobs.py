@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,45 @@ def test_a_task_that_slurm_has_forgotten_is_told_where_its_number_is(
         done = CliRunner().invoke(command, ["12_3"])
         assert done.exit_code == 1
         assert "its own number" in done.output
+
+
+@pytest.fixture
+def array(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
+    """Array 12, whose last task has its number; Slurm has forgotten it."""
+    store = ReportStore(site_without_daemon(tmp_path, monkeypatch))
+    for number, task in (("12", "12_20"), ("13", "12_3"), ("14", ""), ("15", "123_1")):
+        store.save({**REPORT, "job": number, "array": task})
+    return store
+
+
+def test_a_task_is_found_by_its_report_when_slurm_has_forgotten_it(array: ReportStore) -> None:
+    assert "Job 13 (12_3) serve" in CliRunner().invoke(report.command, ["12_3"]).output
+    assert "Job 12 (12_20) serve" in CliRunner().invoke(report.command, ["12_20"]).output
+
+
+def test_an_arrays_number_lists_its_tasks_and_says_how_to_ask_for_one(array: ReportStore) -> None:
+    shown = CliRunner().invoke(report.command, ["12"]).output
+    assert [line.split()[1] for line in shown.splitlines() if "serve" in line] == ["(12_3)", "(12_20)"]
+    assert "Job 12 is an array. One of its tasks: fikit-report 12_TASK" in shown
+    assert json.loads(CliRunner().invoke(report.command, ["12", "--json"]).output)["array"] == "12_20", "own numbers"
+    (array.directory / "12.json").unlink()
+    assert "is an array" in CliRunner().invoke(report.command, ["12"]).output, "as long as one of its tasks is known"
+
+
+def test_a_task_that_is_all_there_is_of_its_array_is_shown(array: ReportStore) -> None:
+    (array.directory / "13.json").unlink()
+    assert "Job 12 (12_20) serve" in CliRunner().invoke(report.command, ["12"]).output
+    assert "Job 14 serve" in CliRunner().invoke(report.command, ["14"]).output
+
+
+def test_a_trace_is_of_one_task(array: ReportStore) -> None:
+    done = CliRunner().invoke(trace.command, ["12"])
+    assert (done.exit_code, done.output) == (1, "Error: job 12 is an array: name one of its tasks, 12_3, 12_20\n")
+    assert "there is no trace of job 13 " in CliRunner().invoke(trace.command, ["12_3"]).output
+
+
+@pytest.mark.parametrize("text", ["12_x", "12_3_4", "_", "[red]", "-1_2"])
+def test_what_a_user_wrote_into_a_report_is_no_task(array: ReportStore, text: str) -> None:
+    array.save({**REPORT, "job": "16", "array": text})
+    assert CliRunner().invoke(report.command, ["12"]).exit_code == 0
+    assert CliRunner().invoke(report.command, ["--list"]).exit_code == 0

@@ -9,12 +9,17 @@ import subprocess
 TIMEOUT_S = 5.0
 
 
+def is_task(jobid: str) -> bool:
+    """12_3, or a component, 12+1."""
+    return re.fullmatch(r"\d+[_+]\d+", jobid, re.ASCII) is not None
+
+
 def number(jobid: str) -> str:
     """The own number of an array's task or a heterogeneous job's component; `jobid` itself, where Slurm cannot say or it is none.
 
     slurmctld forgets a job some minutes after its end (MinJobAge); then slurmdbd knows it, where there is one.
     """
-    if not re.fullmatch(r"\d+[_+]\d+", jobid):
+    if not is_task(jobid):
         return jobid
     shown = re.match(r"JobId=(\d+) ", _output("scontrol", "show", "job", "--oneliner", jobid))
     if shown:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.command_line import run_command
-from fikitd.reports import ReportError, ReportStore
 
-from fikit import slurm_jobs
+from fikit import jobs_known
 from fikit.errors import UserError, nearest
 from fikit.places import elsewhere, places
 from fikit.reporters import json, table
@@ -25,9 +22,12 @@ LISTED = 20
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")
 @click.option("--json", "as_json", is_flag=True, help="The report record(s) as JSON.")
 def command(jobid: str | None, list_: bool, as_json: bool) -> None:
-    """What fikit did for job JOBID (12, or 12_3 of an array); for the newest job when none is named. Running jobs are reported as they stand."""
+    """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand.
+
+    JOBID is 12, or 12_3 for a task of an array; 12 of an array lists its tasks.
+    """
     if list_:
-        records = _records()[:LISTED]
+        records = jobs_known.records()[:LISTED]
         if as_json:
             json.emit(records)
         elif records:
@@ -35,22 +35,17 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
         else:
             click.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
         return
-    record = _newest() if jobid is None else _find(slurm_jobs.number(jobid))
+    if jobid is not None and not as_json and (tasks := jobs_known.tasks(jobid)):
+        table.show(table.reports(tasks), f"Job {jobid} is an array. One of its tasks: fikit-report {jobid}_TASK")
+        return
+    record = _newest() if jobid is None else _find(jobs_known.own_number(jobid))
     json.emit(record) if as_json else table.show(table.report(record))
 
 
 def _find(jobid: str) -> dict[str, Any]:
-    """The report of one job: from fikitd while it runs, else the stored one."""
-    for place in places():
-        with suppress(DaemonUnreachable, ControlError):
-            return Control(place.run_dir).job(jobid)
-        try:
-            stored = ReportStore(place.report_dir).load(jobid)
-        except ReportError as error:
-            raise UserError(str(error)) from error
-        if stored is not None:
-            return stored
-    ids = [str(record["job"]) for record in _records()]
+    if (stored := jobs_known.stored(jobid)) is not None:
+        return stored
+    ids = [str(record["job"]) for record in jobs_known.records()]
     close = nearest(jobid, ids)
     near = f"; the nearest are {', '.join(close)}" if close else f"; the newest are {', '.join(ids[:3])}"
     raise UserError(
@@ -59,21 +54,9 @@ def _find(jobid: str) -> dict[str, Any]:
 
 
 def _newest() -> dict[str, Any]:
-    for record in _records():
+    for record in jobs_known.records():
         return record
     raise UserError(f"there is no report in {_looked()}; only jobs that ran with a fikit option have one")
-
-
-def _records() -> list[dict[str, Any]]:
-    """Every report this user can see, running jobs first, then the newest."""
-    found: dict[str, dict[str, Any]] = {}
-    for place in places():
-        running: list[dict[str, Any]] = []
-        with suppress(DaemonUnreachable, ControlError):
-            running = Control(place.run_dir).jobs()
-        for record in [*running, *ReportStore(place.report_dir).list()]:
-            found.setdefault(str(record["job"]), record)
-    return sorted(found.values(), key=lambda record: (record["state"] == "running", record["started"]), reverse=True)
 
 
 def _looked() -> str:

@@ -11,10 +11,12 @@ import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.traces import TraceError, TraceStore
 
-from fikit import slurm_jobs
+from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.places import elsewhere, places
 from fikit.reporters import perfetto
+
+NAMED = 10  # of an array's tasks
 
 
 @click.command()
@@ -25,7 +27,11 @@ def command(jobid: str, output: Path | None) -> None:
 
     It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
     """
-    text = json.dumps(perfetto.convert(_find(slurm_jobs.number(jobid))))
+    if tasks := jobs_known.tasks(jobid):
+        known = [jobs_known.array_of(task) for task in tasks]
+        more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+        raise UserError(f"job {jobid} is an array: name one of its tasks, {', '.join(known[:NAMED])}{more}")
+    text = json.dumps(perfetto.convert(_find(jobs_known.own_number(jobid))))
     if output is None:
         click.echo(text)
         return

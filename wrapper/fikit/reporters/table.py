@@ -214,7 +214,8 @@ def device(description: dict[str, Any]) -> str:
 
 
 def _job(record: dict[str, Any]) -> str:
-    return f"{record['job']} {record['name']}".strip()
+    task = f"({record['array']}) " if record.get("array") else ""
+    return f"{record['job']} {task}{record['name']}".strip()
 
 
 def _named(row: dict[str, Any]) -> str:

@@ -1,0 +1,67 @@
+"""Which jobs a user can see, and which of them a number means: 15, or 12_3, task 3 of array 12."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.reports import ReportError, ReportStore
+
+from fikit import slurm_jobs
+from fikit.errors import UserError
+from fikit.places import places
+
+
+def records() -> list[dict[str, Any]]:
+    """Every report this user can see, running jobs first, then the newest."""
+    found: dict[str, dict[str, Any]] = {}
+    for place in places():
+        running: list[dict[str, Any]] = []
+        with suppress(DaemonUnreachable, ControlError):
+            running = Control(place.run_dir).jobs()
+        for record in [*running, *ReportStore(place.report_dir).list()]:
+            found.setdefault(str(record["job"]), record)
+    return sorted(found.values(), key=lambda record: (record["state"] == "running", record["started"]), reverse=True)
+
+
+def own_number(jobid: str) -> str:
+    """A job's own number: of a task by its report, which Slurm forgets and we do not; `jobid` itself where nobody knows."""
+    number = slurm_jobs.number(jobid)
+    if number != jobid or not slurm_jobs.is_task(jobid):
+        return number
+    return next((str(record["job"]) for record in records() if array_of(record) == jobid), jobid)
+
+
+def array_of(record: dict[str, Any]) -> str:
+    """`12_3`, or nothing: not of an array, or from a fikitd that did not say it."""
+    text = str(record.get("array", ""))  # a stored report is its user's file
+    return text if slurm_jobs.is_task(text) else ""
+
+
+def stored(jobid: str) -> dict[str, Any] | None:
+    """The report of one job, by its own number: from fikitd while it runs, else the stored one; None: there is none."""
+    for place in places():
+        with suppress(DaemonUnreachable, ControlError):
+            return Control(place.run_dir).job(jobid)
+        try:
+            found = ReportStore(place.report_dir).load(jobid)
+        except ReportError as error:
+            raise UserError(str(error)) from error
+        if found is not None:
+            return found
+    return None
+
+
+def tasks(jobid: str) -> list[dict[str, Any]]:
+    """The reports of the tasks of array `jobid`, in their order, if there are others than the task that has its number."""
+    if not jobid.isdecimal():
+        return []
+    with suppress(UserError):
+        own = stored(jobid)
+        if own is not None and not array_of(own):
+            return []  # without a look at all reports
+    found = [record for record in records() if array_of(record).partition("_")[0] == jobid]
+    if [str(record["job"]) for record in found] == [jobid]:
+        return []
+    return sorted(found, key=lambda record: int(array_of(record).partition("_")[2]))
