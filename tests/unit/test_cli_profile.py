@@ -66,6 +66,17 @@ def test_show_sorts_by_total_time_and_leaves_out_contexts(store: ProfileStore) -
     assert long["p99_ns"] == pytest.approx(600_000, rel=0.1)
 
 
+def test_show_says_what_was_timed_beside_other_jobs(store: ProfileStore) -> None:
+    crowded = {
+        **profile("train-1"),
+        "kernels": [kernel("alone", 10_000), {**kernel("crowded", 30_000), "beside": True}],
+    }
+    store.save(os.getuid(), crowded, "run1")
+    shown = json.loads(run("show", "train-1", "--json").output)
+    assert {k["name"]: k["beside"] for k in shown["kernels"]} == {"alone": False, "crowded": True}
+    assert "crowded *" in run("show", "train-1").output
+
+
 def test_show_prints_a_table(store: ProfileStore) -> None:
     store.save(os.getuid(), profile("train-1"), "run1")
     assert "500 µs" in run("show", "train-1").output

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
-from fikit.reporters import picture, table, units
+from fikit.reporters import grid, picture, table, units
 from rich.console import Console, RenderableType
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -50,11 +50,52 @@ def test_a_long_name_or_a_usual_terminal_cuts_no_number() -> None:
     long = {**REPORT, "name": "x" * 300}
     for width in (80, table.PIPE_WIDTH):
         shown = drawn(table.reports([long, MEASURED]), width)
-        for text in ("12 x", "run-77", "1 834", "3.21 s", "8.42 s", "1.04x", "12.0 ms"):
+        for text in ("12", "xxx", "run-77-1", "1 834", "3.21 s", "8.42 s", "1.04x", "12.0 ms"):
             assert text in shown
+        assert len(shown.splitlines()) < 16
         shown = drawn(table.profile(PROFILE), width)
         for text in ("r_16_64", "E_[64]", "1 000", "120 µs", "119 µs", "131 µs", "2.00 µs", "80 %"):
             assert text in shown
+
+
+@pytest.mark.parametrize("width", [100, 79, 60, 50, 40, 30])
+def test_no_number_and_no_word_is_cut_whatever_the_width(width: int) -> None:
+    """Columns go, and are named; at last the rows stand below each other. What one asks by and the verdict stay."""
+    long = [{**REPORT, "job": "1234567"}, {**MEASURED, "job": "run-15506-1"}]
+    limits = [
+        {"jobs": {"qos": ["urgent"]}, "highest_priority": 1, "priority_name": "high", "lowest_max_slowdown": 0.02,
+         "lowest_max_delay_us": 200.0},
+        {"jobs": {}, "highest_priority": 0, "priority_name": "0", "lowest_max_slowdown": 0, "lowest_max_delay_us": 0},
+    ]  # fmt: skip
+    for renderable, stay in (
+        (table.reports(long), ["1234567", "run-15506-1", "1.04x", "12.0", "ms"]),
+        (table.profile(PROFILE), ["r_16_64", "120", "80", "20"]),
+        (table.profiles([{**PROFILE, "kernels": 2}]), ["train-99", "train.py"]),
+        (table.demo(SUMMARY), ["alone", "3.00x", "6.00"]),
+        (table.limits(limits), ["urgent", "high", "any", "200"]),
+        (table.report(REPORT), ["classify-0a1b2c3d,"] if width > 40 else []),
+        (table.checks(CHECKS), ["Type=", "emulated"] if width > 30 else []),
+    ):
+        shown = drawn(renderable, width)
+        assert "…" not in shown
+        assert all(len(line) <= width for line in shown.splitlines())
+        assert [word for word in stay if word not in shown.split()] == [], shown
+
+
+def test_columns_that_have_no_room_are_named() -> None:
+    assert "no room for: state, kernels, GPU\n" in drawn(table.reports([REPORT, MEASURED]), 60)
+    assert "no room" not in drawn(table.reports([REPORT, MEASURED]), 110)
+    assert " against solo   1.04x\n" in drawn(table.reports([REPORT, MEASURED]), 40), "below each other"
+    assert "no room" not in drawn(table.demo(SUMMARY), 40), "a bar says what a number says"
+
+
+def test_kernels_that_were_timed_beside_other_jobs_only_are_marked() -> None:
+    crowded = {**PROFILE, "kernels": [{**PROFILE["kernels"][0], "beside": True}, PROFILE["kernels"][1]]}
+    shown = drawn(table.profile(crowded))
+    assert " r_16_64 *   " in shown
+    assert " E_[64]      " in shown
+    assert "* timed beside other jobs only" in shown
+    assert "*" not in drawn(table.profile(PROFILE))
 
 
 def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
@@ -129,4 +170,4 @@ def test_durations_have_three_figures(seconds: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(("part", "cells"), [(0, ""), (50, "██"), (100, "████"), (250, "████"), (3, "▏")])
 def test_bar_is_proportional_and_never_longer_than_its_column(part: float, cells: str) -> None:
-    assert table.bar(part, 100, width=4) == cells
+    assert grid.bar(part, 100, width=4) == cells

@@ -46,7 +46,10 @@ def list_(as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="The profile as one object; times in nanoseconds.")
 def show(key: str, device: str | None, as_json: bool) -> None:
-    """The kernels of profile KEY, those that take most of the GPU's time first."""
+    """The kernels of profile KEY, those that take most of the GPU's time first.
+
+    Times taken beside other jobs, which are longer than alone, are marked (* in the table, "beside" in --json).
+    """
     keys = _keys()
     if key not in keys:
         looked = " and ".join(str(place.profile_dir) for place in places())
@@ -79,7 +82,7 @@ def _kernels(profile: dict[str, Any]) -> list[dict[str, Any]]:
             "name": kernel["name"], "grid": kernel["grid"], "block": kernel["block"], "count": duration["count"],
             "mean_ns": duration["mean_ns"], "p50_ns": _core.quantile(duration["histogram"], 0.5),
             "p99_ns": _core.quantile(duration["histogram"], 0.99), "gap_ns": kernel["gap"]["mean_ns"],
-            "total_ns": duration["count"] * duration["mean_ns"],
+            "total_ns": duration["count"] * duration["mean_ns"], "beside": bool(kernel.get("beside")),
         }
         for kernel in profile["kernels"] if not kernel["context"] and (duration := kernel["duration"])["count"]
     ]  # fmt: skip

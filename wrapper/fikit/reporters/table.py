@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from fikitd.quantities import percent
 from fikitd.reports import gpu_time_bound, nothing_completed
 from rich import box
-from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fikit.reporters import units
+from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.why import delayed, waits_now_s, why
 
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
@@ -26,6 +27,8 @@ WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's 
     "untimed": "are of kernels that nothing has timed",
     "beside": "are of kernels timed only beside other jobs, whose work is in these times",
 }
+KEY_WIDTH = 24
+MOST_OF_NAME = 48
 NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
 
 
@@ -39,20 +42,13 @@ def show(*renderables: RenderableType) -> None:
     print("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
-def bar(part: float, whole: float, width: int = BAR_WIDTH) -> str:
-    """`part` of `whole` as a bar of at most `width` cells, in eighths of a cell."""
-    eighths = round(8 * width * part / whole) if whole > 0 else 0
-    full, rest = divmod(max(0, min(eighths, 8 * width)), 8)
-    return "█" * full + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[rest]
-
-
 def report(record: dict[str, Any]) -> Table:
     """Everything that fikit knows about one job."""
     table = Table(
         box=box.SIMPLE, show_header=False, title=_title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
     )
     table.add_column(style="dim", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     gaps = record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
@@ -83,63 +79,83 @@ def report(record: dict[str, Any]) -> Table:
     return table
 
 
-def reports(records: list[dict[str, Any]]) -> Table:
+def reports(records: list[dict[str, Any]]) -> Grid:
     """One line per job."""
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("job", min_width=NAME_WIDTH)
-    for name in ("priority", "state"):
-        table.add_column(name)
-    for name in ("kernels", "GPU time", "span", "against solo", "waited"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("GPU")
-    for record in records:
-        table.add_row(
-            Text(_job(record), overflow="ellipsis", no_wrap=True), _priority(record), record["state"], units.count(record["kernels"]),
-            _brief_gpu_time(record), units.duration(record["span_s"]), units.ratio(record["slowdown"]),
-            units.duration(record["wait"]["total_s"]), Text(device(record["device"])),
-        )  # fmt: skip
-    return table
+
+    def numbers(name: str, goes: int, text: Callable[[dict[str, Any]], str]) -> Column:
+        return Column(name, [text(record) for record in records], goes=goes, justify="right")
+
+    return Grid(
+        [
+            jobs([(record["job"], _named_job(record)) for record in records]),
+            Column("priority", [_priority(record) for record in records], WORDS),
+            Column("state", [str(record["state"]) for record in records], goes=3),
+            numbers("kernels", 4, lambda record: units.count(record["kernels"])),
+            numbers("GPU time", 2, _brief_gpu_time),
+            numbers("span", 1, lambda record: units.duration(record["span_s"])),
+            numbers("against solo", 0, lambda record: units.ratio(record["slowdown"])),
+            numbers("waited", 0, lambda record: units.duration(record["wait"]["total_s"])),
+            Column("GPU", [Text(device(record["device"])) for record in records], NAME_WIDTH, goes=5),
+        ]
+    )
 
 
-def profiles(entries: list[dict[str, Any]]) -> Table:
+def jobs(named: list[tuple[str, str]]) -> Column:
+    """The column of jobs, by number and name: numbers are not cut, for one asks by them, and no name takes the page."""
+    texts = [
+        f"{job} {name if len(name) <= MOST_OF_NAME else name[: MOST_OF_NAME - 1] + '…'}".strip() for job, name in named
+    ]
+    longest = max((len(job) for job, _ in named), default=0)
+    return Column("job", [Text(text) for text in texts], max(NAME_WIDTH, min(longest, 2 * NAME_WIDTH)))
+
+
+def profiles(entries: list[dict[str, Any]]) -> Grid:
     """One line per profile key."""
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("key", no_wrap=True)
-    table.add_column("GPU")
-    for name in ("runs", "kernels", "launches"):
-        table.add_column(name, justify="right")
-    table.add_column("command")
-    for entry in entries:
-        table.add_row(
-            entry["key"], Text(device(entry["device"])), str(entry["runs"]), str(entry["kernels"]),
-            units.count(entry["launches"]), Text(" ".join(entry["command"]), overflow="ellipsis", no_wrap=True),
-        )  # fmt: skip
-    return table
+    return Grid(
+        [
+            Column("key", [Text(entry["key"]) for entry in entries], KEY_WIDTH),
+            Column("GPU", [Text(device(entry["device"])) for entry in entries], NAME_WIDTH, goes=1),
+            Column("runs", [str(entry["runs"]) for entry in entries], goes=2, justify="right"),
+            Column("kernels", [str(entry["kernels"]) for entry in entries], goes=4, justify="right"),
+            Column("launches", [units.count(entry["launches"]) for entry in entries], goes=3, justify="right"),
+            Column("command", [Text(" ".join(entry["command"])) for entry in entries], 2 * NAME_WIDTH, cut="ellipsis"),
+        ]
+    )
 
 
-def profile(entry: dict[str, Any]) -> Table:
+def profile(entry: dict[str, Any]) -> Grid:
     """A profile's kernels, those that take most of the GPU's time first."""
     kernels = sorted(entry["kernels"], key=lambda kernel: -kernel["total_ns"])
     whole = sum(kernel["total_ns"] for kernel in kernels)
-    table = Table(
-        box=box.SIMPLE,
-        pad_edge=False,
+
+    def times(name: str, key: str, goes: int) -> Column:
+        return Column(name, [units.nanoseconds(kernel[key]) for kernel in kernels], goes=goes, justify="right")
+
+    def name(kernel: dict[str, Any]) -> Text:
+        return Text(f"{kernel['name']} *" if kernel.get("beside") else kernel["name"])
+
+    def shape(kernel: dict[str, Any]) -> str:
+        return f"{'x'.join(map(str, kernel['grid']))} x {'x'.join(map(str, kernel['block']))}"
+
+    beside = any(kernel.get("beside") for kernel in kernels)
+    return Grid(
+        [
+            Column("kernel", [name(kernel) for kernel in kernels], NAME_WIDTH),
+            Column("grid x block", [shape(kernel) for kernel in kernels], NAME_WIDTH, goes=6),
+            Column("count", [units.count(kernel["count"]) for kernel in kernels], goes=3, justify="right"),
+            times("mean", "mean_ns", 0),
+            times("p50", "p50_ns", 5),
+            times("p99", "p99_ns", 1),
+            times("gap after", "gap_ns", 2),
+            Column("share", [units.percent(kernel["total_ns"], whole) for kernel in kernels], justify="right"),
+            Column(
+                "of the GPU time", [Bar(kernel["total_ns"] / max(whole, 1), BAR_WIDTH, "cyan") for kernel in kernels],
+                NAME_WIDTH, goes=7,
+            ),
+        ],
         title=_title(f"Profile {entry['key']} on {device(entry['device'])}"),
-        title_justify="left",
-    )
-    table.add_column("kernel", overflow="fold", min_width=NAME_WIDTH)
-    table.add_column("grid x block", overflow="fold")
-    for name in ("count", "mean", "p50", "p99", "gap after", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of the GPU time", max_width=BAR_WIDTH)
-    for kernel in kernels:
-        shape = f"{'x'.join(map(str, kernel['grid']))} x {'x'.join(map(str, kernel['block']))}"
-        table.add_row(
-            Text(kernel["name"]), shape, units.count(kernel["count"]), units.nanoseconds(kernel["mean_ns"]),
-            units.nanoseconds(kernel["p50_ns"]), units.nanoseconds(kernel["p99_ns"]), units.nanoseconds(kernel["gap_ns"]),
-            units.percent(kernel["total_ns"], whole), Bar(whole, 0, kernel["total_ns"], color="cyan"),
-        )  # fmt: skip
-    return table
+        notes=["* timed beside other jobs only, which takes longer than alone"] if beside else [],
+    )  # fmt: skip
 
 
 def checks(results: list[dict[str, str]]) -> Table:
@@ -147,7 +163,7 @@ def checks(results: list[dict[str, str]]) -> Table:
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for result in results:
         text = Text(result["found"])
         if result["advice"]:
@@ -156,46 +172,50 @@ def checks(results: list[dict[str, str]]) -> Table:
     return table
 
 
-def limits(rows: list[dict[str, Any]]) -> Table:
+def limits(rows: list[dict[str, Any]]) -> Grid:
     """What `fikit limits` found: one line per rule."""
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in ("jobs", "priorities", "max slowdown", "max delay"):
-        table.add_column(name)
-    for row in rows:
-        jobs = ", ".join(f"{key} {' or '.join(names)}" for key, names in row["jobs"].items())
-        table.add_row(
-            Text(jobs or ("all others" if len(rows) > 1 else "all")),
-            "any" if row["highest_priority"] == 0 else f"{_named(row)} to 9",
-            f"{percent(row['lowest_max_slowdown'])} or more" if row["lowest_max_slowdown"] else "any",
-            f"{units.microseconds(row['lowest_max_delay_us'])} or more" if row["lowest_max_delay_us"] else "any",
-        )
-    return table
+
+    def jobs(row: dict[str, Any]) -> Text:
+        named = ", ".join(f"{key} {' or '.join(names)}" for key, names in row["jobs"].items())
+        return Text(named or ("all others" if len(rows) > 1 else "all"))
+
+    def least(text: str) -> str:
+        return f"{text} or more"
+
+    slowdowns = [least(percent(share)) if (share := row["lowest_max_slowdown"]) else "any" for row in rows]
+    delays = [least(units.microseconds(us)) if (us := row["lowest_max_delay_us"]) else "any" for row in rows]
+    return Grid(
+        [
+            Column("jobs", [jobs(row) for row in rows], NAME_WIDTH),
+            Column(
+                "priorities", ["any" if row["highest_priority"] == 0 else f"{_named(row)} to 9" for row in rows], WORDS
+            ),
+            Column("max slowdown", slowdowns, WORDS),
+            Column("max delay", delays, WORDS),
+        ]
+    )
 
 
 def demo(summary: dict[str, Any]) -> Group:
     """The demo's comparison: seconds of each job in each mode, and what fikit made of it."""
-    table = Table(
-        box=box.SIMPLE,
-        pad_edge=False,
-        title=_title(f"Two jobs on one GPU: {device(summary['device'])}"),
-        title_justify="left",
-    )
-    for name in ("job", "mode"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("against alone", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, width=2 * BAR_WIDTH)
     modes = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
-    longest = max(summary[job][mode] for job in ("high", "low") for mode in modes)
-    for job in ("high", "low"):
-        seconds = summary[job]
-        for mode, label in modes.items():
-            table.add_row(
-                Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]), label, units.duration(seconds[mode]),
-                units.ratio(seconds[mode] / seconds["solo_s"]),
-                Text(bar(seconds[mode], longest, 2 * BAR_WIDTH), style=PRIORITY_STYLES[job]),
-                end_section=mode == "fikit_s",
-            )  # fmt: skip
+    rows = [(job, mode, summary[job][mode]) for job in ("high", "low") for mode in modes]
+    longest = max(seconds for _, _, seconds in rows)
+    ratios = [units.ratio(seconds / summary[job]["solo_s"]) for job, _, seconds in rows]
+    table = Grid(
+        [
+            Column("job", [Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]) for job, mode, _ in rows]),
+            Column("mode", [modes[mode] for _, mode, _ in rows], WORDS),
+            Column("time", [units.duration(seconds) for _, _, seconds in rows], justify="right"),
+            Column("against alone", ratios, justify="right"),
+            Column(
+                "", [Bar(seconds / longest, 2 * BAR_WIDTH, PRIORITY_STYLES[job]) for job, _, seconds in rows],
+                NAME_WIDTH, goes=1,
+            ),
+        ],
+        title=_title(f"Two jobs on one GPU: {device(summary['device'])}"),
+        sections=len(modes),
+    )  # fmt: skip
     share = "unknown" if summary["low_share"] is None else f"{summary['low_share']:.0%}"
     return Group(
         table,
@@ -214,8 +234,12 @@ def device(description: dict[str, Any]) -> str:
 
 
 def _job(record: dict[str, Any]) -> str:
+    return f"{record['job']} {_named_job(record)}".strip()
+
+
+def _named_job(record: dict[str, Any]) -> str:
     task = f"({record['array']}) " if record.get("array") else ""
-    return f"{record['job']} {task}{record['name']}".strip()
+    return f"{task}{record['name']}".strip()
 
 
 def _named(row: dict[str, Any]) -> str:

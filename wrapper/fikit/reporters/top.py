@@ -5,12 +5,11 @@ from __future__ import annotations
 import pwd
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fikit.reporters import table, units
+from fikit.reporters.grid import WORDS, Bar, Column, Grid
 
 BAR_WIDTH = 10
 
@@ -41,22 +40,25 @@ def _heading(gpu: dict[str, Any]) -> Text:
     return text
 
 
-def _jobs(jobs: list[dict[str, Any]]) -> Table:
-    rows = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("job", "user", "priority"):
-        rows.add_column(name, no_wrap=True)
-    rows.add_column("GPU", justify="right", no_wrap=True)
-    rows.add_column("", no_wrap=True, width=BAR_WIDTH)
-    for name in ("waits", "launches/s", "filled/s", "memory", "pids"):
-        rows.add_column(name, justify="right", no_wrap=True)
-    for job in jobs:
-        style = table.PRIORITY_STYLES.get(job["priority_name"], "")
-        share = job["device_share"]
-        rows.add_row(
-            Text(f"{job['job']} {job.get('name', '')}".strip()), _user(job["uid"]), table.priority(job),
-            _percent(share), Text(table.bar(share or 0.0, 1.0, BAR_WIDTH), style=style), *_own(job),
-        )  # fmt: skip
-    return rows
+def _jobs(jobs: list[dict[str, Any]]) -> Grid:
+    def bar(job: dict[str, Any]) -> Bar:
+        return Bar(job["device_share"] or 0.0, BAR_WIDTH, table.PRIORITY_STYLES.get(job["priority_name"], ""))
+
+    own = {"waits": 0, "launches/s": 2, "filled/s": 3, "memory": 1, "pids": 5}  # with when each goes
+    return Grid(
+        [
+            table.jobs([(job["job"], job.get("name", "")) for job in jobs]),
+            Column("user", [_user(job["uid"]) for job in jobs], goes=4),
+            Column("priority", [table.priority(job) for job in jobs], WORDS),
+            Column("GPU", [_percent(job["device_share"]) for job in jobs], justify="right"),
+            Column("", [bar(job) for job in jobs], goes=6),
+            *(
+                Column(name, list(cells), goes=goes, justify="right")
+                for (name, goes), cells in zip(own.items(), zip(*map(_own, jobs), strict=True), strict=True)
+            ),
+        ],
+        dense=True,
+    )
 
 
 def _own(job: dict[str, Any]) -> tuple[str, ...]:
