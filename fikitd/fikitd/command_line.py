@@ -7,8 +7,10 @@ import io
 import os
 import sys
 from difflib import SequenceMatcher
+from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from fikitd import interrupt
 
@@ -18,6 +20,8 @@ ALIKE = 0.6  # of 1, from here on a word is taken for a mistyped option
 
 def _sentence(error: click.ClickException) -> str:
     """What click says, and what to do where it does not say that."""
+    if isinstance(error, click.BadParameter) and (variable := _variable(error)):
+        error.param_hint = variable
     message = error.format_message()
     if not isinstance(error, click.MissingParameter | click.NoSuchOption) or error.ctx is None:
         return message
@@ -26,6 +30,16 @@ def _sentence(error: click.ClickException) -> str:
         if meant := _meant(error.option_name, error.ctx):
             return f"{message}; did you mean {meant}?"
     return f"{message.rstrip('.')}; see {error.ctx.command_path} --help"
+
+
+def _variable(error: click.BadParameter) -> str | None:
+    """The environment variable that said it: who set that long ago looks for it in vain on the command line."""
+    context, parameter = error.ctx, error.param
+    if context is None or parameter is None or not parameter.name:
+        return None
+    if context.get_parameter_source(parameter.name) is not ParameterSource.ENVIRONMENT:
+        return None
+    return f"{parameter.envvar} ({parameter.opts[0]})"
 
 
 def _meant(word: str, context: click.Context) -> str | None:
@@ -41,6 +55,8 @@ def _meant(word: str, context: click.Context) -> str | None:
 
 def run_command(command: click.Command, name: str) -> None:
     """Run `command` as a program: an error is one sentence on stderr, Ctrl-C is exit code 130 and nothing else."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - closed by whoever started us (`>&-`)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a locale without µ and bars is no reason to show nothing
     try:

@@ -9,7 +9,7 @@ from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
 from fikitd.peaks import Peaks
 from fikitd.pruning import Pruner
-from fikitd.reports import ReportStore
+from fikitd.reports import NOT_STORED, ReportStore
 from fikitd.storage import Storage, become, reason
 from fikitd.traces import TraceStore
 from fikitd.untrusted import is_name
@@ -54,7 +54,7 @@ class JobFiles:
         try:
             await self._storage.run(job.record.uid, save)
         except (OSError, ValueError) as error:
-            job.warn(f"its report could not be stored in {self._reports.directory}: {reason(error)}")
+            job.warn(f"{NOT_STORED} in {self._reports.directory}: {reason(error)}")
         await self._store_trace(job)
         await self._remember_peak(job)
 

@@ -14,6 +14,7 @@ from fikitd.untrusted import is_name, no_constant
 FORMAT: Final = "fikit-report"
 VERSION: Final = 1
 MAX_BYTES: Final = 2**20
+NOT_STORED: Final = "its report could not be stored"  # a warning that begins so is in no report that anybody could read
 
 Report = dict[str, Any]
 
@@ -97,7 +98,10 @@ def summary_line(record: Report) -> str:
             facts.append("no profile yet; run once with --fikit-measure")
         elif record["solo_s"] is None and kernels:
             facts.append(f"profile {profile['key']} does not know all its kernels; run again with --fikit-measure")
-    if record["warnings"]:
+    lost = [warning for warning in record["warnings"] if warning.startswith(NOT_STORED)]
+    if lost:
+        facts += lost
+    elif record["warnings"]:
         facts.append(f"{_count(len(record['warnings']), 'warning')}, see fikit-report {record['job']}")
     name = record["priority_name"]
     task = f" ({record['array']})" if record.get("array") else ""

@@ -139,6 +139,31 @@ def test_record_exists_while_the_program_runs_and_option_beats_environment(
     assert not list((tmp_path / "run" / "jobs").iterdir())
 
 
+def test_without_room_or_proc_the_program_runs_and_is_told_what_to_do(site: dict[str, str], tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    (tmp_path / "full").mkdir()
+    fikit_run = f"{sys.executable} -m fikit run -- echo hello"
+    personal = {name: value for name, value in site.items() if name != "FIKIT_CONFIG"} | {
+        "XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "full"),
+    }  # fmt: skip
+    full = f"mount -t tmpfs -o size=16k,mode=700 tmpfs {tmp_path}/full && head -c 32k /dev/zero >{tmp_path}/full/fill"
+    for before, env, said in (
+        (full, personal, f"couldn't write in {tmp_path}/full/fikit: No space left on device: make room there, or set"),
+        ("umount -l /proc", site, "No such file or directory: fikit needs /proc"),
+    ):
+        script = f"{before}; {fikit_run}"
+        done = subprocess.run(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+            env=env, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (0, "hello\n")
+        warning = [line for line in done.stderr.splitlines() if line.startswith("fikit: ")]
+        assert len(warning) == 1, done.stderr
+        assert said in warning[0]
+        assert warning[0].endswith("; the program runs unmanaged")
+
+
 def test_without_a_daemon_the_program_runs_with_one_warning(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "run").rmdir()
     (tmp_path / "run").write_text("in the way")

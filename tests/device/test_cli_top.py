@@ -83,6 +83,13 @@ def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
         assert LEAVES_SCREEN in read_until(screen, LEAVES_SCREEN)
 
 
+def test_a_terminal_that_can_replace_nothing_gets_one_look_below_the_other(daemon: Fikitd) -> None:
+    with on_a_terminal(daemon, "env", "TERM=dumb", *TOP) as (process, screen):
+        for _ in range(2):
+            assert b"\x1b" not in read_until(screen, b"policy fikit")
+        process.terminate()
+
+
 def test_it_goes_on_with_the_next_fikitd(daemon: Fikitd) -> None:
     with on_a_terminal(daemon, *TOP) as (process, screen):
         read_until(screen, b"policy fikit")

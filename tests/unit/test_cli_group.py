@@ -141,3 +141,31 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence() -> None:
             [sys.executable, "-m", "fikit", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (1, "fikit: the output could not be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["limits"]])
+def test_without_a_standard_output_nothing_is_said(words: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "fikit", *words],
+        stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_wrong_value_from_the_environment_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FIKIT_PRIORITY", "hgh")
+    assert outcome(cli.cli, ["run", "--", "true"], monkeypatch) == 2
+    assert capsys.readouterr().err.startswith(
+        'fikit: Invalid value for FIKIT_PRIORITY (--priority): priority "hgh" is not known'
+    )
+    assert outcome(cli.cli, ["run", "--priority", "hihg", "--", "true"], monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("fikit: Invalid value for '--priority': ")
+
+
+def test_an_empty_job_number_is_called_that(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(cli.cli, ["report", ""], monkeypatch) == 2
+    assert capsys.readouterr().err == "fikit: JOBID is empty\n"

@@ -93,6 +93,16 @@ def test_ls_has_one_line_per_key_and_device(store: ProfileStore) -> None:
     ]
 
 
+def test_a_file_that_is_no_profile_is_named_once(store: ProfileStore) -> None:
+    bad = store.save(os.getuid(), profile("train-1"), "run1").with_name("bad.json")
+    bad.write_text("{")
+    listed = run("ls")
+    assert "train-1" in listed.stdout
+    assert [
+        line.startswith(f"fikit: warning: profile file {bad} was skipped: ") for line in listed.stderr.splitlines()
+    ] == [True]
+
+
 def test_unknown_key_names_the_nearest(store: ProfileStore) -> None:
     store.save(os.getuid(), profile("train-1"), "run1")
     result = run("show", "trian-1")

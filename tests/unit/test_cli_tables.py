@@ -114,6 +114,13 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
     assert "3.21 s: 3 of 1 834 launches are not" in drawn(table.report({**REPORT, "unfinished": 3}))
 
 
+def test_what_there_was_not_is_not_told_in_numbers() -> None:
+    killed = {**REPORT, "span_s": 0.0, "solo_s": None, "slowdown": None, "gaps": {**REPORT["gaps"], "offered": 0}}
+    shown = drawn(table.report(killed))
+    assert "0, nothing is known to have completed" in shown
+    assert "gap length" not in shown
+
+
 def test_a_job_that_did_not_do_all_that_it_launched_is_not_compared() -> None:
     shown = drawn(table.report({**REPORT, "slowdown": None, "unfinished": 1800}))
     assert "8.42 s, not compared with its profile: it did not do all that it launched" in shown

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from daemon_fakes import NOTHING
-from fikitd.reports import ReportError, ReportStore, duration, gpu_time_bound, summary_line
+from fikitd.reports import NOT_STORED, ReportError, ReportStore, duration, gpu_time_bound, summary_line
 from fikitd.totals import Totals
 
 DEVICE = {"name": "NVIDIA H200", "uuid": "GPU-0", "memory_bytes": 1, "emulated": False}
@@ -91,6 +91,12 @@ def test_the_line_of_a_measured_job() -> None:
     measured["profile"]["stored"] = False
     measured["warnings"] = ["its profile could not be stored"]
     assert summary_line(measured).endswith("profile net not stored, 1 warning, see fikit-report 12")
+
+
+def test_the_line_of_a_job_without_a_stored_report_does_not_point_to_it() -> None:
+    sentence = f"{NOT_STORED} in /shared: No space left on device"
+    line = summary_line(record(KNOWN, warnings=["its profile could not be stored", sentence]))
+    assert line.endswith(f"waited 12 ms, {sentence}")
 
 
 def test_a_priority_without_a_name_is_called_priority() -> None:

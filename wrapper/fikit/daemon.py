@@ -18,6 +18,7 @@ from fikit.places import Place
 
 IDLE_EXIT_S = 60
 START_TIMEOUT_S = 5.0
+MAKE_ROOM = "make room there, or set XDG_RUNTIME_DIR to another directory of yours"
 PERSONAL_CONFIG = "fikit.toml"  # in the personal run_dir
 
 
@@ -33,8 +34,7 @@ def join_or_start(policy: str | None) -> Place:
     try:
         place = _named() if os.environ.get(ENV_CONFIG) else _personal(policy)
     except OSError as error:
-        # Our own errors are sentences; the system's have a file and a reason.
-        raise CannotStart(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+        raise CannotStart(_sentence(error)) from error
     running = _policy_of(place)
     if running is not None and policy is not None and running != policy:
         _stop_if_idle(place, running, policy)
@@ -47,6 +47,13 @@ def join_or_start(policy: str | None) -> Place:
                 f"{place.config_file} says policy {running}, which --policy {policy} cannot change; edit that file"
             )
     return place
+
+
+def _sentence(error: OSError) -> str:
+    """Our own errors are sentences; the system's have a reason, and a file unless it was being written."""
+    if error.filename or error.strerror is None:
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return f"couldn't write in {places.personal().run_dir}: {error.strerror}: {MAKE_ROOM}"
 
 
 def _named() -> Place:

@@ -11,12 +11,14 @@ from fikitd.profiles import ProfileStore
 from fikit.errors import UserError, did_you_mean
 from fikit.places import places
 from fikit.reporters import json, table
+from fikit.reporters.line import say_warnings
 from fikitd import _core
 
 
 @click.group()
 def command() -> None:
     """Profiles: how long each kernel of a program runs, and how long the GPU is idle after it."""
+    say_warnings()
 
 
 @command.command("ls")

@@ -26,6 +26,8 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
 
     JOBID is 12, or 12_3 for a task of an array; 12 of an array lists its tasks.
     """
+    if jobid == "":  # fikit report "$JOB"
+        raise click.UsageError("JOBID is empty")
     if list_:
         records = jobs_known.records()[:LISTED]
         if as_json:

@@ -91,10 +91,10 @@ def command(
         wishes = JobRecord(
             job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
             gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
-            pid_start=start_ticks(stat_fields(os.getpid())), started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
+            pid_start=_begun(), started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
         )  # fmt: skip
         job = _register(place, wishes)
-    except (daemon.CannotStart, OSError) as error:
+    except daemon.CannotStart as error:
         say(f"warning: {error}; the program runs unmanaged")
     else:
         _prepend(env, "LD_PRELOAD", shim)
@@ -116,9 +116,22 @@ def _register(place: Place, wishes: JobRecord) -> str:
     The record names our own pid: the program and all it starts are our descendants.
     """
     ids = (f"run-{os.getpid()}-{number}" for number in itertools.count(1))  # pids come back, reports stay
-    record = replace(wishes, job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()))
-    record.write(place.run_dir)
+    try:
+        record = replace(wishes, job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()))
+        record.write(place.run_dir)
+    except OSError as error:
+        raise daemon.CannotStart(
+            f"couldn't write the job's record in {place.run_dir / 'jobs'}: {error.strerror}: {daemon.MAKE_ROOM}"
+        ) from error
     return record.job
+
+
+def _begun() -> int:
+    """When this process began, in clock ticks after the boot."""
+    try:
+        return start_ticks(stat_fields(os.getpid()))
+    except OSError as error:
+        raise daemon.CannotStart(f"couldn't read {error.filename}: {error.strerror}: fikit needs /proc") from error
 
 
 def _finish(place: Place, job: str) -> None:

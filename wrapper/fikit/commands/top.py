@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
@@ -47,18 +47,31 @@ def command(interval: float, once: bool, as_json: bool) -> None:
 
 
 def _watch(control: Control, before: dict[str, Any] | None, interval: float) -> None:
-    with Live(console=Console(highlight=False), screen=True, auto_refresh=False) as live:
+    console = Console(highlight=False)
+    if console.is_dumb_terminal:  # on which nothing can be replaced, and rich's Live shows nothing at all
+        _watch_below(console, control, before, interval)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            time.sleep(interval)
-            shown: RenderableType
-            try:
-                after = control.node()
-            except (DaemonUnreachable, ControlError) as error:  # it may be about to be restarted
-                before, shown = None, Text(str(error), style="yellow")
-            else:
-                shown = top.view(node_use.between(before or after, after))
-                before = after
+            shown, before = _next(control, before, interval)
             live.update(shown, refresh=True)
+
+
+def _watch_below(console: Console, control: Control, before: dict[str, Any] | None, interval: float) -> NoReturn:
+    """One look below the other."""
+    while True:
+        shown, before = _next(control, before, interval)
+        console.print(shown)
+
+
+def _next(
+    control: Control, before: dict[str, Any] | None, interval: float
+) -> tuple[RenderableType, dict[str, Any] | None]:
+    time.sleep(interval)
+    try:
+        after = control.node()
+    except (DaemonUnreachable, ControlError) as error:  # it may be about to be restarted
+        return Text(str(error), style="yellow"), None
+    return top.view(node_use.between(before or after, after)), after
 
 
 def _first_look() -> tuple[Control, dict[str, Any]]:

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
 
 def say(text: str) -> None:
     """`fikit: TEXT`; a text that is already such a line (fikitd's summary) goes out as it is."""
     click.echo(text if text.startswith("fikit: ") else f"fikit: {text}", err=True)
+
+
+class _Once(logging.Handler):
+    """What fikitd's stores say of files that they skip: one line for each, however often it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            say(f"warning: {text}")
+
+
+def say_warnings() -> None:
+    """From now on, as lines of ours."""
+    logger = logging.getLogger("fikitd")
+    logger.handlers = [*(handler for handler in logger.handlers if not isinstance(handler, _Once)), _Once()]

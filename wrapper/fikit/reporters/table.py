@@ -62,8 +62,7 @@ def report(record: dict[str, Any]) -> Table:
         *(("delayed on the GPU", Text(line)) for line in delayed(record)),
         ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
                  f"{units.count(gaps['others_kernels'])} kernels of others inside"),
-        ("gap length", f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
-                       f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"),
+        *([("gap length", _gap_length(gaps))] if gaps["offered"] else []),
         ("GPU memory", _memory(record)),
         ("profile", _profile(record)),
         ("policy", str(record["policy"])),
@@ -260,13 +259,20 @@ def priority(record: dict[str, Any]) -> Text:
 
 
 def _against_profile(record: dict[str, Any]) -> str:
-    if nothing_completed(record):
+    if nothing_completed(record) or (record["kernels"] and not record["span_s"]):
         return "nothing is known to have completed"
     if record["slowdown"] is None and record["solo_s"] is not None:
         return "not compared with its profile: it did not do all that it launched"
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
+
+
+def _gap_length(gaps: dict[str, Any]) -> str:
+    return (
+        f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
+        f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"
+    )
 
 
 def _brief_gpu_time(record: dict[str, Any]) -> str:
