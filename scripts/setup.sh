@@ -74,7 +74,9 @@ project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
 print(*project["dependencies"], *extras["dev"], *extras["clients"], sep="\n")
 PY
+  say "installing Python packages into it (minutes)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r build/requirements.txt
+  say "building the native parts (minutes)"
   make --no-print-directory build
   printf '%s\n' "$stamp" >build/python.stamp
   native_hash >build/native.stamp

@@ -332,3 +332,30 @@ def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None
 def test_a_python_that_cannot_be_run_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu.sys, "executable", str(tmp_path / "python"))
     assert "could not be run: No such file or directory" in gpu.driver({}).found
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", "ok -n"),
+        ("AuthType=auth/munge\nAuthInfo=ttl=30,socket=/run/own.sock\n", "ok -S /run/own.sock -n"),
+        ("AuthType=auth/slurm\n", None),
+    ],
+)
+def test_the_munged_that_slurm_asks_is_the_one_that_is_tried(
+    settings: str, said: str | None, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = site.parent / "tools"
+    tools.mkdir()
+    for name in ("munge", "unmunge"):
+        (tools / name).write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >>{site.parent}/asked\n")
+        (tools / name).chmod(0o755)
+    site.write_text(SLURM_CONF + settings)
+    monkeypatch.setenv("SLURM_CONF", str(site))
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    monkeypatch.setattr(slurm.slurm_versions, "installed", lambda: (22, 5, 8))
+    found = {check.name: check.status for check in slurm.area()}
+    if said is None:
+        assert "munge" not in found
+    else:
+        assert f"{found['munge']} {(site.parent / 'asked').read_text().splitlines()[0]}" == said

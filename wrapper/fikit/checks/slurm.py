@@ -16,6 +16,7 @@ from fikitd import paths
 
 DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
 DEEPEST_INCLUDE = 8
+MUNGE = "auth/munge"
 
 
 def area() -> Iterator[Check]:
@@ -26,8 +27,10 @@ def area() -> Iterator[Check]:
     yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}")
     yield plugin(paths.slurm_dir() / plugstack.PLUGIN, version)
     yield owned([paths.shim(), *sorted(paths.slurm_dir().glob("*"))])
-    yield munge()
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
+    settings = read_settings(path) if path.is_file() else {}
+    if settings.get("authtype", MUNGE).lower() == MUNGE:
+        yield munge(settings.get("authinfo", ""))
     if not path.is_file():
         yield warn(
             "slurm.conf", f"{path} does not exist", "this machine is in no cluster; try `fikit sandbox -- sinfo`"
@@ -61,12 +64,14 @@ def owned(files: Iterable[Path]) -> Check:
     return ok("permissions", "only root can change the plugin, the Lua files and the preload library")
 
 
-def munge() -> Check:
-    """A credential made here must be valid here."""
+def munge(info: str = "") -> Check:
+    """A credential made here must be valid here. info: slurm.conf's AuthInfo, which may name a munged of Slurm's own."""
+    socket = re.search(r"(?:^|,)socket=([^,\s]+)", info)
+    which = ["-S", socket[1]] if socket else []
     if shutil.which("munge") is None:
         return fail("munge", "not installed", "install the package munge")
-    made = subprocess.run(["munge", "-n"], capture_output=True, check=False, timeout=10)
-    read = subprocess.run(["unmunge"], input=made.stdout, capture_output=True, check=False, timeout=10)
+    made = subprocess.run(["munge", *which, "-n"], capture_output=True, check=False, timeout=10)
+    read = subprocess.run(["unmunge", *which], input=made.stdout, capture_output=True, check=False, timeout=10)
     if made.returncode or read.returncode:
         said = (made.stderr or read.stderr).decode(errors="replace").strip()
         return warn("munge", f"no valid credential: {said}", "start munged; all nodes need the same key")

@@ -20,6 +20,7 @@ from fikit.demo.experiment import Experiment, Outcome
 from fikit.demo.result import Result
 from fikit.errors import UserError
 from fikit.reporters import json, picture, table
+from fikit.reporters.line import say
 
 
 @click.command()
@@ -49,6 +50,7 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     json.emit(summary) if as_json else table.show(table.demo(summary))
     _write(out / "summary.json", json_format.dumps(summary, indent=2) + "\n")
     _write(out / "demo.svg", picture.demo(summary))
+    say(f"the picture is {out / 'demo.svg'}, the figures are in {out / 'summary.json'}")
     failures = result.failures()
     if failures:
         raise UserError(

@@ -216,8 +216,12 @@ def demo(summary: dict[str, Any]) -> Group:
         sections=len(modes),
     )  # fmt: skip
     share = "unknown" if summary["low_share"] is None else f"{summary['low_share']:.0%}"
+    emulated = (
+        " The emulated GPU shows the scheduling, not the speed of hardware." if summary["device"]["emulated"] else ""
+    )
     return Group(
         table,
+        f"high: image classification, a request at a time; low: a training loop.{emulated}",
         f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, "
         f"{summary['high_speedup']:.1f} times faster than with default sharing.",
         f"Low-priority job: used {share} of the device time that the high-priority job left.",
