@@ -82,7 +82,13 @@ class Control:
             return payload
         if not status:
             raise DaemonUnreachable(f"fikitd at {self.path} closed the connection without an answer; did it just stop?")
-        raise ControlError(status.removeprefix("error "))
+        sentence = status.removeprefix("error ")
+        if sentence.startswith(f'verb "{words[0]}" is not known'):
+            sentence = (
+                f'the fikitd at {self.path} is older than this program and does not know "{words[0]}"; '
+                "restart it (systemctl restart fikitd): running jobs go on with the next one"
+            )
+        raise ControlError(sentence)
 
 
 def wait_until_there(run_dir: Path | str, process: subprocess.Popen[bytes], patience_s: float) -> None:

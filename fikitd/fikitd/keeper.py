@@ -7,6 +7,7 @@ connection, page and doorbell stay what they are. Where nobody keeps descriptors
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from array import array
@@ -22,6 +23,12 @@ ENV_KEEP: Final = "FIKIT_KEEP"  # set beside FileDescriptorStoreMax= in the unit
 KINDS: Final = ("connection", "page", "doorbell", "memory", "notes")
 FIRST_FD: Final = 3
 MAX_NOTES_BYTES: Final = 64 * 2**20
+
+_log = logging.getLogger("fikitd")
+
+
+class _OtherVersion(Exception):
+    """A page that this fikitd cannot go on with; one sentence."""
 
 
 @dataclass
@@ -108,7 +115,9 @@ class Keeper:
         for number, descriptors in sorted(groups.items()):
             try:
                 found.append(_kept(number, descriptors))
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, _OtherVersion) as error:
+                why = error if isinstance(error, _OtherVersion) else "what was kept of it is not whole"
+                _log.warning("client %d of the fikitd before this one runs free: %s", number, why)
                 for fd in descriptors.values():
                     os.close(fd)
                 self.drop(number)
@@ -126,8 +135,12 @@ class Keeper:
 def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
     frames = _frames(descriptors["notes"])
     facts = json.loads(next(frames, b""))
-    if not protocol.OLDEST <= facts["protocol"] <= protocol.VERSION or facts["number"] != number:
-        raise ValueError("its page is of another version")
+    if not protocol.OLDEST <= (version := facts["protocol"]) <= protocol.VERSION:
+        raise _OtherVersion(
+            f"its page is of protocol version {version}, and fikitd knows {protocol.OLDEST} to {protocol.VERSION}"
+        )
+    if facts["number"] != number:
+        raise ValueError("notes of another client")
     os.lseek(descriptors["notes"], 0, os.SEEK_END)
     return Kept(
         number=number,
@@ -135,7 +148,7 @@ def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
         started_ns=facts["started_ns"],
         share=facts["share"],
         device=Device(*facts["device"]),
-        version=facts["protocol"],
+        version=version,
         connection=descriptors["connection"],
         page=descriptors["page"],
         doorbell=descriptors["doorbell"],

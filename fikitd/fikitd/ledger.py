@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -133,9 +133,14 @@ def _read(path: Path) -> Entry:
     document: dict[str, Any] = json.loads(read_bounded(path, MAX_BYTES))
     if document.pop("version") != VERSION:
         raise ValueError("of another version of fikitd")
-    known = {each.name for each in fields(Entry)}
     Held.from_rows(document.get("held", []))  # or it cannot be used
     if document.get("record"):
         JobRecord.parse(document["record"])
-    facts = {name: value for name, value in document.items() if name in known}
-    return Entry(**{**facts, "device": Device(**document["device"]), "totals": Totals(**document["totals"])})
+    device, totals = Device(**_known(Device, document["device"])), Totals(**_known(Totals, document["totals"]))
+    return Entry(**{**_known(Entry, document), "device": device, "totals": totals})
+
+
+def _known(kind: type[Entry | Device | Totals], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what a later fikitd counts besides: one that is taken back goes on with the rest."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in facts.items() if name in names}

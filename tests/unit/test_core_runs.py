@@ -8,7 +8,7 @@ from functools import partial
 
 import core_fake_client as fake
 import pytest
-from core_fake_client import CLOSED, EXPIRED, GRANTED, LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
+from core_fake_client import CLOSED, DONE, EXPIRED, GRANTED, LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from fikitd._core import Dispatcher
 
 KERNELS = (1, 2, 3, 4, 5, 6)  # slots, in the order in which the low program launches them
@@ -176,8 +176,9 @@ def test_what_goes_on_after_that_is_still_counted_and_asks_again(running: Dispat
     assert eventually(lambda: not low.passes_without_asking())
     low.launch(KERNELS[1], GRANTED, request)
     high.drained()
+    low.put(DONE, KERNELS[1], request)  # who asks again says when the last launch before that is complete
     again = low.ask(KERNELS[2])
-    assert eventually(lambda: low.granted(again), 20.0)
+    assert eventually(lambda: low.granted(again), LONG_LEASE / 1e9 / 2)
     assert running.stats(2)["kernels"] == 3 * len(KERNELS) + 2
 
 

@@ -27,8 +27,8 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
 
 
 def handed_over(monkeypatch: pytest.MonkeyPatch, descriptors: list[tuple[str, int]]) -> list[Kept]:
-    """What `inherited` makes of them; they are copied to where systemd puts them, as far as that is free here."""
-    first = 300
+    """What `inherited` makes of them; they are copied to numbers in a row, as systemd has them, behind all that are in use."""
+    first = 1 + max(int(fd.name) for fd in Path("/proc/self/fd").iterdir())
     for i, (_, fd) in enumerate(descriptors):
         os.dup2(fd, first + i)
     monkeypatch.setattr(keeper, "FIRST_FD", first)
@@ -61,7 +61,9 @@ def test_a_client_is_handed_over_whole(systemd: socket.socket, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("fault", ["one missing", "no notes", "garbage", "cut", "too old", "too new"])
-def test_what_makes_no_client_is_dropped(fault: str, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_makes_no_client_is_dropped_and_said(
+    fault: str, systemd: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     versions = {"too old": protocol.OLDEST - 1, "too new": protocol.VERSION + 1}
     descriptors = client(version=versions.get(fault, protocol.VERSION))
     notes = descriptors[-1][1]
@@ -74,6 +76,12 @@ def test_what_makes_no_client_is_dropped(fault: str, systemd: socket.socket, mon
     elif fault == "cut":
         os.ftruncate(notes, 10)
     assert handed_over(monkeypatch, descriptors) == []
+    why = {
+        version: f"its page is of protocol version {number}, and fikitd knows 2 to 4"
+        for version, number in versions.items()
+    }
+    said = why.get(fault, "what was kept of it is not whole")
+    assert caplog.messages == [f"client 3 of the fikitd before this one runs free: {said}"]
     for kind in KINDS:
         assert systemd.recv(4096).decode() == f"FDSTOREREMOVE=1\nFDNAME=3.{kind}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,19 @@ def test_the_next_daemon_goes_on_with_a_jobs_counters(tmp_path: Path) -> None:
         second.control.end("12")
         assert second.stored()["kernels"] == 5
         assert entries(second) == []
+
+
+def test_a_daemon_that_is_taken_back_goes_on_with_what_it_knows_of_a_later_ones_notes(tmp_path: Path) -> None:
+    with serving(tmp_path) as later:
+        later.job(started_ns=7)
+        work(later, 3)
+    note = tmp_path / "run" / "ledger" / "12"
+    document = json.loads(note.read_text())
+    for facts in (document, document["totals"], document["device"]):
+        facts["what a later one counts besides"] = 1
+    note.write_text(json.dumps(document))
+    with serving(tmp_path) as earlier:
+        assert earlier.control.job("12")["kernels"] == 3
 
 
 def test_the_next_daemon_knows_why_a_job_waited_before(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore
 from daemon_in_thread import Daemon
+from fikitd.client import Control, ControlError
 from fikitd.protocol import Device, Hello
 
 from fikitd import _core, protocol
@@ -140,3 +143,32 @@ def test_a_page_of_an_unknown_version_is_not_made() -> None:
     for version in (protocol.OLDEST - 1, protocol.VERSION + 1):
         with pytest.raises(ValueError, match="no page of protocol version"):
             _core.make_page(False, 1, 1, 0, version)
+
+
+def test_what_an_older_fikitd_cannot_be_asked_is_said_with_what_to_do(tmp_path: Path) -> None:
+    older = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    older.bind(str(tmp_path / protocol.CONTROL_NAME))
+    older.listen()
+
+    def answer() -> None:
+        connection, _ = older.accept()
+        with connection:
+            verb = connection.recv(1024).decode()
+            connection.send(f'error verb "{verb}" is not known; use one of ping, summary, jobs\n'.encode())
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    with pytest.raises(ControlError) as refused:
+        Control(tmp_path).node()
+    answering.join()
+    older.close()
+    assert str(refused.value) == (
+        f'the fikitd at {tmp_path / protocol.CONTROL_NAME} is older than this program and does not know "node"; '
+        "restart it (systemctl restart fikitd): running jobs go on with the next one"
+    )
+
+
+def test_a_running_fikitd_names_the_verbs_that_it_knows(daemon: Daemon) -> None:
+    """By which its client knows that it is older."""
+    with pytest.raises(ControlError, match='does not know "later"'):
+        daemon.control._ask("later")
