@@ -139,6 +139,14 @@ def test_record_exists_while_the_program_runs_and_option_beats_environment(
     assert not list((tmp_path / "run" / "jobs").iterdir())
 
 
+def test_a_mistake_in_fikit_toml_does_not_keep_the_program_from_running(site: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "fikit.toml").write_text("[deamon]\n")
+    done = fikit(site, "run", "--", "sh", "-c", "echo hello; exit 4")
+    assert (done.returncode, done.stdout) == (4, "hello\n")
+    assert done.stderr.count("\n") == 1
+    assert "did you mean [daemon]?; the program runs unmanaged" in done.stderr
+
+
 def test_without_room_or_proc_the_program_runs_and_is_told_what_to_do(site: dict[str, str], tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount")

@@ -117,5 +117,13 @@ def test_device_that_was_not_measured_names_those_that_were(store: ProfileStore)
     assert 'was not measured on "H200" but on Emulated GPU' in result.output
 
 
+def test_a_directory_that_nobody_can_look_into_is_not_called_empty(store: ProfileStore) -> None:
+    store.directory.touch()
+    for words in (("ls",), ("show", "train-1")):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert f" in {store.directory} (which could not be read: Not a directory)" in result.output
+
+
 def test_ls_without_profiles_says_how_to_get_one(store: ProfileStore) -> None:
     assert "--fikit-measure" in run("ls").output

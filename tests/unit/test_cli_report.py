@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner, Result
+from fikit import jobs_known
+from fikit.commands import trace
 from fikit.commands.report import command
+from fikit.places import Place
 from fikitd.reports import ReportStore
+from fikitd.traces import TraceStore
 
 
 @pytest.fixture
@@ -97,6 +101,33 @@ def test_unknown_job_without_any_report_says_where_it_looked(store: ReportStore)
     result = report("5")
     assert result.exit_code == 1
     assert f"there is no report of job 5 in {store.directory}" in result.output
+
+
+def test_a_directory_that_nobody_can_look_into_is_not_called_empty(store: ReportStore) -> None:
+    store.directory.rmdir()
+    store.directory.touch()  # root may read any directory
+    hidden = f"{store.directory} (which could not be read: Not a directory)"
+    assert f"there is no report in {hidden}; only" in report().output
+    assert f"no reports yet in {hidden}; only" in report("--list").output
+
+
+def test_a_place_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, mine = tmp_path / "closed", tmp_path / "mine"
+    closed.touch()
+    mine.mkdir()
+    found = [Place(tmp_path, closed, closed), Place(tmp_path, mine, mine)]
+    for module in (jobs_known, trace):
+        monkeypatch.setattr(module, "places", lambda: found)
+    ReportStore(mine).save(REPORT)
+    assert "Job 12 serve" in report("12").output
+    assert report("13").output == f"Error: report {closed}/13.json could not be read: Not a directory\n"
+    looked = CliRunner().invoke(trace.command, ["12"]).output
+    assert looked == f"Error: trace {closed}/12.trace.gz could not be read: Not a directory\n"
+    TraceStore(mine).save({
+        "format": "fikit-trace", "version": 1, "clients": [], "others": {},
+        **{key: REPORT[key] for key in ("job", "name", "uid", "node", "priority", "policy", "state", "device")},
+    })  # fmt: skip
+    assert "traceEvents" in CliRunner().invoke(trace.command, ["12"]).output
 
 
 def test_damaged_report_is_one_sentence(store: ReportStore) -> None:

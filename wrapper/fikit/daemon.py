@@ -58,7 +58,10 @@ def _sentence(error: OSError) -> str:
 
 def _named() -> Place:
     """The place that FIKIT_CONFIG names; its stores are the administrator's business, its sockets need a directory."""
-    place = places.machine()
+    try:
+        place = places.machine()
+    except UserError as error:
+        raise CannotStart(str(error)) from error
     place.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
     return place
 

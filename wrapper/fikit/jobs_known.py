@@ -41,15 +41,19 @@ def array_of(record: dict[str, Any]) -> str:
 
 def stored(jobid: str) -> dict[str, Any] | None:
     """The report of one job, by its own number: from fikitd while it runs, else the stored one; None: there is none."""
+    hidden = None
     for place in places():
         with suppress(DaemonUnreachable, ControlError):
             return Control(place.run_dir).job(jobid)
         try:
             found = ReportStore(place.report_dir).load(jobid)
         except ReportError as error:
-            raise UserError(str(error)) from error
-        if found is not None:
-            return found
+            hidden = hidden or error
+        else:
+            if found is not None:
+                return found
+    if hidden is not None:
+        raise UserError(str(hidden)) from hidden
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def personal() -> Place:
     run_dir = Path(runtime) / "fikit" if runtime else Path(tempfile.gettempdir()) / f"fikit-{os.getuid()}"
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fikit"
     return Place(run_dir, state / "reports", state / "profiles")
+
+
+def looked_in(directories: Iterable[Path]) -> str:
+    """Where nothing was found, as the end of a sentence; what hid it, where a directory could not be read."""
+    return " and ".join(f"{directory}{f' ({why})' if (why := closed(directory)) else ''}" for directory in directories)
+
+
+def closed(directory: Path) -> str:
+    """Why nobody can say what is in it; empty where it can be read, or is not there."""
+    try:
+        os.scandir(directory).close()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"which could not be read: {error.strerror}"
+    return ""
 
 
 def make_private(directory: Path) -> None:

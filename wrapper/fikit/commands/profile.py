@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
 from fikitd.profiles import ProfileStore
 
 from fikit.errors import UserError, did_you_mean
-from fikit.places import places
+from fikit.places import closed, looked_in, places
 from fikit.reporters import json, table
 from fikit.reporters.line import say_warnings
 from fikitd import _core
@@ -38,6 +39,8 @@ def list_(as_json: bool) -> None:
     elif entries:
         table.show(table.profiles(entries))
     else:
+        if any(map(closed, _directories())):
+            raise UserError(f"there is no profile in {looked_in(_directories())}")
         click.echo("no profiles yet; run a job once with --fikit-measure, or a program with fikit run --measure")
 
 
@@ -54,7 +57,7 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     """
     keys = _keys()
     if key not in keys:
-        looked = " and ".join(str(place.profile_dir) for place in places())
+        looked = looked_in(_directories())
         raise UserError(
             f'there is no profile "{key}"{did_you_mean(key, keys) or f" in {looked}; see fikit profile ls"}'
         )
@@ -65,6 +68,13 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
     entry["kernels"] = sorted(_kernels(profile), key=lambda kernel: -kernel["total_ns"])
     json.emit(entry) if as_json else table.show(table.profile(entry))
+
+
+def _directories() -> list[Path]:
+    """This user's own, or, where that is hidden, what it would be in."""
+    return [
+        place.profile_dir if closed(place.profile_dir) else place.profile_dir / str(os.getuid()) for place in places()
+    ]
 
 
 def _keys() -> dict[str, ProfileStore]:

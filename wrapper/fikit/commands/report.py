@@ -9,7 +9,7 @@ from fikitd.command_line import run_command
 
 from fikit import jobs_known
 from fikit.errors import UserError, nearest
-from fikit.places import elsewhere, places
+from fikit.places import elsewhere, looked_in, places
 from fikit.reporters import json, table
 
 LISTED = 20
@@ -62,7 +62,7 @@ def _newest() -> dict[str, Any]:
 
 
 def _looked() -> str:
-    return " and ".join(str(place.report_dir) for place in places())
+    return looked_in(place.report_dir for place in places())
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def command(jobid: str, output: Path | None) -> None:
 
 def _find(jobid: str) -> dict[str, Any]:
     """The trace of one job: from fikitd while it runs, else the stored one."""
-    answer = ""
+    answer, hidden = "", None
     for place in places():
         with suppress(DaemonUnreachable):
             try:
@@ -53,9 +53,12 @@ def _find(jobid: str) -> dict[str, Any]:
         try:
             stored = TraceStore(place.report_dir).load(jobid)
         except TraceError as error:
-            raise UserError(str(error)) from error
-        if stored is not None:
-            return stored
+            hidden = hidden or error
+        else:
+            if stored is not None:
+                return stored
+    if hidden is not None:
+        raise UserError(str(hidden)) from hidden
     looked = " and ".join(str(place.report_dir) for place in places())
     said = f"; fikitd says: {answer}" if answer else ""
     raise UserError(f"there is no trace of job {jobid} in {looked}{said}{elsewhere(jobid, 'fikit trace')}")
