@@ -108,10 +108,11 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
     assert "at most 8.42 s: not all of its kernels have been timed" in shown, "a report of before"
     new = {**REPORT, "gpu_time_s": None, "gpu_time_at_most_s": 1.9, "untimed": 7, "beside": 0, "unfinished": 1800}
     shown = drawn(table.report(new), table.PIPE_WIDTH)
-    assert "at most 1.90 s: 1 800 of 1 834 launches are not known to have completed, 7 of" in shown
-    assert "7 of 1 834 launches are of kernels that nothing has timed\n" in shown
+    assert "at most 1.90 s: 1 800 of 1 834 launches not known to have completed, 7 of" in shown
+    assert "7 of 1 834 launches of kernels that nothing has timed\n" in shown
+    assert "1.90 s: all 1 834 launches not" in drawn(table.report({**new, "untimed": 0, "unfinished": 1834}))
     assert " < 1.90 s " in drawn(table.reports([new]), table.PIPE_WIDTH)
-    assert "3.21 s: 3 of 1 834 launches are not" in drawn(table.report({**REPORT, "unfinished": 3}))
+    assert "3.21 s: 3 of 1 834 launches not" in drawn(table.report({**REPORT, "unfinished": 3}))
 
 
 def test_what_there_was_not_is_not_told_in_numbers() -> None:

@@ -92,6 +92,11 @@ def test_two_looks_at_the_same_moment_know_no_shares() -> None:
     assert (job["device_share"], job["waiting_share"], job["launches_per_s"]) == (None, None, None)
 
 
+def test_no_gpu_is_used_for_more_than_all_the_time() -> None:
+    gpu = only_gpu(look(0), look(1, client(1, gpu_time_s=0.9), client(2, "13", 8, gpu_time_s=0.2)))
+    assert gpu["device_share"] == 1.0
+
+
 def test_another_users_job_has_a_share_and_nothing_else() -> None:
     gpu = only_gpu(look(0), look(1, client(1, gpu_time_s=0.5), strangers(2, "13", 8, 0.25)))
     assert gpu["jobs"][1] == {

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import struct
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -189,3 +192,13 @@ def test_a_damaged_trace_is_one_sentence_of_the_command(store: TraceStore) -> No
     result = fikit_trace("12")
     assert result.exit_code == 1
     assert "12.trace.gz could not be read" in result.output
+
+
+def test_a_terminal_is_not_filled_with_a_trace() -> None:
+    screen, terminal = os.openpty()
+    words = [sys.executable, "-m", "fikit", "trace", "12"]
+    done = subprocess.run(words, stdout=terminal, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(terminal)
+    os.close(screen)
+    said = "fikit: a trace is for a program: name a file (fikit trace 12 -o trace.json), or use a pipe\n"
+    assert (done.returncode, done.stderr) == (2, said)

@@ -40,7 +40,8 @@ def _use(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
         by_job.setdefault(client["job"], []).append(client)
     jobs = [_job(of_job, earlier, elapsed_s) for of_job in by_job.values()]
     jobs.sort(key=lambda job: (job["priority"], job["job"]))
-    return {"device_share": _sum(job["device_share"] for job in jobs), "harvest": _harvest(jobs), "jobs": jobs}
+    share = _sum(job["device_share"] for job in jobs)  # of times that are estimates: more than there is, perhaps
+    return {"device_share": None if share is None else min(share, 1.0), "harvest": _harvest(jobs), "jobs": jobs}
 
 
 def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ def command(jobid: str, output: Path | None) -> None:
 
     It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
     """
+    if output is None and sys.stdout.isatty():
+        raise click.UsageError(
+            f"a trace is for a program: name a file (fikit trace {jobid} -o trace.json), or use a pipe"
+        )
     if tasks := jobs_known.tasks(jobid):
         known = [jobs_known.array_of(task) for task in tasks]
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""

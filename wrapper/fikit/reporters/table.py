@@ -23,9 +23,9 @@ STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
 PIPE_WIDTH = 160
 WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's key
-    "unfinished": "are not known to have completed",
-    "untimed": "are of kernels that nothing has timed",
-    "beside": "are of kernels timed only beside other jobs, whose work is in these times",
+    "unfinished": "not known to have completed",
+    "untimed": "of kernels that nothing has timed",
+    "beside": "of kernels timed only beside other jobs, whose work is in these times",
 }
 KEY_WIDTH = 24
 MOST_OF_NAME = 48
@@ -289,7 +289,8 @@ def _gpu_time(record: dict[str, Any]) -> str:
     if record["gpu_time_s"] is None and bound is None:
         return "-"
     facts = [
-        f"{units.count(record[key])} of {units.count(record['kernels'])} launches {what}"
+        f"{'all' if record[key] == record['kernels'] else f'{units.count(record[key])} of'} "
+        f"{units.count(record['kernels'])} launches {what}"
         for key, what in WITHOUT_TIME.items()
         if record.get(key)
     ]
