@@ -136,7 +136,9 @@ def _read(path: Path) -> Entry:
     Held.from_rows(document.get("held", []))  # or it cannot be used
     if document.get("record"):
         JobRecord.parse(document["record"])
-    device, totals = Device(**_known(Device, document["device"])), Totals(**_known(Totals, document["totals"]))
+    counted = document["totals"]
+    counted.setdefault("gpu_time_at_most_ns", counted.get("span_ns", 0))  # notes of before have none
+    device, totals = Device(**_known(Device, document["device"])), Totals(**_known(Totals, counted))
     return Entry(**{**_known(Entry, document), "device": device, "totals": totals})
 
 

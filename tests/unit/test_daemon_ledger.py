@@ -70,6 +70,21 @@ def test_a_daemon_that_is_taken_back_goes_on_with_what_it_knows_of_a_later_ones_
         assert earlier.control.job("12")["kernels"] == 3
 
 
+def test_what_a_fikitd_of_before_noted_is_bounded_by_its_span(tmp_path: Path) -> None:
+    """It knew no other bound of the time on the GPU."""
+    with serving(tmp_path) as earlier:
+        earlier.job(started_ns=7)
+        earlier.core.stats = {"span_ns": 5_000_000_000}
+        work(earlier, 3)
+    note = tmp_path / "run" / "ledger" / "12"
+    document = json.loads(note.read_text())
+    del document["totals"]["gpu_time_at_most_ns"]
+    note.write_text(json.dumps(document))
+    with serving(tmp_path) as later:
+        report = later.control.job("12")
+        assert (report["gpu_time_s"], report["gpu_time_at_most_s"]) == (None, 5.0)
+
+
 def test_the_next_daemon_knows_why_a_job_waited_before(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         first.job(started_ns=7)
