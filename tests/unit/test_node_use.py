@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fikit import node_use
+from fikit.commands import top as top_command
+from fikit.places import Place
 from fikit.reporters import top
+from fikitd.client import DaemonUnreachable
 from test_cli_tables import drawn, matches
 
 GPU = {"uuid": "GPU-a", "name": "H200", "memory_bytes": 141 * 2**30, "emulated": False}
@@ -123,3 +127,27 @@ def test_the_table_looks_as_stored() -> None:
 
 def test_a_node_without_sharing_jobs_says_so() -> None:
     assert "no job shares a GPU of this node now" in drawn(top.view(node_use.between(look(0), look(1))))
+
+
+@pytest.mark.parametrize(
+    ("clients", "shown"),
+    [({"machine": [], "own": [1]}, "own"), ({"machine": [1], "own": [1]}, "machine"), ({"machine": [], "own": []}, "machine"),
+     ({"own": []}, "own")],
+)  # fmt: skip
+def test_the_fikitd_that_has_jobs_is_the_one_that_is_watched(
+    clients: dict[str, list[int]], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fikitd:
+        def __init__(self, run_dir: Path) -> None:
+            self.name = run_dir.name
+
+        def node(self) -> dict[str, Any]:
+            if self.name not in clients:
+                raise DaemonUnreachable("fikitd does not answer")
+            return {"clients": clients[self.name]}
+
+    found = [Place(Path(name), Path(), Path()) for name in ("machine", "own")]
+    monkeypatch.setattr(top_command, "places", lambda: found)
+    monkeypatch.setattr(top_command, "Control", Fikitd)
+    control, _ = top_command._first_look()
+    assert control.name == shown

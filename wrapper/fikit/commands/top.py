@@ -75,16 +75,22 @@ def _next(
 
 
 def _first_look() -> tuple[Control, dict[str, Any]]:
-    """The fikitd of the machine, or else the user's own."""
-    sentences = []
+    """The fikitd of the machine, or else the user's own; the one that has jobs, if only one has."""
+    sentences, idle = [], None
     for place in places():
         control = Control(place.run_dir)
         try:
-            return control, control.node()
+            look = control.node()
         except ControlError as error:
             raise UserError(str(error)) from None
         except DaemonUnreachable as error:
             sentences.append(str(error))
+            continue
+        if look["clients"]:
+            return control, look
+        idle = idle or (control, look)
+    if idle is not None:
+        return idle
     raise UserError(f"{sentences[0]} (the first job that shares a GPU starts it)")
 
 
