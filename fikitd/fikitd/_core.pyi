@@ -305,7 +305,7 @@ class Runs:
 class Policy:
     """A policy in manual time: every event is followed by the policy's decisions at the event's time.
 
-    Kinds: client_added, client_removed, launched, waiting, copied, waiting_ended, drained, grant_done, tick.
+    Kinds: client_added, client_removed, profiled, launched, waiting, copied, waiting_ended, drained, grant_done, tick.
     Decisions: ("open", client), ("close", client), ("ask_copies", client, to device, to host),
     ("grant", client, request, launches),
     ("extend_run", client, launches), ("end_run", client), ("wake_at", time_ns).
@@ -379,6 +379,8 @@ class Rhythm:
     def __init__(self) -> None: ...
     def launched(self, time_ns: int, identity: int, duration_ns: int, in_line_ns: int = 0) -> list[int]:
         """The launch's slack: eight equally probable times, ascending; all 0 when it was never seen."""
+    def any_slack(self) -> list[int]:
+        """Of the first launch of the next segment, whichever that is: the least that is known of any."""
     def waited(self, time_ns: int, alone: bool, began_ns: int | None = None) -> _Pause:
         """What is known of the segment that this wait ended, and of the next one."""
     def expect(self, before: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import core_fake_client as fake
 import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
-from fikitd._core import Dispatcher
+from fikitd._core import Dispatcher, Rhythm
 
 STEP, FILLER = 1, 2
 SEGMENT_NS = 100 * MS  # of the high client's host, from its launch to the end of its wait
@@ -85,6 +85,20 @@ def test_segments_of_which_reports_were_lost_teach_nothing(strict: Dispatcher) -
     request = low.ask(FILLER)
     time.sleep(0.05)
     assert not low.granted(request)
+
+
+def test_what_its_profile_says_holds_from_before_its_first_launch_on(strict: Dispatcher) -> None:
+    """Whatever it launches first: 80 ms of lower work are less than the slack of any of its segments."""
+    learner = Rhythm()
+    for number in range(LESSONS):
+        learner.launched(number * 2 * SEGMENT_NS, 1, MS)
+        learner.waited(number * 2 * SEGMENT_NS + SEGMENT_NS, True)
+    high, low = meet(strict)
+    request = low.ask(FILLER)
+    time.sleep(0.05)
+    assert not low.granted(request)
+    strict.set_profile(high.number, [], learner.learnt())
+    assert eventually(lambda: low.granted(request), 10.0)
 
 
 def test_a_client_may_ask_for_less_protection_than_the_site_gives(strict: Dispatcher) -> None:

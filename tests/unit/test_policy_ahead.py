@@ -46,6 +46,23 @@ def second(made: Policy, now: int, length: int = KERNEL, **event: Any) -> list[t
     return made.event("waiting", LOW, now, request=2, duration_ns=length, **event)
 
 
+def test_before_its_first_launch_the_slack_of_any_segment_counts() -> None:
+    made = Policy("budget", run_ahead_ns=500 * US)
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    assert grants(made.event("waiting", LOW, 0, request=1, duration_ns=5 * MS)) == []
+    assert grants(made.event("profiled", HIGH, 0, slack_ns=[6 * MS])) == [LOW]
+
+
+def test_what_came_before_its_profile_says_more() -> None:
+    made = Policy("budget", run_ahead_ns=500 * US)
+    made.event("client_added", HIGH, 0, priority=1)
+    made.event("client_added", LOW, 0, priority=8)
+    made.event("launched", HIGH, 0, duration_ns=US, slack_ns=[1])
+    made.event("profiled", HIGH, 0, slack_ns=[6 * MS])
+    assert grants(made.event("waiting", LOW, 0, request=1, duration_ns=5 * MS)) == []
+
+
 def test_while_the_high_job_may_be_back_any_moment_the_next_kernel_waits_until_the_device_is_nearly_free() -> None:
     made, now = at_rest(SOON)
     held = second(made, now)

@@ -75,6 +75,22 @@ def test_a_kernel_that_takes_longer_than_reckoned_is_charged_for_all_of_it(
     assert buys(made, now, 12 * MS) is not pays
 
 
+@pytest.mark.parametrize(("usually", "pays"), [(32 * MS, False), (10 * US, True)])
+def test_a_host_that_came_late_to_its_wait_has_waited_before_if_no_segment_took_so_long(
+    usually: int, *, pays: bool
+) -> None:
+    """For a copy, or for room in its queue, and has not said so: its wait ends as soon as it came."""
+    made = policy()
+    now = works_alone(made, 0, 800 * MS)
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[S])
+    assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=30 * MS)) == [LOW]
+    made.event("launched", LOW, now + 20 * US, granted=True, request=1, duration_ns=30 * MS)
+    now += 31 * MS
+    made.event("grant_done", LOW, now, request=1)
+    made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=usually, slack_ns=[1], idle_ns=[MS])
+    assert buys(made, now + MS, 12 * MS) is not pays
+
+
 def test_a_kernel_of_unknown_length_is_charged_for_what_it_took() -> None:
     made = policy()
     now = works_alone(made, 0, 800 * MS)

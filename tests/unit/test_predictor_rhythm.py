@@ -45,6 +45,17 @@ def test_a_pause_says_what_the_next_segment_offers() -> None:
     assert not pause["open"]
 
 
+def test_of_a_segment_of_any_kind_the_least_slack_is_known() -> None:
+    """Two kinds in turn, of which each says what the other one offers."""
+    rhythm = Rhythm()
+    assert rhythm.any_slack() == [0] * 8
+    for n in range(8):
+        request(rhythm, 10 * n * MS, gap=100 * US)
+        rhythm.launched(10 * n * MS + 5 * MS, 21, 10 * US)
+        rhythm.waited(10 * n * MS + 5 * MS + 60 * US, True)
+    assert rhythm.any_slack() == [50 * US] * 8
+
+
 def test_a_wait_takes_longer_than_the_work_and_its_own_beginning_explain() -> None:
     rhythm = Rhythm()
     for n in range(3):

@@ -100,7 +100,7 @@ class ManualPolicy {
 
  private:
   static policy::EventKind kind_of(const std::string& name) {
-    static constexpr std::array<const char*, 11> kNames = {"client_added", "client_removed", "launched", "waiting",
+    static constexpr std::array<const char*, 12> kNames = {"client_added", "client_removed", "profiled", "launched", "waiting",
                                                            "copied", "waiting_ended", "drained", "running", "grant_done",
                                                            "exclusive_runs", "tick"};
     for (std::size_t i = 0; i < kNames.size(); ++i)

@@ -38,6 +38,7 @@ void bind_outlook(nb::module_& m) {
   nb::class_<predictor::Rhythm> rhythm(m, "Rhythm");
   rhythm.def(nb::init<>())
       .def("launched", &predictor::Rhythm::launched, "time_ns"_a, "identity"_a, "duration_ns"_a, "in_line_ns"_a = 0)
+      .def("any_slack", &predictor::Rhythm::any_slack)
       .def(
           "waited",
           [](predictor::Rhythm& self, std::int64_t t_ns, bool alone, std::optional<std::int64_t> began_ns) {

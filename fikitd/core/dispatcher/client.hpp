@@ -132,6 +132,7 @@ class Client {
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(Timed profile, const foresight::Learnt& before);
+  policy::Outlook profiled() const { return foresight_.profiled(); }
   const Timed& measured() const { return measured_; }
   foresight::Learnt learnt() const { return foresight_.learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return idle_.items(); }

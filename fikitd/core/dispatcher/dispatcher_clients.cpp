@@ -109,7 +109,9 @@ Stats Dispatcher::remove_client(ClientId id) {
 
 void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt& before) {
   const std::lock_guard lock(mutex_);
-  client(id).set_profile(std::move(profile), before);
+  Client& profiled = client(id);
+  profiled.set_profile(std::move(profile), before);
+  policy_->apply({.kind = policy::EventKind::profiled, .client = id, .time_ns = now(), .outlook = profiled.profiled()});
 }
 
 void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {

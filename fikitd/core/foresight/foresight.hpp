@@ -30,6 +30,12 @@ class Foresight {
   }
   Foresight(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
 
+  // For the event `profiled`.
+  policy::Outlook profiled() const {
+    policy::Outlook outlook;
+    outlook.slack = {rhythm_.any_slack()};
+    return outlook;
+  }
   // For the event `waiting`, where a grant may cover several launches: those that are likely to follow this one.
   policy::Outlook waiting(predictor::Identity identity, const predictor::Prediction& predicted) const;
   // For the event `launched`. exclusive: no run goes beyond it, for it fills no gap. granted: on a grant, which may be made to

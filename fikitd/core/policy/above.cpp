@@ -30,6 +30,7 @@ void Above::see(Higher& higher, bool again) const {
   if (!again || account.in_segment()) account.expect(now_ns_, higher.delays);
   higher.delay_ns = higher.delays.until_ns(free_ns_);
   higher.at_work = client.progress.busy(now_ns_);
+  higher.at_ease = account.at_ease(now_ns_, client.protection);
   higher.uncertain = client.progress.uncertain_at(now_ns_);
   higher.means = account.means(now_ns_, higher.at_work, client.protection.max_slowdown);
   higher.longest_ahead_ns = kUnknown;
@@ -69,6 +70,7 @@ Hold Above::objection(const Higher& higher, std::int64_t length_ns, double less_
   const std::int64_t max_delay_ns = client.protection.max_delay_ns;
   if (max_delay_ns != kNever && account.longest_delay_ns(begin_ns_ + length_ns, now_ns_) > max_delay_ns)
     return {.reason = Reason::does_not_fit, .by = client.id};
+  if (lets_all_go(higher, length_ns)) return {};
   const double delay_ns = cost(higher, length_ns, account.doubtful()).mean_ns - less_ns;
   const bool nothing = delay_ns <= options_.tuning.nothing * static_cast<double>(length_ns);
   if (nothing || higher.means.affords(delay_ns, length_ns)) return {};
@@ -87,7 +89,7 @@ Remaining::At Above::cost(const Higher& higher, std::int64_t length_ns, bool lat
 
 bool Above::at_rest(const Client& client) const {
   return std::ranges::none_of(all(), [&](const Higher& higher) {
-    return higher.client->outranks(client) && higher.account->in_segment();
+    return higher.client->outranks(client) && higher.account->in_segment() && !higher.at_ease;
   });
 }
 
@@ -98,6 +100,7 @@ bool Above::let_go_ahead(const Client& client, std::int64_t length_ns) const {
 }
 
 bool Above::lets_go_ahead(const Higher& higher, std::int64_t length_ns, double less_ns) const {
+  if (lets_all_go(higher, length_ns)) return true;
   if (length_ns > longest_ahead_ns(higher)) return false;
   if (!deep_) return true;
   const Protection& protection = higher.client->protection;
@@ -118,7 +121,7 @@ bool Above::refuses(const Client& client, std::int64_t length_ns) const {
 void Above::spend(const Client& client, std::int64_t length_ns) {
   for (const Higher& higher : all())
     if (higher.client->outranks(client))
-      higher.account->spend(higher.delays.until_ns(begin_ns_ + length_ns), length_ns, now_ns_);
+      higher.account->spend(higher.delays.until_ns(begin_ns_ + length_ns), length_ns, now_ns_, lets_all_go(higher, length_ns));
 }
 
 } // namespace fikit::policy

@@ -30,7 +30,7 @@ class Above {
   Hold objection(const Client& client, std::int64_t length_ns) const;
   // There is lower work in flight that is not nearly over.
   bool behind() const { return behind_; }
-  // Are all those above it between two waits?
+  // Are all those above it between two waits, or at ease? Then none of their launches ends a run.
   bool at_rest(const Client& client) const;
   // May it stand in line behind that?
   bool let_go_ahead(const Client& client, std::int64_t length_ns) const;
@@ -64,6 +64,7 @@ class Above {
     Account::Means means;
     bool at_work = false;
     bool uncertain = false; // how far it is
+    bool at_ease = false;   // as things are
     mutable std::int64_t longest_ahead_ns = kUnknown; // of what may stand behind other lower work; found when it is asked for
   };
   std::span<const Higher> all() const { return std::span(all_).first(count_); }
@@ -78,6 +79,10 @@ class Above {
   std::int64_t longest_ahead_ns(const Higher& higher) const;
   std::int64_t find_longest_ahead_ns(const Higher& higher) const;
   bool lets_go_ahead(const Higher& higher, std::int64_t length_ns, double less_ns) const;
+  // Whatever is forecast of it, this is not refused. Of longer ones a single one may cost more than all that went before.
+  bool lets_all_go(const Higher& higher, std::int64_t length_ns) const {
+    return higher.at_ease && static_cast<double>(length_ns) <= options_.tuning.rest_run_ns;
+  }
   static constexpr double kRoundingNs = 2; // moments are whole ns: what delays that differ by less may be mistaken for
   // What a delay may be, by the length of what causes it.
   struct Line {

@@ -68,6 +68,7 @@ Above::Limits Above::limits(std::size_t number, const Lengths& asked) const {
     granted.longest_ns -= std::max<std::int64_t>(0, delay_ns - protection.max_delay_ns);
     limits.fits_ns = granted.longest_ns;
   }
+  if (lets_all_go(higher, asked.shortest_ns)) return limits; // who asks for more is asked about alone
   const bool late = higher.account->doubtful();
   if (higher.at_work) limits.why.reason = Reason::behind;
   else limits.covered_ns = longest_covered_ns(higher, granted, late);
@@ -94,6 +95,7 @@ std::int64_t Above::longest_covered_ns(const Higher& higher, const Lengths& aske
 
 std::int64_t Above::longest_ahead_ns(std::size_t number, const Lengths& asked) const {
   const Higher& higher = all_[number];
+  if (lets_all_go(higher, asked.shortest_ns)) return asked.longest_ns;
   Lengths granted{.shortest_ns = asked.shortest_ns, .longest_ns = std::min(asked.longest_ns, longest_ahead_ns(higher))};
   if (!deep_ || !granted.any()) return granted.longest_ns;
   const Protection& protection = higher.client->protection;

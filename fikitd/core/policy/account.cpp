@@ -53,8 +53,11 @@ void Account::begin_segment(std::int64_t now_ns) {
     carried_ns_ = 0;
     queue_ = {.begin_ns = now_ns};
   }
-  carried_ns_ += static_cast<double>(copies_ns(idle_ns));
+  const auto copies_ns = static_cast<double>(this->copies_ns(idle_ns));
+  carried_ns_ += copies_ns;
+  ease_.lost(copies_ns);
   in_segment_ = true;
+  fresh_ = false;
   depth_.begin();
   first_ns_ = now_ns;
   alone_dry_ns_ = now_ns;
@@ -84,9 +87,11 @@ void Account::waited(const Event& event, double max_slowdown) {
   const Outlook& outlook = event.outlook;
   const auto span_ns = static_cast<double>(event.time_ns - first_ns_);
   const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
-  compare(delay_ns, outlook.span_ns < 0 ? 0 : span_ns - static_cast<double>(outlook.span_ns));
+  compare(delay_ns);
   balance_ns_ += spent_ns_; // what was expected gives way to what was
   carried_ns_ += delay_ns;
+  ease_.lost(delay_ns);
+  if (others_ns_ + left_over_ns_ > 0) ease_.worked(span_ns, tuning_->remembered_ns);
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
   open_ = outlook.open;
   see_arrivals(event.time_ns);
@@ -98,6 +103,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   left_over_ns_ = std::max(0.0, others_ns_ - delay_ns);
   others_ns_ = 0;
   spent_ns_ = 0;
+  uncharged_ns_ = 0;
   expected_ns_ = 0;
   since_ns_ = event.time_ns;
   slack_ = outlook.slack;
@@ -105,11 +111,17 @@ void Account::waited(const Event& event, double max_slowdown) {
   alone_idle_ns_ = outlook.alone_idle_ns;
 }
 
-// What was with what was expected. longer_ns: than the longest of its kind alone; its host may have waited within the segment,
-// for a copy, and not said so.
-void Account::compare(double delay_ns, double longer_ns) {
-  const double most_ns = std::max(delay_ns, std::min(longer_ns, others_ns_));
-  surprise_ns_ += std::max(0.0, most_ns - spent_ns_);
+// Lower work of any kind may go, as far as its share of what may be lost says. Not where the host is about to wait in its queue:
+// there all that stands in line is a delay. Nor where no single delay may be long, which only forecasts say.
+bool Account::at_ease(std::int64_t now_ns, const Protection& protection) const {
+  if (protection.max_slowdown <= 0 || protection.max_delay_ns != kNever) return false;
+  if (in_segment_ && depth_.high(finish_ns_ - now_ns)) return false;
+  return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_segment_ ? now_ns - first_ns_ : 0);
+}
+
+// What was with what was expected.
+void Account::compare(double delay_ns) {
+  surprise_ns_ += std::max(0.0, delay_ns - spent_ns_ - uncharged_ns_);
   others_lately_ns_ += others_ns_;
   if (others_lately_ns_ < kLatelyNs) return;
   surprise_ns_ /= 2;
@@ -130,17 +142,19 @@ void Account::see_arrivals(std::int64_t now_ns) {
 }
 
 // Alone the wait would have ended when its work had, but not before the host came to wait. Where nobody knows when it came:
-// after the usual tail, and not later than the longest of its kind.
+// after the usual tail. And not later than the longest of its kind: a host that came late may have waited before, for a copy or
+// for room in its queue, and not said so.
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
+  const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
   const bool began = event.began_ns != kLongAgo;
   if (began && outlook.after_ns != kLongAgo) {
     const std::int64_t dry_ns = alone_dry_ns_ + outlook.after_ns;
-    return static_cast<double>(event.time_ns - std::max(dry_ns, event.began_ns + std::max<std::int64_t>(outlook.after_ns, 0)));
+    const std::int64_t alone_ns = std::max(dry_ns, event.began_ns + std::max<std::int64_t>(outlook.after_ns, 0));
+    return static_cast<double>(std::max(event.time_ns - alone_ns, longer_ns));
   }
   const std::int64_t usual_ns = last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0);
   const std::int64_t alone_ns = std::max(alone_dry_ns_, began ? event.began_ns : usual_ns);
-  const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
   return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - alone_ns, longer_ns));
 }
 
@@ -226,8 +240,11 @@ double Account::left_ns(std::int64_t now_ns) const {
 }
 
 // What was spent on lower work that has done its work in time has cost nothing, and is there again.
-void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns) {
-  const double expected_ns = weight(now_ns) * delay_ns;
+// At ease nothing is expected of it, whatever forecasts say: what it costs is charged when the wait is over.
+void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_ease) {
+  const double forecast_ns = weight(now_ns) * delay_ns;
+  if (at_ease) uncharged_ns_ = std::max(uncharged_ns_, forecast_ns);
+  const double expected_ns = at_ease ? 0 : forecast_ns;
   take(expected_ns - expected_ns_, length_ns);
   expected_ns_ = expected_ns;
   if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "depth.hpp"
+#include "ease.hpp"
 #include "policy.hpp"
 
 namespace fikit::policy {
@@ -19,6 +20,10 @@ class Account {
     earn(tuning.advance_ns, max_slowdown);
   }
 
+  // Whatever it launches first, that has such a slack.
+  void profiled(const Times& slack) {
+    if (fresh_) slack_ = slack;
+  }
   void launched(const Event& event, const Client& client, double max_slowdown);
   void seen(const Client& client) { finish_ns_ = client.progress.finish_ns(); } // how far its work is
   void waited(const Event& event, double max_slowdown); // its host has waited for all its work
@@ -84,8 +89,8 @@ class Account {
   bool affords(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_work, double max_slowdown) const {
     return means(now_ns, at_work, max_slowdown).affords(delay_ns, length_ns);
   }
-  // delay_ns: what is expected of all that is on the device, with this lower work of length_ns.
-  void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
+  // delay_ns: what is forecast of all that is on the device, with this lower work of length_ns.
+  void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_ease);
   // delay_ns: what is expected of this copy, which keeps nobody's kernels from the device.
   void spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   // Lower work that was granted took so much longer than was reckoned.
@@ -99,6 +104,11 @@ class Account {
   void lower_copy_over(std::int64_t granted_ns, std::int64_t t_ns) {
     if (granted_ns <= copy_stands_.since_ns) copy_stands_.until_ns = t_ns;
   }
+
+  // Lower work stood at the gate for so long for this client's sake.
+  void refused(double ns) { ease_.lost(ns); }
+  // Nearly all lower work was let go lately, and cost next to nothing: then to refuse nothing costs little, too.
+  bool at_ease(std::int64_t now_ns, const Protection& protection) const;
 
   // Has lower work lately cost what it was expected to?
   bool foreseeable() const { return surprise_ns_ <= tuning_->surprise * others_lately_ns_; }
@@ -115,7 +125,7 @@ class Account {
  private:
   static constexpr std::int64_t kWordNs = 100'000; // the word that a wait is over may be so late: two polls, one thread switch
   const Tuning* tuning_ = nullptr;
-  void compare(double delay_ns, double longer_ns);
+  void compare(double delay_ns);
   void earn(double progress_ns, double max_slowdown);
   void take(double spent_ns, std::int64_t length_ns);
   void begin_segment(std::int64_t now_ns);
@@ -132,6 +142,7 @@ class Account {
   double weight(std::int64_t now_ns) const;
 
   // This segment. Reckoned as if the client were alone since its first launch.
+  bool fresh_ = true;       // nothing was launched yet
   bool in_segment_ = false; // something was launched since the last wait
   std::int64_t first_ns_ = 0;
   std::int64_t last_ns_ = 0;
@@ -142,6 +153,7 @@ class Account {
   double others_ns_ = 0;   // length of what lower clients were granted since the last wait
   double left_over_ns_ = 0; // of that before, which may be on the device still
   double spent_ns_ = 0;    // of the budget, for what that is expected to cost
+  double uncharged_ns_ = 0; // forecasts of what went at ease
   double expected_ns_ = 0; // of that: for the kernels that were on the device when the last one was granted
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
@@ -153,6 +165,7 @@ class Account {
     std::int64_t until_ns = 0;
   } copy_stands_;
 
+  Ease ease_;
   double surprise_ns_ = 0;      // lately: delays that were not expected
   double others_lately_ns_ = 0; // lately: what lower clients were granted
 

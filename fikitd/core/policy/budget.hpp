@@ -85,7 +85,10 @@ class Budget final : public Policy {
   Client* first_of_few();
   Client* first_of_all();
   void lengthen(const Client& client);
-  bool may_extend(const Client& client) const;
+  void see_refusals(std::int64_t now_ns);
+  void note_refusals();
+  bool may_extend(const Client& client, std::int64_t now_ns) const;
+  bool all_at_ease(const Client& client, std::int64_t now_ns) const;
   bool may_become_longer(const Client& client, const Launches& to);
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
 
@@ -118,6 +121,11 @@ class Budget final : public Policy {
   Above above_{clients(), accounts_, options()};
   Copies copies_{clients(), options()};
   Choice choice_;
+  struct { // lower work stands at the gate for the sake of these, since the last decision
+    std::int64_t since_ns = 0;
+    std::array<std::size_t, kMaxClients> slots{};
+    std::size_t count = 0;
+  } refused_for_;
 };
 
 } // namespace fikit::policy

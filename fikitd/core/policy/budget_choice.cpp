@@ -1,11 +1,13 @@
 // Who of those that wait goes next, whose run goes on, and when to ask again.
 #include <algorithm>
+#include <span>
 
 #include "budget.hpp"
 
 namespace fikit::policy {
 
 Client* Budget::choose(std::int64_t now_ns) {
+  see_refusals(now_ns);
   begin_choice(now_ns);
   if (choice_.ahead_ns > deepest_ns()) {
     hold(sets().waiting, choice_.lower.hold);
@@ -37,10 +39,32 @@ void Budget::see_running() {
   if (least == nullptr || queue_.goes_before(*chosen, *least)) least = chosen;
 }
 
+// For whose sake lower work has stood at the gate since the last decision.
+void Budget::see_refusals(std::int64_t now_ns) {
+  const auto waited_ns = static_cast<double>(now_ns - refused_for_.since_ns);
+  for (const std::size_t slot : std::span(refused_for_.slots).first(refused_for_.count)) accounts_[slot].refused(waited_ns);
+  refused_for_.since_ns = now_ns;
+  refused_for_.count = 0;
+}
+
+// And does from now on.
+void Budget::note_refusals() {
+  told().each(sets().waiting, [&](const Rows&, const Hold& why) {
+    const bool refused = why.reason == Reason::behind || why.reason == Reason::does_not_fit || why.reason == Reason::budget_spent;
+    const Client* higher = refused ? clients().find(why.by) : nullptr;
+    const auto known = std::span(refused_for_.slots).first(refused_for_.count);
+    if (higher != nullptr && std::ranges::find(known, higher->slot) == known.end())
+      refused_for_.slots[refused_for_.count++] = higher->slot;
+  });
+}
+
 // Nobody, or it: then everything is asked anew, of those that are left.
 Client* Budget::goes(Client* client) {
   choice_.chosen = client;
-  if (client == nullptr) return nullptr;
+  if (client == nullptr) {
+    note_refusals();
+    return nullptr;
+  }
   lengthen(*client);
   const Launches& granted = granted_[client->slot];
   spend(*client, asked_ns(*client, granted), granted.launches > 1 ? granted.work_ns : length_ns(*client));
@@ -102,12 +126,20 @@ Hold Budget::obstacle(const Client& client, std::int64_t length_ns) {
   return above_.objection(client, length_ns);
 }
 
-bool Budget::may_extend(const Client& client) const {
+bool Budget::may_extend(const Client& client, std::int64_t now_ns) const {
   const Run& run = client.run;
-  constexpr std::int64_t kMost = 4; // then it asks, and the mark of its last launch says how far it is
+  // After so much it asks, and the mark of its last launch says how far it is. That matters less where nothing is refused.
+  const std::int64_t most_ns = 4 * options().run_ahead_ns;
+  const std::int64_t most_at_ease_ns = 4 * most_ns;
   return client.closed && !client.waiting && client.grant_count > 0 &&
          client.grants[client.grant_count - 1].duration_ns >= 0 && run.taken && run.launches > 0 &&
-         (run.half_granted(run.next) || run.half_granted(run.long_next)) && run.granted_ns < kMost * options().run_ahead_ns;
+         (run.half_granted(run.next) || run.half_granted(run.long_next)) && (run.granted_ns < most_ns || (run.granted_ns < most_at_ease_ns && all_at_ease(client, now_ns)));
+}
+
+bool Budget::all_at_ease(const Client& client, std::int64_t now_ns) const {
+  for (const Client& higher : clients().among(clients().above(client.priority)))
+    if (!accounts_[higher.slot].at_ease(now_ns, higher.protection)) return false;
+  return true;
 }
 
 bool Budget::may_become_longer(const Client& client, const Launches& to) {
@@ -119,7 +151,7 @@ bool Budget::may_become_longer(const Client& client, const Launches& to) {
 Budget::Extension Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().running))
-    if (may_extend(client) && (best == nullptr || queue_.goes_before(client, *best))) best = &client;
+    if (may_extend(client, now_ns) && (best == nullptr || queue_.goes_before(client, *best))) best = &client;
   if (best == nullptr) return {};
   for (const Client& client : clients().among(sets().waiting))
     if (!queue_.goes_before(*best, client)) return {};

@@ -45,6 +45,7 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"surprise", &Tuning::surprise},
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},
+    {"ease", &Tuning::ease},
     {"rest_run_ns", &Tuning::rest_run_ns},
 };
 

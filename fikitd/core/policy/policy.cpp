@@ -62,6 +62,7 @@ bool Policy::apply(const Event& event) {
       break;
     case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
     case EventKind::exclusive_runs: client->exclusive_runs = event.exclusive; break;
+    case EventKind::profiled:
     case EventKind::copied: break;
     case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
     default: return false;

@@ -56,6 +56,7 @@ struct Options {
 enum class EventKind : std::uint8_t {
   client_added,    // priority, measuring, protection
   client_removed,
+  profiled,        // outlook.slack: of the first launch of any segment, as far as its profile says; the least
   launched,        // duration_ns, gap_ns; granted and request when it went through a closed gate
   waiting,         // request, engine, duration_ns: a launch, or a copy, stands at a closed gate
   copied,          // engine, outlook.idle: a copy was handed to the device

@@ -46,6 +46,9 @@ struct Tuning {
   // Below a job with a max_delay a request ages so many times as slowly. One that breaks the promise meets some ten requests
   // at a high load, and of those of a few milliseconds that shall be fewer than one in a hundred.
   double guarded_ageing = 10;
+  // Where lower work waits for a client, and delays it, for less of its time than this share of its max_slowdown, nothing is
+  // refused for its sake.
+  double ease = 0.2;
   // Launches that one grant covers, and how much work they are together, at most: more is more often refused as a whole.
   double longest_run = 32;
   double longest_run_ns = 200e3;

@@ -107,6 +107,17 @@ Pause Rhythm::pause() const {
   return pause;
 }
 
+Times Rhythm::any_slack() const {
+  std::optional<Times> least;
+  for (const auto& [path, segment] : segments_) {
+    if (!segment.next_slack.known()) continue;
+    const Times times = segment.next_slack.times();
+    if (!least) least = times;
+    std::ranges::transform(*least, times, least->begin(), [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+  }
+  return least.value_or(Times{});
+}
+
 void Rhythm::expect(const RhythmLearnt& before) {
   for (const auto& [position, sketch] : before.slacks)
     if (positions_.size() < kMaxPositions || positions_.contains(position)) positions_[position].expect(sketch);

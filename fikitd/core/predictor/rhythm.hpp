@@ -64,6 +64,9 @@ class Rhythm {
   // was on the device, so this segment says what the client does alone.
   Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kNoWord);
 
+  // The slack of the segment that comes next, from its first launch on, whichever it is: the least of all that are known.
+  Times any_slack() const;
+
   // Begin with what earlier runs have learnt, where this one has learnt nothing yet. A few values of its own, and that is
   // forgotten.
   void expect(const RhythmLearnt& before);

@@ -25,6 +25,7 @@ void Desk::add(const Job& job, std::uint32_t number, std::int64_t t_ns) {
   clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
                                                     job.knows_runs() ? job.profile()->runs : nothing_follows_);
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
+  policy_->apply({.kind = EventKind::profiled, .client = number, .time_ns = t_ns, .outlook = clients_[number].foresight.profiled()});
   wake_ns_ = 0;
 }
 

@@ -1,0 +1,35 @@
+// Do a client and lower work get on with each other as it is? How much of the client's time one of them waits for the other.
+//
+// A forecast takes all that stands in line for a delay. Many devices serve two clients in turn, whatever stands in line; then,
+// below a client whose kernels are far enough apart, it is none. Where hardly anything is refused, and what goes costs hardly
+// anything, what forecasts still refuse is not worth refusing: all of it would cost the client about as much as it waited.
+#pragma once
+
+#include <cstdint>
+
+namespace fikit::policy {
+
+class Ease {
+ public:
+  // One of them waited for the other.
+  void lost(double ns) { lost_ns_ += ns; }
+  // A segment beside lower work is over.
+  void worked(double ns, double remembered_ns) {
+    active_ns_ += ns;
+    if (active_ns_ < remembered_ns) return;
+    active_ns_ /= 2;
+    lost_ns_ /= 2;
+  }
+  // Of its time in segments lately, with so much of one that is not over, less than this share was lost.
+  bool loses_less(double share, std::int64_t more_ns) const {
+    const double active_ns = active_ns_ + static_cast<double>(more_ns);
+    return active_ns >= kEnoughNs && lost_ns_ <= share * active_ns;
+  }
+
+ private:
+  static constexpr double kEnoughNs = 20e6; // to say so: what is shorter than a few requests may be like none of the others
+  double active_ns_ = 0;
+  double lost_ns_ = 0;
+};
+
+} // namespace fikit::policy
