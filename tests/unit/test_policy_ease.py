@@ -215,3 +215,47 @@ def test_of_a_crowd_nobody_is_refused(lows: int) -> None:
     assert {made.held(low) for low in range(10, 10 + lows)} == {("behind", HIGH)}
     for low in reversed(range(10, 10 + lows)):  # who has had least last: that one is asked alone
         assert grants(made.event("waiting", low, now, request=3, duration_ns=KERNEL + low)) == [low]
+
+
+def holds(made: Policy, now: int, until: int) -> int:
+    """Segments of 10 ms beside a low kernel that costs nothing; another is asked for and held for most of each. When the
+    last one ended."""
+    while now < until:
+        made.event("launched", HIGH, now, duration_ns=9 * MS, slack_ns=[S])
+        assert grants(made.event("waiting", LOW, now, request=1, duration_ns=US)) == [LOW]
+        made.event("launched", LOW, now, granted=True, request=1, duration_ns=US)
+        made.event("grant_done", LOW, now + US, request=1)
+        made.event("launched", HIGH, now + MS, duration_ns=0, slack_ns=[1])
+        assert grants(made.event("waiting", LOW, now + MS, request=2, duration_ns=S)) == []
+        now += SEGMENT
+        made.event("waiting_ended", LOW, now, request=2)
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=SEGMENT, slack_ns=[1], idle_ns=[MS])
+    return now
+
+
+@pytest.mark.parametrize(("max_slowdown", "bought"), [(0.05, False), (0.2, True)])
+def test_what_is_allowed_beyond_5_percent_is_spent_at_work_where_lower_work_is_held_most_of_the_time(
+    max_slowdown: float, *, bought: bool
+) -> None:
+    made = policy(max_slowdown=max_slowdown, ageing_ns=100 * S)
+    assert goes(made, holds(made, 0, S)) is bought
+
+
+def test_it_is_kept_for_time_between_requests_where_they_come_from_outside() -> None:
+    """However seldom they come, and however full the budget is: a delay meets hardly more than one of them."""
+    made = policy(max_slowdown=0.2, ageing_ns=100 * S)
+    now = holds(made, 0, S)
+    for length in (US, S, S):  # in the first one something may be left of lower work
+        made.event("launched", HIGH, now, duration_ns=length, slack_ns=[1])
+        now += length
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=S, slack_ns=[1], idle_ns=[S], open=True)
+        now += 10 * S
+    assert not goes(made, now)
+
+
+def test_it_is_kept_where_lower_work_is_seldom_held() -> None:
+    made = policy(max_slowdown=0.2, ageing_ns=100 * S)
+    now = 0
+    while now < S:
+        now = beside(made, now, 1, refused=MS)
+    assert not goes(made, now)

@@ -55,7 +55,7 @@ void Account::begin_segment(std::int64_t now_ns) {
   }
   const auto copies_ns = static_cast<double>(this->copies_ns(idle_ns));
   carried_ns_ += copies_ns;
-  ease_.lost(copies_ns);
+  ease_.late(copies_ns);
   in_segment_ = true;
   fresh_ = false;
   depth_.begin();
@@ -90,7 +90,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   compare(delay_ns);
   balance_ns_ += spent_ns_; // what was expected gives way to what was
   carried_ns_ += delay_ns;
-  ease_.lost(delay_ns);
+  ease_.late(delay_ns);
   if (others_ns_ + left_over_ns_ > 0) ease_.worked(span_ns, tuning_->remembered_ns);
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
   open_ = outlook.open;
@@ -116,7 +116,7 @@ void Account::waited(const Event& event, double max_slowdown) {
 bool Account::at_ease(std::int64_t now_ns, const Protection& protection) const {
   if (protection.max_slowdown <= 0 || protection.max_delay_ns != kNever) return false;
   if (in_segment_ && depth_.high(finish_ns_ - now_ns)) return false;
-  return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_segment_ ? now_ns - first_ns_ : 0);
+  return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_this_segment_ns(now_ns));
 }
 
 // What was with what was expected.
@@ -220,13 +220,20 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
   means.queue_ = arrivals_ ? tuning_->queue_cover : 1;
   means.left_ns_ = left_ns(now_ns);
   means.any_ = max_slowdown > 0;
-  means.price_ = at_work ? tuning_->cheap : tuning_->cheap + plenty(now_ns, max_slowdown);
+  means.price_ = tuning_->cheap + plenty(filled(now_ns, max_slowdown, at_work));
   return means;
 }
 
-double Account::plenty(std::int64_t now_ns, double max_slowdown) const {
-  if (max_slowdown <= 0) return 0;
-  const double filled = std::clamp(left_ns(now_ns) / most_ns(max_slowdown), 0.0, 0.999);
+// Waiting for cheap moments is no use where there are hardly any: then what is there beyond the budget of rest_slowdown is
+// spent while the client is at work, too. Not where its requests come from outside, and time between them is to come.
+double Account::filled(std::int64_t now_ns, double max_slowdown, bool at_work) const {
+  const double kept = at_work ? tuning_->rest_slowdown : 0;
+  if (max_slowdown <= kept) return 0;
+  if (at_work && (arrivals_ || !ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns)))) return 0;
+  return std::clamp((left_ns(now_ns) - most_ns(kept)) / (most_ns(max_slowdown) - most_ns(kept)), 0.0, 0.999);
+}
+
+double Account::plenty(double filled) const {
   return times_saved() * filled / (1 - filled * filled * filled * filled);
 }
 

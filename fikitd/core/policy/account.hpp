@@ -106,7 +106,7 @@ class Account {
   }
 
   // Lower work stood at the gate for so long for this client's sake.
-  void refused(double ns) { ease_.lost(ns); }
+  void refused(double ns) { ease_.held(ns); }
   // Nearly all lower work was let go lately, and cost next to nothing: then to refuse nothing costs little, too.
   bool at_ease(std::int64_t now_ns, const Protection& protection) const;
 
@@ -137,7 +137,9 @@ class Account {
   double left_ns(std::int64_t now_ns) const; // of the budget
   double times_saved() const { return arrivals_ ? tuning_->arrivals_saved : 1; }
   double most_ns(double max_slowdown) const { return max_slowdown * tuning_->saved_ns * times_saved(); } // that may be saved
-  double plenty(std::int64_t now_ns, double max_slowdown) const; // 0: none is left; without end: it is full
+  double plenty(double filled) const; // 0: none is left; without end: it is full
+  double filled(std::int64_t now_ns, double max_slowdown, bool at_work) const; // this share of the budget
+  std::int64_t in_this_segment_ns(std::int64_t now_ns) const { return in_segment_ ? now_ns - first_ns_ : 0; }
   void see_load();
   double weight(std::int64_t now_ns) const;
 

@@ -11,25 +11,34 @@ namespace fikit::policy {
 
 class Ease {
  public:
-  // One of them waited for the other.
-  void lost(double ns) { lost_ns_ += ns; }
+  // Lower work stood at the gate for the client's sake.
+  void held(double ns) { held_ns_ += ns; }
+  // The client waited for lower work.
+  void late(double ns) { late_ns_ += ns; }
   // A segment beside lower work is over.
   void worked(double ns, double remembered_ns) {
     active_ns_ += ns;
     if (active_ns_ < remembered_ns) return;
     active_ns_ /= 2;
-    lost_ns_ /= 2;
+    held_ns_ /= 2;
+    late_ns_ /= 2;
   }
-  // Of its time in segments lately, with so much of one that is not over, less than this share was lost.
+  // Of its time in segments lately, with so much of one that is not over: less than this share was lost in all.
   bool loses_less(double share, std::int64_t more_ns) const {
     const double active_ns = active_ns_ + static_cast<double>(more_ns);
-    return active_ns >= kEnoughNs && lost_ns_ <= share * active_ns;
+    return active_ns >= kEnoughNs && held_ns_ + late_ns_ <= share * active_ns;
+  }
+  // Lower work was held for more than this share.
+  bool holds_more(double share, std::int64_t more_ns) const {
+    const double active_ns = active_ns_ + static_cast<double>(more_ns);
+    return active_ns >= kEnoughNs && held_ns_ > share * active_ns;
   }
 
  private:
   static constexpr double kEnoughNs = 20e6; // to say so: what is shorter than a few requests may be like none of the others
   double active_ns_ = 0;
-  double lost_ns_ = 0;
+  double held_ns_ = 0;
+  double late_ns_ = 0;
 };
 
 } // namespace fikit::policy

@@ -46,6 +46,8 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},
     {"ease", &Tuning::ease},
+    {"held", &Tuning::held},
+    {"rest_slowdown", &Tuning::rest_slowdown},
     {"rest_run_ns", &Tuning::rest_run_ns},
 };
 

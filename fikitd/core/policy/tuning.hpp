@@ -49,6 +49,9 @@ struct Tuning {
   // Where lower work waits for a client, and delays it, for less of its time than this share of its max_slowdown, nothing is
   // refused for its sake.
   double ease = 0.2;
+  // Where it waits for more than this share, what a client allows beyond this slowdown is spent while it is at work, too.
+  double held = 0.5;
+  double rest_slowdown = 0.05;
   // Launches that one grant covers, and how much work they are together, at most: more is more often refused as a whole.
   double longest_run = 32;
   double longest_run_ns = 200e3;
