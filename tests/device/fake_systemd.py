@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 # Puts the descriptors where sd_listen_fds(3) says, and becomes the program.
@@ -35,9 +37,10 @@ class Systemd:
 
     def _read(self) -> None:
         while True:
-            message, fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
-            facts = dict(line.split("=", 1) for line in message.decode().splitlines())
+            select.select([self.socket], [], [])
             with self.changing:
+                message, fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
+                facts = dict(line.split("=", 1) for line in message.decode().splitlines())
                 if "FDSTORE" in facts:
                     self.store += [(facts["FDNAME"], fd) for fd in fds]
                 elif "FDSTOREREMOVE" in facts:
@@ -49,10 +52,14 @@ class Systemd:
         return not self.store
 
     def start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        fds = [fd for _, fd in self.store]
+        while select.select([self.socket], [], [], 0)[0]:  # systemd, too, reads what a service said before it starts it anew
+            time.sleep(0.001)
+        with self.changing:
+            store = list(self.store)
+        fds = [fd for _, fd in store]
         env = {
             **os.environ, "NOTIFY_SOCKET": str(self.path), "FIKIT_KEEP": "1", "LISTEN_FDS": str(len(fds)),
-            "LISTEN_FDNAMES": ":".join(name for name, _ in self.store),
+            "LISTEN_FDNAMES": ":".join(name for name, _ in store),
         }  # fmt: skip
         with log.open("ab") as err:
             start = [sys.executable, "-c", START, ",".join(map(str, fds)), *command]

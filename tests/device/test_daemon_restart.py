@@ -109,7 +109,7 @@ def test_a_process_that_ended_meanwhile_is_not_gone_on_with(daemon: Service, run
     process.communicate()
     daemon.start()
     runner.end(job)  # at once
-    assert daemon.report(job)["kernels"] == 40
+    assert daemon.report(job)["kernels"] == 40, daemon.log.read_text()
 
 
 def test_a_job_whose_record_is_gone_runs_free(daemon: Service, runner: Runner) -> None:
