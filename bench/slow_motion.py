@@ -40,6 +40,7 @@ TUNING_OF_THE_JOBS = (
     "longest_run_ns",
     "rest_run_ns",
     "ahead_ns",
+    "enough_ns",
 )
 TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
 

@@ -52,7 +52,9 @@ class Systemd:
         return not self.store
 
     def start(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        while select.select([self.socket], [], [], 0)[0]:  # systemd, too, reads what a service said before it starts it anew
+        while select.select([self.socket], [], [], 0)[
+            0
+        ]:  # systemd, too, reads what a service said before it starts it anew
             time.sleep(0.001)
         with self.changing:
             store = list(self.store)

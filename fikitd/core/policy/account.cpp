@@ -116,7 +116,7 @@ void Account::waited(const Event& event, double max_slowdown) {
 bool Account::at_ease(std::int64_t now_ns, const Protection& protection) const {
   if (protection.max_slowdown <= 0 || protection.max_delay_ns != kNever) return false;
   if (in_segment_ && depth_.high(finish_ns_ - now_ns)) return false;
-  return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_this_segment_ns(now_ns));
+  return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_this_segment_ns(now_ns), tuning_->enough_ns);
 }
 
 // What was with what was expected.
@@ -147,11 +147,13 @@ void Account::see_arrivals(std::int64_t now_ns) {
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
+  constexpr std::int64_t kUnclear = 32; // a host may be a little slower by itself than it ever was
+  const std::int64_t hidden_ns = longer_ns > outlook.span_ns / kUnclear ? longer_ns : 0;
   const bool began = event.began_ns != kLongAgo;
   if (began && outlook.after_ns != kLongAgo) {
     const std::int64_t dry_ns = alone_dry_ns_ + outlook.after_ns;
     const std::int64_t alone_ns = std::max(dry_ns, event.began_ns + std::max<std::int64_t>(outlook.after_ns, 0));
-    return static_cast<double>(std::max(event.time_ns - alone_ns, longer_ns));
+    return static_cast<double>(std::max(event.time_ns - alone_ns, hidden_ns));
   }
   const std::int64_t usual_ns = last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0);
   const std::int64_t alone_ns = std::max(alone_dry_ns_, began ? event.began_ns : usual_ns);
@@ -229,7 +231,7 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
 double Account::filled(std::int64_t now_ns, double max_slowdown, bool at_work) const {
   const double kept = at_work ? tuning_->rest_slowdown : 0;
   if (max_slowdown <= kept) return 0;
-  if (at_work && (arrivals_ || !ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns)))) return 0;
+  if (at_work && (arrivals_ || !ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns), tuning_->enough_ns))) return 0;
   return std::clamp((left_ns(now_ns) - most_ns(kept)) / (most_ns(max_slowdown) - most_ns(kept)), 0.0, 0.999);
 }
 

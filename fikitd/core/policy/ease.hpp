@@ -24,18 +24,17 @@ class Ease {
     late_ns_ /= 2;
   }
   // Of its time in segments lately, with so much of one that is not over: less than this share was lost in all.
-  bool loses_less(double share, std::int64_t more_ns) const {
+  bool loses_less(double share, std::int64_t more_ns, double enough_ns) const {
     const double active_ns = active_ns_ + static_cast<double>(more_ns);
-    return active_ns >= kEnoughNs && held_ns_ + late_ns_ <= share * active_ns;
+    return active_ns >= enough_ns && held_ns_ + late_ns_ <= share * active_ns;
   }
   // Lower work was held for more than this share.
-  bool holds_more(double share, std::int64_t more_ns) const {
+  bool holds_more(double share, std::int64_t more_ns, double enough_ns) const {
     const double active_ns = active_ns_ + static_cast<double>(more_ns);
-    return active_ns >= kEnoughNs && held_ns_ > share * active_ns;
+    return active_ns >= enough_ns && held_ns_ > share * active_ns;
   }
 
  private:
-  static constexpr double kEnoughNs = 20e6; // to say so: what is shorter than a few requests may be like none of the others
   double active_ns_ = 0;
   double held_ns_ = 0;
   double late_ns_ = 0;

@@ -46,6 +46,7 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},
     {"ease", &Tuning::ease},
+    {"enough_ns", &Tuning::enough_ns},
     {"held", &Tuning::held},
     {"rest_slowdown", &Tuning::rest_slowdown},
     {"rest_run_ns", &Tuning::rest_run_ns},

@@ -49,6 +49,8 @@ struct Tuning {
   // Where lower work waits for a client, and delays it, for less of its time than this share of its max_slowdown, nothing is
   // refused for its sake.
   double ease = 0.2;
+  // So much of its time says so: what is shorter may be like none of what comes.
+  double enough_ns = 20e6;
   // Where it waits for more than this share, what a client allows beyond this slowdown is spent while it is at work, too.
   double held = 0.5;
   double rest_slowdown = 0.05;
