@@ -108,7 +108,11 @@ def test_job_that_ends_while_no_fikitd_runs_has_a_report_that_says_what_is_lost(
     script = cluster.script("bereft", f"{spin} 40 20000", f"{spin} 8000 250000")  # the second takes 2 s of GPU time
     job = cluster.submit(script, GPU, HIGH)
     store = ReportStore(cluster.sandbox.report_dir)
-    cluster.until(lambda: running(cluster, f"{spin} 8000") and job in cluster.managed(), "it does not begin")
+
+    def second_is_served() -> bool:
+        return job in cluster.managed() and Control(cluster.sandbox.run_dir).job(job)["kernels"] > 40
+
+    cluster.until(second_is_served, "it does not begin")
     for fikitd in daemons(cluster.sandbox):
         fikitd.kill()
     output = cluster.wait(job)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.reports import ReportError, ReportStore
+from fikitd.traces import TraceError
 
 from fikit import slurm_jobs
 from fikit.errors import UserError
-from fikit.places import places
+from fikit.places import Place, places
 
 
 def records() -> list[dict[str, Any]]:
@@ -41,13 +43,22 @@ def array_of(record: dict[str, Any]) -> str:
 
 def stored(jobid: str) -> dict[str, Any] | None:
     """The report of one job, by its own number: from fikitd while it runs, else the stored one; None: there is none."""
-    hidden = None
-    for place in places():
+
+    def load(place: Place) -> dict[str, Any] | None:
         with suppress(DaemonUnreachable, ControlError):
             return Control(place.run_dir).job(jobid)
+        return ReportStore(place.report_dir).load(jobid)
+
+    return first(load)
+
+
+def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | None:
+    """What the first place has. One that cannot be read hides no other; it is a UserError where nobody else has anything."""
+    hidden = None
+    for place in places():
         try:
-            found = ReportStore(place.report_dir).load(jobid)
-        except ReportError as error:
+            found = load(place)
+        except (ReportError, TraceError) as error:
             hidden = hidden or error
         else:
             if found is not None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.traces import TraceError, TraceStore
+from fikitd.traces import TraceStore
 
 from fikit import jobs_known
 from fikit.errors import UserError
-from fikit.places import elsewhere, places
+from fikit.places import Place, elsewhere, places
 from fikit.reporters import perfetto
 
 NAMED = 10  # of an array's tasks
@@ -48,22 +48,18 @@ def command(jobid: str, output: Path | None) -> None:
 
 def _find(jobid: str) -> dict[str, Any]:
     """The trace of one job: from fikitd while it runs, else the stored one."""
-    answer, hidden = "", None
-    for place in places():
+    answers = []
+
+    def load(place: Place) -> dict[str, Any] | None:
         with suppress(DaemonUnreachable):
             try:
                 return Control(place.run_dir).trace(jobid)
             except ControlError as error:
-                answer = str(error)
-        try:
-            stored = TraceStore(place.report_dir).load(jobid)
-        except TraceError as error:
-            hidden = hidden or error
-        else:
-            if stored is not None:
-                return stored
-    if hidden is not None:
-        raise UserError(str(hidden)) from hidden
+                answers.append(str(error))
+        return TraceStore(place.report_dir).load(jobid)
+
+    if (found := jobs_known.first(load)) is not None:
+        return found
     looked = " and ".join(str(place.report_dir) for place in places())
-    said = f"; fikitd says: {answer}" if answer else ""
+    said = f"; fikitd says: {answers[-1]}" if answers else ""
     raise UserError(f"there is no trace of job {jobid} in {looked}{said}{elsewhere(jobid, 'fikit trace')}")
