@@ -29,9 +29,9 @@ def policy(**options: Any) -> Policy:
     return made
 
 
-def beside(made: Policy, now: int, segments: int, *, late: int = 0, refused: int = 0) -> int:
-    """So many segments of the high job, each beside a low kernel that costs nothing, but ends so much later than alone; in
-    each a request is refused for so long. When the last wait is over."""
+def beside(made: Policy, now: int, segments: int, *, late: int = 0, refused: int = 0, longest: int = SEGMENT) -> int:
+    """So many segments of the high job, each beside a low kernel that costs nothing, but ends so much later than alone, where
+    the longest takes so long; in each a request is refused for so long. When the last wait is over."""
     for segment in range(segments):
         request = 10 * segment
         made.event("launched", HIGH, now, duration_ns=9 * MS, slack_ns=[S])
@@ -45,7 +45,7 @@ def beside(made: Policy, now: int, segments: int, *, late: int = 0, refused: int
             made.event("waiting_ended", LOW, now + MS + refused, request=request + 2)
         end = now + SEGMENT + late
         made.event(
-            "drained", HIGH, end, began_ns=end - late, duration_ns=0, span_ns=SEGMENT, slack_ns=[1], idle_ns=[MS]
+            "drained", HIGH, end, began_ns=end - late, duration_ns=0, span_ns=longest, slack_ns=[1], idle_ns=[MS]
         )
         now = end + MS
     return now
@@ -101,6 +101,13 @@ def test_a_host_that_was_late_because_of_copies_has_waited_too() -> None:
     made = policy()
     now = beside(made, 0, ENOUGH)
     assert not goes(made, now + 500 * US)  # it goes on after 1 ms otherwise
+
+
+@pytest.mark.parametrize(("longer", "as_it_is"), [(200 * US, True), (500 * US, False)])
+def test_a_host_that_is_a_little_slower_than_it_ever_was_has_not_waited(longer: int, *, as_it_is: bool) -> None:
+    """By up to a thirty-second: its wait ends as soon as it came."""
+    made = policy()
+    assert goes(made, beside(made, 0, ENOUGH, longest=SEGMENT - longer)) is as_it_is
 
 
 def test_how_much_may_be_lost_is_a_share_of_the_jobs_own_budget() -> None:

@@ -143,7 +143,7 @@ void Account::see_arrivals(std::int64_t now_ns) {
 
 // Alone the wait would have ended when its work had, but not before the host came to wait. Where nobody knows when it came:
 // after the usual tail. And not later than the longest of its kind: a host that came late may have waited before, for a copy or
-// for room in its queue, and not said so.
+// for room in its queue, and not said so. Where it says when it came only much longer ones are taken for that.
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;

@@ -128,12 +128,12 @@ Hold Budget::obstacle(const Client& client, std::int64_t length_ns) {
 
 bool Budget::may_extend(const Client& client, std::int64_t now_ns) const {
   const Run& run = client.run;
+  const bool under_way = client.closed && !client.waiting && client.grant_count > 0 &&
+                         client.grants[client.grant_count - 1].duration_ns >= 0 && run.taken && run.launches > 0 &&
+                         (run.half_granted(run.next) || run.half_granted(run.long_next));
   // After so much it asks, and the mark of its last launch says how far it is. That matters less where nothing is refused.
   const std::int64_t most_ns = 4 * options().run_ahead_ns;
-  const std::int64_t most_at_ease_ns = 4 * most_ns;
-  return client.closed && !client.waiting && client.grant_count > 0 &&
-         client.grants[client.grant_count - 1].duration_ns >= 0 && run.taken && run.launches > 0 &&
-         (run.half_granted(run.next) || run.half_granted(run.long_next)) && (run.granted_ns < most_ns || (run.granted_ns < most_at_ease_ns && all_at_ease(client, now_ns)));
+  return under_way && (run.granted_ns < most_ns || (run.granted_ns < 4 * most_ns && all_at_ease(client, now_ns)));
 }
 
 bool Budget::all_at_ease(const Client& client, std::int64_t now_ns) const {

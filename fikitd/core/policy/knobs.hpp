@@ -43,12 +43,12 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"near_ns", &Tuning::near_ns},
     {"ahead_ns", &Tuning::ahead_ns},
     {"surprise", &Tuning::surprise},
-    {"longest_run", &Tuning::longest_run},
-    {"longest_run_ns", &Tuning::longest_run_ns},
     {"ease", &Tuning::ease},
     {"enough_ns", &Tuning::enough_ns},
     {"held", &Tuning::held},
     {"rest_slowdown", &Tuning::rest_slowdown},
+    {"longest_run", &Tuning::longest_run},
+    {"longest_run_ns", &Tuning::longest_run_ns},
     {"rest_run_ns", &Tuning::rest_run_ns},
 };
 
