@@ -1,6 +1,6 @@
 """How much of what a high job leaves idle any policy could give to a low job: an upper bound, whatever the policy knows.
 
-docs/scheduling.md says why it is one (fikitd/core/simulator/bound.hpp computes it). It holds for what grants whole kernels:
+docs/scheduling-results.md says why it is one (fikitd/core/simulator/bound.hpp computes it). It holds for what grants whole kernels:
 time slices are cut finer.
 """
 

@@ -1,8 +1,8 @@
 """How much any policy could give to a low job that does not know when the high job's next request comes.
 
-It may know everything else: both jobs' kernels, and what each delay costs. docs/scheduling.md derives it ("Nobody knows the
-arrivals"). Requests arrive as a Poisson process, so a kernel that begins while there is none meets the next one after an
-exponential time, whatever has been seen.
+It may know everything else: both jobs' kernels, and what each delay costs. docs/scheduling-results.md derives it ("Nobody
+knows the arrivals"). Requests arrive as a Poisson process, so a kernel that begins while there is none meets the next one
+after an exponential time, whatever has been seen.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // What `budget` cannot learn: its constants, each with its reason. `python -m bench tuning` halves and doubles each of
-// them; docs/scheduling.md has the table. What bounds a case rather than weighs it stands where it is used: how late a
+// them; docs/scheduling-results.md has the table. What bounds a case rather than weighs it stands where it is used: how late a
 // completion may be reported (kMinGraceNs, kPatienceNs in clients.cpp), from where on a copy is long (copying.hpp) and what a
 // short one can explain (kShortCopiesNs in account.cpp), when runs of a kernel differ (foresight.cpp).
 #pragma once

@@ -2,8 +2,8 @@
 //
 // The high job's intervals (alone.hpp) are gone through in their order, and for each place in the low job's order it is known
 // what the best way there has cost the high job. Left out is only what would make things worse: what sharing itself costs,
-// the place of a kernel within its interval, and what lateness does beyond the wait at which it is felt. docs/scheduling.md
-// says why that is a bound.
+// the place of a kernel within its interval, and what lateness does beyond the wait at which it is felt.
+// docs/scheduling-results.md says why that is a bound.
 #pragma once
 
 #include <cstdint>
