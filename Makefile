@@ -36,10 +36,10 @@ install: ## what .venv has, into PREFIX (/usr/local), below DESTDIR for packager
 uninstall: ## take it away again; a changed /etc/fikit/fikit.toml, profiles and reports stay
 	@$(INSTALL) uninstall
 
-deb: slurm-plugin ## Debian packages in dist/: fikit, and fikit-slurm for the Slurm of SLURM_INCDIR
+deb: build slurm-plugin ## Debian packages in dist/: fikit, and fikit-slurm for the Slurm of SLURM_INCDIR
 	@bash scripts/deb.sh $(OUT)
 
-rpm: slurm-plugin ## RPM packages in dist/, of the same files (needs rpmbuild: Debian package rpm)
+rpm: build slurm-plugin ## RPM packages in dist/, of the same files (needs rpmbuild: Debian package rpm)
 	@bash scripts/rpm.sh $(OUT)
 
 deb-test: deb rpm ## both kinds of packages tried in a clean Debian, docs/admin.md's installation with them (root, debootstrap; minutes the first time)

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+import build_id
 import fikit
 import man
 from packaging.requirements import Requirement
 
 import fikitd
+from fikitd import build
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"
@@ -98,6 +100,14 @@ def closed_to_others(python: Path) -> str:
         f"install: other users cannot run the installed commands, because they may not enter {closed}, where their Python "
         f"({python}) is: remove .venv, then PYTHON=/usr/bin/python3 make setup"
     )
+
+
+def changed_since_the_build() -> str:
+    """What to say where the sources are not those that .venv was built from; empty where they are."""
+    built, now = build.identity(), build_id.build_id(ROOT)
+    if built.endswith(f"+{now}"):
+        return ""
+    return f"install: the sources have changed since .venv was built, and all of it is installed as {built}, which it is not: make build first"
 
 
 def _tree(directory: Path) -> Iterator[Path]:
@@ -189,8 +199,9 @@ def main() -> None:
     options = parser.parse_args()
     os.umask(0o022)
     place = Installation(options.prefix, options.destdir.absolute() if options.destdir else None)
-    if options.what == "install" and (warning := closed_to_others(place.python)):
-        print(warning, file=sys.stderr)
+    if options.what == "install":
+        for warning in filter(None, (closed_to_others(place.python), changed_since_the_build())):
+            print(warning, file=sys.stderr)
     install(place) if options.what == "install" else uninstall(place)
 
 

@@ -6,6 +6,9 @@ Who may call what is in docs/design/contracts.md, "fikitd._core"; what it does, 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+BUILD: str
+"""Of which sources all this was built (scripts/build_id.py)."""
+
 MAX_CLIENTS: int
 """Clients that one dispatcher can take."""
 

@@ -30,7 +30,7 @@ class Control:
         self._timeout_s = timeout_s
 
     def ping(self) -> str:
-        """`fikitd <version> <policy>`."""
+        """`fikitd <version>+<build> <policy>`."""
         return self._ask("ping").rstrip("\n")
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -6,16 +6,32 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Callable
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from fikitd import interrupt
+from fikitd import build, interrupt
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a file or terminal behind stdout says
 ALIKE = 0.6  # of 1, from here on a word is taken for a mistyped option
+
+
+def version_option(name: str) -> Callable[[_F], _F]:
+    """`--version` of a program: `fikit 0.1.0+3f9c01ab27`."""
+
+    def show(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            click.echo(f"{name} {build.identity()}")
+            context.exit()
+
+    return click.option(
+        "--version", is_flag=True, expose_value=False, is_eager=True, callback=show, help="Show the version and exit."
+    )
 
 
 def _sentence(error: click.ClickException) -> str:

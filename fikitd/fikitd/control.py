@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fikitd import __version__
+from fikitd import build
 from fikitd.job import Job
 from fikitd.jobs import Jobs
 from fikitd.peer import Peer
@@ -81,7 +81,7 @@ class Control:
         return await answer(peer, arguments)
 
     async def _ping(self, _peer: Peer, _arguments: list[str]) -> str:
-        return f"fikitd {__version__} {self._policy}\n"
+        return f"fikitd {build.identity()} {self._policy}\n"
 
     async def _summary(self, peer: Peer, arguments: list[str]) -> str:
         job = self._jobs.get(arguments[0])

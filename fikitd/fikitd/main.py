@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fikitd import __version__, interrupt
-from fikitd.command_line import run_command
+from fikitd import interrupt
+from fikitd.command_line import run_command, version_option
 from fikitd.config import Config, ConfigError, load
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--config", "config_file", metavar="FILE", help="Read FILE instead of /etc/fikit/fikit.toml.")
 @click.option("--run-dir", metavar="DIR", help="Sockets and job records, instead of run_dir in the configuration.")
 @click.option("--check-config", is_flag=True, help="Print the configuration in force, or what is wrong with it.")
-@click.version_option(__version__, prog_name="fikitd", message="%(prog)s %(version)s")
+@version_option("fikitd")
 def command(config_file: str | None, run_dir: str | None, check_config: bool) -> None:
     """The daemon that shares this node's GPUs between jobs by priority. Runs in the foreground and logs to stderr."""
     try:

@@ -14,7 +14,7 @@ from fikit.checks.check import Check
 from fikit.checks.native import symbols
 from fikit.places import Place
 
-from fikitd import __version__, paths
+from fikitd import __version__, _core, build, paths
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -311,10 +311,11 @@ def test_run_dir_in_which_anybody_can_put_a_socket_is_found_also_where_nobody_an
 
 @pytest.mark.parametrize(
     ("answer", "mode", "status"),
-    [(f"fikitd {__version__} fikit", 0o755, "ok"), ("fikitd 0.0.9 fikit", 0o755, "warn"),
-     (f"fikitd {__version__} fikit", 0o757, "fail")],
+    [(f"fikitd {build.identity()} fikit", 0o755, "ok"), (f"fikitd 0.0.9+{_core.BUILD} fikit", 0o755, "warn"),
+     (f"fikitd {__version__} fikit", 0o755, "warn"), (f"fikitd {__version__}+0123456789 fikit", 0o755, "warn"),
+     (f"fikitd {build.identity()} fikit", 0o757, "fail")],
 )  # fmt: skip
-def test_daemon_of_another_version_and_one_that_anybody_can_stand_in_for_are_found(
+def test_daemon_of_another_build_and_one_that_anybody_can_stand_in_for_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answer: str, mode: int, status: str
 ) -> None:
     tmp_path.chmod(mode)

@@ -15,7 +15,7 @@ from fikitd.client import Control, ControlError
 from fikitd.config import SchedulerConfig
 from fikitd.reports import ReportStore
 
-from fikitd import protocol
+from fikitd import _core, protocol
 from fikitd import server as server_module
 
 
@@ -103,7 +103,7 @@ def test_summary_does_not_wait_for_ever(daemon: Daemon) -> None:
 
 
 def test_ping_tells_version_and_policy(daemon: Daemon) -> None:
-    assert daemon.control.ping() == f"fikitd 0.1.0 {SchedulerConfig().policy}"
+    assert daemon.control.ping() == f"fikitd 0.1.0+{_core.BUILD} {SchedulerConfig().policy}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -11,6 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from fikitd import build
+from scripts.build_id import build_id
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,6 +65,15 @@ def test_every_file_names_the_place_of_the_installation(installed: Path) -> None
     assert (lib / "fikit/bin/fikitd").read_text().startswith("#!/opt/site/lib/fikit/bin/python -I\n")
     assert (installed / "opt/site/sbin/fikitd").readlink() == Path("/opt/site/lib/fikit/bin/fikitd")
     assert (installed / "etc/fikit/fikit.toml").read_text() == (ROOT / "site/fikit.toml").read_text()
+
+
+def test_who_installs_other_sources_than_were_built_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    install = importlib.import_module("install")
+    for built, told in ((build_id(ROOT), ""), ("0123456789", "make build first")):
+        monkeypatch.setattr(build, "identity", lambda built=built: f"0.1.0+{built}")
+        said = install.changed_since_the_build()
+        assert (bool(said), told in said) == (bool(told), True)
 
 
 def test_uninstall_leaves_what_others_own_and_what_was_changed(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 
 import click
-from fikitd.command_line import run_command
+from fikitd.command_line import run_command, version_option
 
 from fikit.errors import did_you_mean
-from fikitd import __version__, interrupt
+from fikitd import interrupt
 
 # In the order of the help page, with what it says of each: it loads none of them.
 COMMANDS = {
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="fikit %(version)s")
+@version_option("fikit")
 def cli() -> None:
     """Share one GPU by priority: low-priority kernels run in a high-priority job's idle time."""
 

@@ -24,6 +24,8 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace fikit::binding {
+extern const char kBuild[]; // scripts/build_id.py
+
 namespace {
 
 using dispatcher::Dispatcher;
@@ -384,6 +386,7 @@ void bind_policy(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   m.doc() = "fikitd's native core: policy, predictor, dispatcher.";
+  m.attr("BUILD") = nb::str(fikit::binding::kBuild);
   m.attr("MAX_CLIENTS") = fikit::policy::kMaxClients;
   fikit::binding::bind_prediction(m);
   fikit::binding::bind_predictor(m);

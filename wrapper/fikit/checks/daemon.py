@@ -13,7 +13,7 @@ from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.errors import UserError
 from fikit.places import Place
-from fikitd import __version__
+from fikitd import build
 
 
 def area() -> Iterator[Check]:
@@ -49,8 +49,8 @@ def daemon(place: Place) -> Check:
         answer = Control(place.run_dir).ping()
     except DaemonUnreachable as error:
         return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
-    if answer.split()[1:2] != [__version__]:
-        found = f"{answer} runs, {__version__} is installed"
+    if answer.split()[1:2] != [build.identity()]:
+        found = f"{answer} runs, {build.identity()} is installed"
         return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")
     return ok("fikitd", f"{answer}, in {place.run_dir}")
 
