@@ -85,7 +85,6 @@ def test_an_arrays_number_lists_its_tasks_and_says_how_to_ask_for_one(array: Rep
     shown = CliRunner().invoke(report.command, ["12"]).output
     assert [line.split()[1] for line in shown.splitlines() if "serve" in line] == ["(12_3)", "(12_20)"]
     assert "Job 12 is an array. One of its tasks: fikit-report 12_TASK" in shown
-    assert json.loads(CliRunner().invoke(report.command, ["12", "--json"]).output)["array"] == "12_20", "own numbers"
     (array.directory / "12.json").unlink()
     assert "is an array" in CliRunner().invoke(report.command, ["12"]).output, "as long as one of its tasks is known"
 
@@ -96,10 +95,31 @@ def test_a_task_that_is_all_there_is_of_its_array_is_shown(array: ReportStore) -
     assert "Job 14 serve" in CliRunner().invoke(report.command, ["14"]).output
 
 
+def test_programs_get_a_list_for_an_arrays_number_however_many_tasks_there_are(array: ReportStore) -> None:
+    def said(jobid: str) -> object:
+        return json.loads(CliRunner().invoke(report.command, [jobid, "--json"]).output)
+
+    def tasks() -> list[str]:
+        records = said("12")
+        assert isinstance(records, list)
+        return [record["array"] for record in records]
+
+    assert tasks() == ["12_3", "12_20"]
+    for jobid, own in (("12_3", "13"), ("12_20", "12"), ("13", "13"), ("14", "14")):
+        assert said(jobid) == array.load(own), "one job's record is an object"
+    (array.directory / "13.json").unlink()
+    assert tasks() == ["12_20"]
+    (array.directory / "12.json").unlink()
+    array.save({**REPORT, "job": "13", "array": "12_3"})
+    assert tasks() == ["12_3"]
+
+
 def test_a_trace_is_of_one_task(array: ReportStore) -> None:
     done = CliRunner().invoke(trace.command, ["12"])
     assert (done.exit_code, done.output) == (1, "Error: job 12 is an array: name one of its tasks, 12_3, 12_20\n")
     assert "there is no trace of job 13 " in CliRunner().invoke(trace.command, ["12_3"]).output
+    (array.directory / "13.json").unlink()
+    assert "there is no trace of job 12 " in CliRunner().invoke(trace.command, ["12"]).output, "the one that there is"
 
 
 @pytest.mark.parametrize("text", ["12_x", "12_3_4", "_", "[red]", "-1_2"])

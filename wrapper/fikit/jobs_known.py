@@ -69,7 +69,7 @@ def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | No
 
 
 def tasks(jobid: str) -> list[dict[str, Any]]:
-    """The reports of the tasks of array `jobid`, in their order, if there are others than the task that has its number."""
+    """The reports of the tasks of array `jobid`, in their order; none where that is no array's number."""
     if not jobid.isdecimal():
         return []
     with suppress(UserError):
@@ -77,6 +77,9 @@ def tasks(jobid: str) -> list[dict[str, Any]]:
         if own is not None and not array_of(own):
             return []  # without a look at all reports
     found = [record for record in records() if array_of(record).partition("_")[0] == jobid]
-    if [str(record["job"]) for record in found] == [jobid]:
-        return []
     return sorted(found, key=lambda record: int(array_of(record).partition("_")[2]))
+
+
+def one_alone(found: list[dict[str, Any]], jobid: str) -> bool:
+    """Of the whole array one task has a report, and it has the array's number: then people who say 12 mean that."""
+    return [str(record["job"]) for record in found] == [jobid]

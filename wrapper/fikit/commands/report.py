@@ -20,7 +20,9 @@ LISTED = 20
 )
 @click.argument("jobid", required=False)
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")
-@click.option("--json", "as_json", is_flag=True, help="The report record(s) as JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="The report record as JSON; with --list, and of an array, a list of them."
+)
 def command(jobid: str | None, list_: bool, as_json: bool) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand.
 
@@ -37,7 +39,11 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
         else:
             click.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
         return
-    if jobid is not None and not as_json and (tasks := jobs_known.tasks(jobid)):
+    tasks = [] if jobid is None else jobs_known.tasks(jobid)
+    if tasks and as_json:
+        json.emit(tasks)  # also of one: what a program gets must not depend on how many have begun
+        return
+    if tasks and not jobs_known.one_alone(tasks, str(jobid)):
         table.show(table.reports(tasks), f"Job {jobid} is an array. One of its tasks: fikit-report {jobid}_TASK")
         return
     record = _newest() if jobid is None else _find(jobs_known.own_number(jobid))

@@ -32,7 +32,8 @@ def command(jobid: str, output: Path | None) -> None:
         raise click.UsageError(
             f"a trace is for a program: name a file (fikit trace {jobid} -o trace.json), or use a pipe"
         )
-    if tasks := jobs_known.tasks(jobid):
+    tasks = jobs_known.tasks(jobid)
+    if tasks and not jobs_known.one_alone(tasks, jobid):
         known = [jobs_known.array_of(task) for task in tasks]
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
         raise UserError(f"job {jobid} is an array: name one of its tasks, {', '.join(known[:NAMED])}{more}")
