@@ -19,7 +19,7 @@ from typing import Any
 from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.config import SchedulerConfig
 
-from fikit import sandbox_accounting, sandbox_needs
+from fikit import room, sandbox_accounting, sandbox_needs
 from fikit import sandbox_files as files
 from fikit.sandbox_accounting import Accounting
 from fikit.sandbox_needs import SandboxError, can_spread, find
@@ -120,31 +120,36 @@ class Sandbox:
             raise SandboxError(f"accounting needs slurmdbd and MariaDB: install {sandbox_accounting.PACKAGES}")
         self._failed = False
         self._place(make_directory())
+        advice = "make room there, or set TMPDIR to a directory that has some"
         try:
-            if self._apart:
-                on_step("network")
-                self._network = Network(self.root, [f"node{number}" for number in range(self._wishes.nodes)])
-                self._network.start()
-            on_step("files")
-            site = self._site = Site(self._layout, self._wishes, self._network)
-            self.env = site.env
-            accounting = self._make_accounting(site.machine) if self._wants_accounting else None
-            site.write_slurm(accounting)
-            self._write_fikit_toml()
-            on_step("munged")
-            self._start_munged()
-            if accounting:
-                on_step("slurmdbd")
-                self._start_accounting(accounting)
-            on_step("slurmctld")
-            self._start("slurmctld", "-D", "-f", str(self._layout.slurm_conf))
-            on_step("slurmd")
-            self._start_nodes()
-            on_step("node")
-            self._wait("the node did not become idle", self._nodes_are_idle)
+            with room.needed(f"the sandbox's files in {self.root}", advice, SandboxError):
+                self._start_all(on_step)
         except BaseException:
             self.stop()
             raise
+
+    def _start_all(self, on_step: Callable[[str], None]) -> None:
+        if self._apart:
+            on_step("network")
+            self._network = Network(self.root, [f"node{number}" for number in range(self._wishes.nodes)])
+            self._network.start()
+        on_step("files")
+        site = self._site = Site(self._layout, self._wishes, self._network)
+        self.env = site.env
+        accounting = self._make_accounting(site.machine) if self._wants_accounting else None
+        site.write_slurm(accounting)
+        self._write_fikit_toml()
+        on_step("munged")
+        self._start_munged()
+        if accounting:
+            on_step("slurmdbd")
+            self._start_accounting(accounting)
+        on_step("slurmctld")
+        self._start("slurmctld", "-D", "-f", str(self._layout.slurm_conf))
+        on_step("slurmd")
+        self._start_nodes()
+        on_step("node")
+        self._wait("the node did not become idle", self._nodes_are_idle)
 
     def stop(self) -> None:
         """End all jobs and daemons and remove the directory; may be called twice and after a failed start."""

@@ -13,6 +13,7 @@ from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.errors import UserError
 from fikit.places import Place
+from fikit.room import is_full
 from fikitd import build
 
 
@@ -86,8 +87,7 @@ def storage(name: str, directory: Path) -> Check:
         return fail(name, f"{directory} is on a file system that is mounted read-only here", "mount it for writing")
     if not os.access(directory, os.W_OK | os.X_OK):
         return warn(name, f"you cannot write in {directory}", f"chmod 1777 {directory}, if users are to store there")
-    space = os.statvfs(directory)
-    if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):  # 0 of all: not counted here
+    if is_full(directory):
         return fail(
             name, f"there is no room on the file system of {directory}", "make room: nothing is stored meanwhile"
         )

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fikit import room
 from fikit.demo import plan, usage
 from fikit.demo.doors import Door, open_door
 from fikit.demo.experiment import Experiment, Outcome
@@ -44,7 +45,11 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     emulated = device == "emulated"
     logs = out.absolute() / "logs"
     _empty(logs)
-    with open_door(not no_slurm, plan.MODEL if emulated else None) as door:
+    advice = f"make room in {out} and {tempfile.gettempdir()}, or choose others with --out and TMPDIR"
+    with (
+        room.needed("the demo's files", advice),
+        open_door(not no_slurm, plan.MODEL if emulated else None) as door,
+    ):
         result = Result.of(_run(door, emulated, logs), emulated, door.slurm_version)
     summary = result.summary()
     json.emit(summary) if as_json else table.show(table.demo(summary))

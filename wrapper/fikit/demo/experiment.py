@@ -13,6 +13,7 @@ from fikit.demo.doors import Door, Running
 from fikit.demo.plan import Step
 from fikit.demo.usage import Usage
 from fikit.errors import UserError
+from fikit.room import is_full
 
 START_TIMEOUT_S = 90.0  # a cold start compiles every kernel, on as little as two cores
 LOOP_TIMEOUT_S = 120.0
@@ -46,20 +47,20 @@ class Experiment:
         try:
             for job in step.jobs:
                 output = self._logs / f"{name}-{job.name}.out"
-                started[job.name] = _Started(job.name, self._door.start(job, self._env, output), output)
+                started[job.name] = _Started(job.name, self._door.start(job, self._env, output), output, self._meet)
             return self._measure(started)
         finally:
             for one in started.values():
                 one.job.stop()
 
     def _measure(self, started: dict[str, _Started]) -> Outcome:
-        ready = {name: one.wait_for(self._meet, "ready", START_TIMEOUT_S) for name, one in started.items()}
+        ready = {name: one.wait_for("ready", START_TIMEOUT_S) for name, one in started.items()}
         pids = {name: int(content["pid"]) for name, content in ready.items()}
         begin = self._sample(pids)
         (self._meet / "go").touch()
         seconds, end = {}, begin
         for position, (name, one) in enumerate(started.items()):
-            seconds[name] = float(one.wait_for(self._meet, "result", LOOP_TIMEOUT_S)["seconds"])
+            seconds[name] = float(one.wait_for("result", LOOP_TIMEOUT_S)["seconds"])
             if position == 0:
                 end = self._sample(pids)
         for one in started.values():
@@ -69,15 +70,16 @@ class Experiment:
 
 @dataclass(frozen=True)
 class _Started:
-    """A job that runs, its name, the file with its output."""
+    """A job that runs, its name, the file with its output, where it meets the others."""
 
     name: str
     job: Running
     output: Path
+    meet: Path
 
-    def wait_for(self, meet: Path, kind: str, timeout_s: float) -> dict[str, Any]:
+    def wait_for(self, kind: str, timeout_s: float) -> dict[str, Any]:
         """The content of the file that the job writes when it is ready or done."""
-        path = meet / f"{self.name}.{kind}"
+        path = self.meet / f"{self.name}.{kind}"
         deadline = time.monotonic() + timeout_s
         while not path.exists():
             code = self.job.poll()
@@ -101,4 +103,6 @@ class _Started:
     def _failed(self, what: str) -> UserError:
         lines = self.output.read_text(errors="replace").strip().splitlines() if self.output.exists() else []
         said = f", its last line is: {lines[-1]}" if lines else ""
-        return UserError(f"the {self.name}-priority job {what} (output in {self.output}{said})")
+        full = [str(directory) for directory in (self.output.parent, self.meet) if is_full(directory)]
+        why = f"; there is no room in {' nor in '.join(full)}" if full else ""
+        return UserError(f"the {self.name}-priority job {what} (output in {self.output}{said}){why}")
