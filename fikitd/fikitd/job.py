@@ -206,6 +206,7 @@ class Job:
             "job": self.record.job,
             "name": self.record.name,
             "array": self.record.array,
+            "het": self.record.het,
             "uid": self.record.uid,
             "node": socket.gethostname().partition(".")[0],
             "state": "ended" if over else "running",

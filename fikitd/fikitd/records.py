@@ -19,6 +19,7 @@ _log = logging.getLogger("fikitd")
 MAX_BYTES: Final = 4096
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TASK = re.compile(r"\d{1,10}_\d{1,10}", re.ASCII)
+_COMPONENT = re.compile(r"\d{1,10}\+\d{1,10}", re.ASCII)
 
 
 def stat_fields(pid: int, proc: Path = Path("/proc")) -> list[str]:
@@ -42,7 +43,7 @@ class JobRecord:
 
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
-    array: `12_3`, task 3 of array 12.
+    array: `12_3`, task 3 of array 12. het: `12+1`, component 1 of heterogeneous job 12.
     """
 
     job: str
@@ -61,6 +62,7 @@ class JobRecord:
     max_delay_ns: int | None = None
     batch: bool = False
     array: str = ""
+    het: str = ""
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -71,7 +73,7 @@ class JobRecord:
         said = {
             key: value
             for key, value in values.items()
-            if value is not None and (key not in {"pid", "pid_start", "array"} or value)
+            if value is not None and (key not in {"pid", "pid_start", "array", "het"} or value)
         }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
@@ -103,13 +105,15 @@ class JobRecord:
                 raise ValueError(f"{key} is not a share") from None
 
         whole("version", 1)
-        job, profile, array = (values.get(key, "") for key in ("job", "profile", "array"))
+        job, profile, array, het = (values.get(key, "") for key in ("job", "profile", "array", "het"))
         if not is_name(job):
             raise ValueError("job is not a job id")
         if profile and not is_name(profile):
             raise ValueError("profile is not a profile name")
         if array and not _TASK.fullmatch(array):
             raise ValueError("array is not a task of an array")
+        if het and not _COMPONENT.fullmatch(het):
+            raise ValueError("het is not a component of a heterogeneous job")
         return cls(
             job=job,
             uid=whole("uid", 2**32 - 2),
@@ -121,6 +125,7 @@ class JobRecord:
             gpus=printable(values.get("gpus", "")),
             name=printable(values.get("name", "")),
             array=array,
+            het=het,
             batch=bool(whole("batch", 1, 0)),
             pid=whole("pid", 2**31 - 1, 0),
             pid_start=whole("pid_start", 2**63 - 1, 0),

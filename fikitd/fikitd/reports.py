@@ -104,9 +104,15 @@ def summary_line(record: Report) -> str:
     elif record["warnings"]:
         facts.append(f"{_count(len(record['warnings']), 'warning')}, see fikit-report {record['job']}")
     name = record["priority_name"]
-    task = f" ({record['array']})" if record.get("array") else ""
+    place = place_of(record)
+    task = f" ({place})" if place else ""
     who = f"job {record['job']}{task} {f'priority {name}' if name.isdigit() else name}"
     return f"fikit: {who}: {', '.join(facts)}{' (emulated GPU)' if record['device']['emulated'] else ''}"
+
+
+def place_of(record: Report) -> str:
+    """By which users know it beside its own number: `12_3` of an array, `12+1` of a heterogeneous job, or nothing."""
+    return str(record.get("array") or record.get("het") or "")
 
 
 def nothing_completed(record: Report) -> bool:

@@ -60,10 +60,10 @@ static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
                   "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
-                  "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",
+                  "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nhet=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",
                   record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
                   record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
-                  record->array, record->batch, record->started_ns, record->restart, protection);
+                  record->array, record->het, record->batch, record->started_ns, record->restart, protection);
 }
 
 static int write_all(int fd, const char *text, size_t bytes) {
@@ -124,6 +124,8 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     snprintf(record->name, sizeof record->name, "%s", value);
   else if (strcmp(key, "array") == 0)
     snprintf(record->array, sizeof record->array, "%s", value);
+  else if (strcmp(key, "het") == 0)
+    snprintf(record->het, sizeof record->het, "%s", value);
   else if (strcmp(key, "batch") == 0)
     record->batch = strcmp(value, "1") == 0;
   else if (strcmp(key, "started_ns") == 0)

@@ -10,7 +10,7 @@
 #include "fikit_args.h"
 
 #define FIKIT_NAME_BYTES 129
-#define FIKIT_ARRAY_BYTES 24
+#define FIKIT_PLACE_BYTES 24
 
 struct fikit_record {
   uint32_t job;
@@ -19,7 +19,8 @@ struct fikit_record {
   struct fikit_options options;  /* options.priority is always 0..9 */
   char gpus[256];                /* as in SLURM_JOB_GPUS */
   char name[FIKIT_NAME_BYTES];
-  char array[FIKIT_ARRAY_BYTES]; /* 12_3: task 3 of array 12; empty for other jobs */
+  char array[FIKIT_PLACE_BYTES]; /* 12_3: task 3 of array 12; empty for other jobs */
+  char het[FIKIT_PLACE_BYTES];   /* 12+1: component 1 of heterogeneous job 12; empty for other jobs */
   bool batch;                    /* the job has a batch step, which reports for its inner steps */
   int64_t started_ns;            /* CLOCK_REALTIME */
   uint32_t restart;              /* how many times Slurm has started the job again; 0 where nobody said */

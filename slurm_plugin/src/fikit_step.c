@@ -16,6 +16,8 @@
 #define BATCH_STEP 0xfffffffbU
 #define EXTERN_STEP 0xfffffffcU
 
+#define COMPONENTS 128 /* Slurm's own limit for a heterogeneous job */
+
 #define SUMMARY_MS 500
 #define LIST_BYTES 131072 /* the kernel's limit for one environment string */
 
@@ -68,8 +70,28 @@ static bool number_of(spank_t sp, const char *variable, uint32_t *number) {
   return value < UINT32_MAX;
 }
 
-/* The prolog knows neither the job's name, nor its place in an array, nor whether it has a batch step. Later steps of a job
- * with a batch step have the environment that its script gives them. */
+/* Steps of a heterogeneous job know the numbers of all its components, and not which of them they are of. srun's own
+ * (not in sbatch or salloc) is told them by an older name only. */
+static bool component_of(spank_t sp, uint32_t job, uint32_t *leader, uint32_t *component) {
+  static const char *const names[] = {"SLURM_JOB_ID_HET_GROUP_", "SLURM_JOB_ID_PACK_GROUP_"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    uint32_t number = 0;
+    for (*component = 0; *component < COMPONENTS; ++*component) {
+      char variable[48];
+      snprintf(variable, sizeof variable, "%s%" PRIu32, names[i], *component);
+      if (!number_of(sp, variable, &number))
+        break;
+      if (*component == 0)
+        *leader = number;
+      if (number == job)
+        return true;
+    }
+  }
+  return false;
+}
+
+/* The prolog knows neither the job's name, nor its place in an array or a heterogeneous job, nor whether it has a batch step.
+ * Later steps of a job with a batch step have the environment that its script gives them. */
 static void complete(spank_t sp, const struct fikit_config *config, struct fikit_record *record) {
   const bool batch = record->batch || step.id == BATCH_STEP;
   const bool speaks = step.id == BATCH_STEP || !record->batch;
@@ -80,11 +102,16 @@ static void complete(spank_t sp, const struct fikit_config *config, struct fikit
     spank_getenv(sp, "SLURM_JOB_NAME", name, (int)sizeof name);
   const bool of_array = speaks && !record->array[0] && number_of(sp, "SLURM_ARRAY_JOB_ID", &array) &&
                         number_of(sp, "SLURM_ARRAY_TASK_ID", &task);
-  if (batch == record->batch && !name[0] && !of_array)
+  uint32_t leader = 0;
+  uint32_t component = 0;
+  const bool of_het = speaks && !record->het[0] && component_of(sp, step.job, &leader, &component);
+  if (batch == record->batch && !name[0] && !of_array && !of_het)
     return;
   record->batch = batch;
   if (of_array)
     snprintf(record->array, sizeof record->array, "%" PRIu32 "_%" PRIu32, array, task);
+  if (of_het)
+    snprintf(record->het, sizeof record->het, "%" PRIu32 "+%" PRIu32, leader, component);
   if (name[0])
     memcpy(record->name, name, sizeof name);
   const int error = fikit_record_write(config->run_dir, record);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +101,29 @@ def test_components_of_a_heterogeneous_job_have_their_own_priorities(two_nodes: 
         said = {line.partition(": ")[2] for line in output.splitlines() if line.startswith(f"{task}: ")}
         assert {"priority=1", "priority=8", f"SLURM_SHARDS_ON_NODE={shards}"} <= said, output
         assert any("libfikit_shim.so" in line for line in said), output
+
+
+@pytest.mark.parametrize("way", ["sbatch", "srun"])
+def test_components_of_a_heterogeneous_job_are_found_by_its_number(two_nodes: Cluster, spin: Path, way: str) -> None:
+    low = (":", GPU, "--fikit-priority=low", "--fikit-mem=2G")
+    if way == "sbatch":
+        job = two_nodes.submit(two_nodes.script("het-report", f"srun --het-group=0,1 {spin} 10 20000"), GPU, HIGH, *low)
+        assert two_nodes.wait(job).count("done") == 2
+    else:
+        done = two_nodes.run("srun", GPU, HIGH, spin, "10", "20000", *low, spin, "20", "20000")
+        assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stdout
+        (job,) = re.findall(r"fikit: job \d+ \((\d+)\+0\) high: ", done.stdout)
+    there = {"FIKIT_CONFIG": str(two_nodes.sandbox.fikit_toml)}
+
+    def places() -> list[str]:
+        done = two_nodes.run("fikit-report", job, "--json", **there)
+        return [record["het"] for record in json.loads(done.stdout)] if done.returncode == 0 else []
+
+    two_nodes.until(lambda: places() == [f"{job}+0", f"{job}+1"], f"not both components are listed: {places()}")
+    shown = two_nodes.run("fikit-report", job, **there).stdout
+    assert f"Job {job} is a heterogeneous job" in shown
+    alone = {**there, "SLURM_CONF": "/dev/null"}  # as when Slurm has forgotten it
+    assert f"({job}+1)" in two_nodes.run("fikit-report", f"{job}+1", **alone).stdout
 
 
 def test_a_component_without_a_gpu_goes_beside_one_that_shares(two_nodes: Cluster) -> None:

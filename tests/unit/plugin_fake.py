@@ -47,6 +47,7 @@ class Record(ctypes.Structure):
         ("gpus", ctypes.c_char * 256),
         ("name", ctypes.c_char * 129),
         ("array", ctypes.c_char * 24),
+        ("het", ctypes.c_char * 24),
         ("batch", ctypes.c_bool),
         ("started_ns", ctypes.c_int64),
         ("restart", ctypes.c_uint32),

@@ -146,6 +146,31 @@ def test_an_array_without_a_number_is_none(node: Node, variable: str, number: st
     assert node.record.read_text() == before
 
 
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID_HET_GROUP_", "SLURM_JOB_ID_PACK_GROUP_"])
+@pytest.mark.parametrize(("numbers", "component"), [((12, 13), "12+0"), ((10, 11, 12), "10+2")])
+def test_a_step_says_which_component_of_a_heterogeneous_job_the_job_is(
+    node: Node, name: str, numbers: tuple[int, ...], component: str
+) -> None:
+    start(node, 0, **{f"{name}{group}": str(number) for group, number in enumerate(numbers)})
+    assert JobRecord.read(node.record).het == component
+    start(node, 1, **{f"{name}0": "77", f"{name}1": "12"})
+    assert JobRecord.read(node.record).het == component, "said once"
+
+
+def test_a_job_that_is_started_from_a_heterogeneous_one_is_none_of_its_components(node: Node) -> None:
+    before = node.record.read_text()
+    start(node, 0, SLURM_JOB_ID_HET_GROUP_0="10", SLURM_JOB_ID_HET_GROUP_1="11")
+    start(node, 0, SLURM_JOB_ID_HET_GROUP_1="12")
+    start(node, 0, SLURM_JOB_ID_HET_GROUP_0="10\nuid=0", SLURM_JOB_ID_HET_GROUP_1="12")
+    assert node.record.read_text() == before
+
+
+def test_a_script_cannot_make_its_job_a_component_of_another(node: Node) -> None:
+    start(node, BATCH)
+    start(node, 0, SLURM_JOB_ID_HET_GROUP_0="77", SLURM_JOB_ID_HET_GROUP_1="12")
+    assert JobRecord.read(node.record).het == ""
+
+
 def test_summary_comes_when_the_last_task_ends(node: Node) -> None:
     start(node, step=0, tasks=3)
     for expected in ("", "", LINE + "\n"):

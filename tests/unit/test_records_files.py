@@ -61,6 +61,8 @@ def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
         ("max_delay_ns=1e9", "max_delay_ns is not a number"),
         ("max_delay_ns=3600000000001", "max_delay_ns is not an integer from 0 to"),
         ("version=2", "version is not an integer from 0 to 1"),
+        ("array=12+1", "array is not a task of an array"),
+        ("het=12_1", "het is not a component of a heterogeneous job"),
     ],
 )
 def test_impossible_values_are_refused_and_named(line: str, why: str) -> None:

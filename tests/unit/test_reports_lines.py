@@ -34,6 +34,14 @@ def test_the_line_of_a_job_with_a_profile() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "place", [{"array": "10_3", "het": ""}, {"array": "", "het": "10+3"}, {"array": "", "het": ""}]
+)
+def test_a_task_and_a_component_are_said_by_the_number_that_users_know(place: dict[str, str]) -> None:
+    known = f"({''.join(place.values())}) " if any(place.values()) else ""
+    assert summary_line(record(KNOWN, **place)).startswith(f"fikit: job 12 {known}high: ")
+
+
 def test_an_emulated_device_is_said() -> None:
     line = summary_line(record(KNOWN, device={**DEVICE, "emulated": True}))
     assert line.endswith("waited 12 ms (emulated GPU)")

@@ -1,4 +1,4 @@
-"""Users know 12_3; reports and traces have the task's own number."""
+"""Users know 12_3 and 12+1; reports and traces have the task's own number."""
 
 from __future__ import annotations
 
@@ -120,6 +120,34 @@ def test_a_trace_is_of_one_task(array: ReportStore) -> None:
     assert "there is no trace of job 13 " in CliRunner().invoke(trace.command, ["12_3"]).output
     (array.directory / "13.json").unlink()
     assert "there is no trace of job 12 " in CliRunner().invoke(trace.command, ["12"]).output, "the one that there is"
+
+
+@pytest.fixture
+def het(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
+    """Heterogeneous job 12, whose second component shared no GPU; Slurm has forgotten it."""
+    store = ReportStore(site_without_daemon(tmp_path, monkeypatch))
+    for number, component in (("12", "12+0"), ("14", "12+2"), ("22", "12+10"), ("15", ""), ("16", "123+0")):
+        store.save({**REPORT, "job": number, "het": component})
+    return store
+
+
+def test_components_are_found_by_their_reports_when_slurm_has_forgotten_them(het: ReportStore) -> None:
+    assert "Job 14 (12+2) serve" in CliRunner().invoke(report.command, ["12+2"]).output
+    assert "Job 12 (12+0) serve" in CliRunner().invoke(report.command, ["12+0"]).output
+    assert json.loads(CliRunner().invoke(report.command, ["12+2", "--json"]).output) == het.load("14")
+    assert "there is no report of job 12+1" in CliRunner().invoke(report.command, ["12+1"]).output
+    assert "there is no trace of job 14 " in CliRunner().invoke(trace.command, ["12+2"]).output
+
+
+def test_the_number_of_a_heterogeneous_job_lists_its_components(het: ReportStore) -> None:
+    shown = CliRunner().invoke(report.command, ["12"]).output
+    assert [line.split()[1] for line in shown.splitlines() if "serve" in line] == ["(12+0)", "(12+2)", "(12+10)"]
+    assert "Job 12 is a heterogeneous job. One of its components: fikit-report 12+COMPONENT" in shown
+    records = json.loads(CliRunner().invoke(report.command, ["12", "--json"]).output)
+    assert [record["het"] for record in records] == ["12+0", "12+2", "12+10"]
+    done = CliRunner().invoke(trace.command, ["12"])
+    known = "12+0, 12+2, 12+10"
+    assert done.output == f"Error: job 12 is a heterogeneous job: name one of its components, {known}\n"
 
 
 @pytest.mark.parametrize("text", ["12_x", "12_3_4", "_", "[red]", "-1_2"])

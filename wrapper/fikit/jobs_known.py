@@ -1,4 +1,4 @@
-"""Which jobs a user can see, and which of them a number means: 15, or 12_3, task 3 of array 12."""
+"""Which jobs a user can see, and which of them a number means: 15, or 12_3, task 3 of array 12, or 12+1, a component."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fikitd.traces import TraceError
 from fikit import slurm_jobs
 from fikit.errors import UserError
 from fikit.places import Place, places
+from fikitd import reports
 
 
 def records() -> list[dict[str, Any]]:
@@ -28,16 +29,16 @@ def records() -> list[dict[str, Any]]:
 
 
 def own_number(jobid: str) -> str:
-    """A job's own number: of a task by its report, which Slurm forgets and we do not; `jobid` itself where nobody knows."""
+    """A job's own number: of a task or component by its report, which Slurm forgets and we do not; `jobid` itself where nobody knows."""
     number = slurm_jobs.number(jobid)
     if number != jobid or not slurm_jobs.is_task(jobid):
         return number
-    return next((str(record["job"]) for record in records() if array_of(record) == jobid), jobid)
+    return next((str(record["job"]) for record in records() if place_of(record) == jobid), jobid)
 
 
-def array_of(record: dict[str, Any]) -> str:
-    """`12_3`, or nothing: not of an array, or from a fikitd that did not say it."""
-    text = str(record.get("array", ""))  # a stored report is its user's file
+def place_of(record: dict[str, Any]) -> str:
+    """`12_3` or `12+1`; nothing: of no array and no heterogeneous job, or from a fikitd that did not say it."""
+    text = reports.place_of(record)  # a stored report is its user's file
     return text if slurm_jobs.is_task(text) else ""
 
 
@@ -68,18 +69,23 @@ def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | No
     return None
 
 
-def tasks(jobid: str) -> list[dict[str, Any]]:
-    """The reports of the tasks of array `jobid`, in their order; none where that is no array's number."""
+def parts(jobid: str) -> list[dict[str, Any]]:
+    """The reports of the tasks of array `jobid`, or of the components of heterogeneous job `jobid`, in their order; else none."""
     if not jobid.isdecimal():
         return []
     with suppress(UserError):
         own = stored(jobid)
-        if own is not None and not array_of(own):
+        if own is not None and not place_of(own):
             return []  # without a look at all reports
-    found = [record for record in records() if array_of(record).partition("_")[0] == jobid]
-    return sorted(found, key=lambda record: int(array_of(record).partition("_")[2]))
+    found = [record for record in records() if slurm_jobs.split(place_of(record))[0] == jobid]
+    return sorted(found, key=lambda record: int(slurm_jobs.split(place_of(record))[1]))
 
 
 def one_alone(found: list[dict[str, Any]], jobid: str) -> bool:
-    """Of the whole array one task has a report, and it has the array's number: then people who say 12 mean that."""
+    """Of all of it one part has a report, and it has the number of the whole: then people who say 12 mean that."""
     return [str(record["job"]) for record in found] == [jobid]
+
+
+def whole(found: list[dict[str, Any]]) -> tuple[str, str]:
+    """What these are parts of, and what one of them is called."""
+    return ("a heterogeneous job", "component") if "+" in place_of(found[0]) else ("an array", "task")

@@ -14,6 +14,12 @@ def is_task(jobid: str) -> bool:
     return re.fullmatch(r"\d+[_+]\d+", jobid, re.ASCII) is not None
 
 
+def split(jobid: str) -> tuple[str, str]:
+    """The number of the whole and which part of it: 12 and 3 of 12_3 and of 12+3, the second empty where it is no part."""
+    whole, _, part = jobid.replace("+", "_").partition("_")
+    return whole, part
+
+
 def number(jobid: str) -> str:
     """The own number of an array's task or a heterogeneous job's component; `jobid` itself, where Slurm cannot say or it is none.
 

@@ -21,12 +21,15 @@ LISTED = 20
 @click.argument("jobid", required=False)
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="The report record as JSON; with --list, and of an array, a list of them."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="The report record as JSON; a list of them with --list, of an array, and of a heterogeneous job.",
 )
 def command(jobid: str | None, list_: bool, as_json: bool) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand.
 
-    JOBID is 12, or 12_3 for a task of an array; 12 of an array lists its tasks.
+    JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
     """
     if jobid == "":  # fikit report "$JOB"
         raise click.UsageError("JOBID is empty")
@@ -39,12 +42,14 @@ def command(jobid: str | None, list_: bool, as_json: bool) -> None:
         else:
             click.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
         return
-    tasks = [] if jobid is None else jobs_known.tasks(jobid)
-    if tasks and as_json:
-        json.emit(tasks)  # also of one: what a program gets must not depend on how many have begun
+    parts = [] if jobid is None else jobs_known.parts(jobid)
+    if parts and as_json:
+        json.emit(parts)  # also of one: what a program gets must not depend on how many have begun
         return
-    if tasks and not jobs_known.one_alone(tasks, str(jobid)):
-        table.show(table.reports(tasks), f"Job {jobid} is an array. One of its tasks: fikit-report {jobid}_TASK")
+    if parts and not jobs_known.one_alone(parts, str(jobid)):
+        what, part = jobs_known.whole(parts)
+        how = f"{jobid}{'_' if part == 'task' else '+'}{part.upper()}"
+        table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
         return
     record = _newest() if jobid is None else _find(jobs_known.own_number(jobid))
     json.emit(record) if as_json else table.show(table.report(record))

@@ -17,7 +17,7 @@ from fikit.errors import UserError
 from fikit.places import Place, elsewhere, places
 from fikit.reporters import perfetto
 
-NAMED = 10  # of an array's tasks
+NAMED = 10  # of an array's tasks, or components
 
 
 @click.command()
@@ -32,11 +32,11 @@ def command(jobid: str, output: Path | None) -> None:
         raise click.UsageError(
             f"a trace is for a program: name a file (fikit trace {jobid} -o trace.json), or use a pipe"
         )
-    tasks = jobs_known.tasks(jobid)
-    if tasks and not jobs_known.one_alone(tasks, jobid):
-        known = [jobs_known.array_of(task) for task in tasks]
+    parts = jobs_known.parts(jobid)
+    if parts and not jobs_known.one_alone(parts, jobid):
+        known, (what, part) = [jobs_known.place_of(record) for record in parts], jobs_known.whole(parts)
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-        raise UserError(f"job {jobid} is an array: name one of its tasks, {', '.join(known[:NAMED])}{more}")
+        raise UserError(f"job {jobid} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
     text = json.dumps(perfetto.convert(_find(jobs_known.own_number(jobid))))
     if output is None:
         click.echo(text)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fikitd.quantities import percent
-from fikitd.reports import gpu_time_bound, nothing_completed
+from fikitd.reports import gpu_time_bound, nothing_completed, place_of
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -241,8 +241,8 @@ def _job(record: dict[str, Any]) -> str:
 
 
 def _named_job(record: dict[str, Any]) -> str:
-    task = f"({record['array']}) " if record.get("array") else ""
-    return f"{task}{record['name']}".strip()
+    place = place_of(record)
+    return f"{f'({place}) ' if place else ''}{record['name']}".strip()
 
 
 def _named(row: dict[str, Any]) -> str:
