@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fikitd.client import Control
 from fikitd.config import Config, DaemonConfig, SchedulerConfig
@@ -211,9 +211,12 @@ def description(slot: int = 1, name: bytes = b"kernel", kind: int = 0) -> bytes:
 
 
 class FakeClient:
-    """A process's connection to fikitd, as the shim makes it."""
+    """A process's connection to fikitd, as the shim makes it; stays until the test ends or closes it."""
+
+    made: ClassVar[list[FakeClient]] = []
 
     def __init__(self, run_dir: str | Path) -> None:
+        self.made.append(self)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(Path(run_dir) / protocol.SOCKET_NAME))

@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from daemon_fakes import FakeClient, FakeCore, FakeProc
@@ -24,7 +24,6 @@ class Daemon:
     core: FakeCore
     proc: FakeProc
     control: Control
-    held: list[FakeClient] = field(default_factory=list)  # or the garbage collector would hang up
 
     @property
     def run_dir(self) -> str:
@@ -36,8 +35,7 @@ class Daemon:
         self.proc.add(os.getpid(), uid=ME, cgroup=f"0::/system.slice/slurmstepd.scope/job_{job}/step_0\n")
 
     def client(self, **facts: Any) -> FakeClient:
-        self.held.append(FakeClient(self.run_dir).welcome(**facts))
-        return self.held[-1]
+        return FakeClient(self.run_dir).welcome(**facts)
 
     def stored(self, job: str = "12") -> dict[str, Any]:
         report = ReportStore(self.config.daemon.report_dir).load(job)

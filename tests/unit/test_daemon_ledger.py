@@ -10,7 +10,7 @@ from pathlib import Path
 
 import daemon_fakes as fakes
 import pytest
-from daemon_fakes import FakeCore, FakeProc, eventually
+from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.ledger import Ledger
@@ -164,7 +164,7 @@ def test_a_disk_that_hangs_delays_nobodys_hello(tmp_path: Path) -> None:
             assert b'"processes": 0' in os.read(reader, 65536)
         finally:
             os.close(reader)
-        for client in daemon.held:
+        for client in FakeClient.made:
             client.close()
         # Not by Ledger.entries(), which takes the file that is being written for one that a dead fikitd left, and removes it.
         eventually(lambda: (ledger / "12").exists() and json.loads((ledger / "12").read_text())["running"] == 0)

@@ -96,7 +96,6 @@ def page_versions(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
 
 def welcomed(daemon: Daemon, packet: bytes) -> tuple[int, ...]:
     client = FakeClient(daemon.run_dir)
-    daemon.held.append(client)
     client.send(packet)
     kind, answer, descriptors = client.answer()
     assert kind == protocol.WELCOME, answer
