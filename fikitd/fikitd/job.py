@@ -59,6 +59,8 @@ class Job:
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
         self._clients: dict[int, StatsNow] = {}
+        self.complete = asyncio.Event()  # no client of the fikitd before this one is still to be gone on with
+        self.complete.set()
         self._expected = 0  # clients of the fikitd before this one, not gone on with yet
         self._unsettled = 0  # clients of the fikitd before this one, which took no counters of theirs
         self._memory: dict[str, MemoryPage] = {}
@@ -125,6 +127,10 @@ class Job:
     def expects(self, change: int) -> None:
         """One more (+1) client of the fikitd before this one is to come, or one less (-1)."""
         self._expected += change
+        if self._expected:
+            self.complete.clear()
+        else:
+            self.complete.set()
         self._changed()
 
     def client_came(self, client_id: int, pid: int, stats_now: StatsNow) -> None:

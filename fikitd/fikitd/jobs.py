@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from fikitd.held import Owners
@@ -17,6 +18,7 @@ ENDING_S: Final = 3.0  # so long the report of a job that is over waits for its 
 LEAVING_S: Final = 1.0  # and that of any job, when fikitd leaves
 SETTLING_S: Final = 5.0  # that of a quiet job, before it is stored as far as it is known
 PROFILES_S: Final = 20.0  # and once more for profiles on a slow file system: longer than storing one may take
+BACK_S: Final = 1.0  # longer for clients of the fikitd before this one, as long as their counters are not taken over
 NOTING_S: Final = 1.0  # so long `end` waits for the ledger
 
 
@@ -125,6 +127,9 @@ class Jobs:
 
     async def _close(self, job: Job, timeout_s: float) -> None:
         await self.settle(job, timeout_s)
+        # Of these not even the counters so far are known, and that takes us moments, which a starved fikitd may not have had.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(job.complete.wait(), BACK_S)
         job.ended = True
         await self._files.store(job)
 
