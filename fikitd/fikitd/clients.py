@@ -72,6 +72,8 @@ class Clients:
     def inherit(self) -> list[Coroutine[Any, Any, None]]:
         """The conversations with the clients of the fikitd before this one, to be gone on with. Before any new client comes."""
         going_on = []
+        taken = {number for job in self._jobs.all() for number in job.taken}
+        self._next_number = max([0, *taken]) + 1  # theirs are not used again: a note that says so outlives them
         for kept in self._keeper.inherited():
             self._next_number = max(self._next_number, kept.number + 1)
             record = self._records.get(kept.job)
@@ -79,6 +81,8 @@ class Clients:
                 if record is None or record.started_ns != kept.started_ns:
                     raise OSError(errno.ESRCH, "its job is over")
                 job = self._jobs.of(record, kept.device)
+                if kept.number in job.taken:
+                    raise OSError(errno.ESRCH, "it has ended")
                 job.memory_of_before(kept.device.uuid, kept.memory)
             except OSError as error:
                 _log.info("job %s: a client of the fikitd before this one runs free: %s", kept.job, error.strerror)
@@ -96,10 +100,11 @@ class Clients:
         self._managed.leaving = bool(self._keeper)
         return self._managed.leaving
 
-    def _let_go(self, kept: Kept) -> None:
+    def _let_go(self, kept: Kept, *, drop: bool = True) -> None:
         for fd in (kept.page, kept.doorbell, kept.memory, kept.notes):
             os.close(fd)
-        self._keeper.drop(kept.number)
+        if drop:
+            self._keeper.drop(kept.number)
 
     async def serve(self, connection: socket.socket, kept: tuple[Kept, JobRecord] | None = None) -> None:
         """One connection, from its first packet (or where the fikitd before this one was) to its last; closes it."""
@@ -151,7 +156,7 @@ class Clients:
         finally:
             client.came()
             if not self._managed.leaving:
-                self._let_go(kept)
+                self._let_go(kept, drop=not client.counted)
 
     async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device, version: int) -> None:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""

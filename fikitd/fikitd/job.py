@@ -63,6 +63,9 @@ class Job:
         self.complete.set()
         self._expected = 0  # clients of the fikitd before this one, not gone on with yet
         self._unsettled = 0  # clients of the fikitd before this one, which took no counters of theirs
+        self.taken: set[int] = (
+            set()
+        )  # clients whose counters are ours, and which a next fikitd may be handed all the same
         self._memory: dict[str, MemoryPage] = {}
         self._pids: set[int] = set()
         self._saving = 0
@@ -86,6 +89,7 @@ class Job:
             profile_found=self.profile_found,
             profile_stored=self.profile_stored,
             most_kernels=self._most_kernels,
+            taken=sorted(self.taken),
             held=self._held.rows(),
             warnings=list(self.warnings),
         )
@@ -94,6 +98,7 @@ class Job:
         """Its clients of an earlier fikitd, instead of none."""
         self.last_seen_ns, self._unsettled = entry.last_seen_ns, entry.running
         self.processes, self._settled_totals = entry.processes, entry.totals
+        self.taken = set(entry.taken)
         self.unmanaged = entry.unmanaged
         self._held = Held.from_rows(entry.held)
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused

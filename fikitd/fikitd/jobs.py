@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -55,6 +56,7 @@ class Jobs:
         """All clients that the fikitd before this one left are known."""
         for job in self.all():
             job.give_up_lost()
+            job.taken.clear()
 
     def pids(self) -> set[int]:
         """Every process that is a client."""
@@ -68,15 +70,17 @@ class Jobs:
         """A client's counters are the job's from now on."""
         self._note(job)
 
-    def client_ended(self, job: Job) -> None:
-        """One of its clients is gone, with its counters taken."""
-        self._note(job)
+    def client_ended(self, job: Job, then: Callable[[], None]) -> None:
+        """One of its clients is gone, with its counters taken. `then` follows, on whatever thread, when that is noted."""
+        self._note(job, then)
         if job.quiet:
             self._went_quiet(job)
 
-    def _note(self, job: Job) -> None:
+    def _note(self, job: Job, then: Callable[[], None] | None = None) -> None:
         if self._jobs.get(job.record.job) is job:
-            self._ledger.write(job.record.job, job.entry())
+            self._ledger.write(job.record.job, job.entry(), then)
+        elif then is not None:
+            then()
 
     async def store(self) -> None:
         """Every report as far as it is known: fikitd leaves, and its jobs and clients go on under the next one."""

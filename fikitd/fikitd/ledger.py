@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -52,6 +52,7 @@ class Entry:
     profile_found: bool = False
     profile_stored: bool | None = None
     most_kernels: int = -1
+    taken: list[int] = field(default_factory=list)  # clients in `totals` that whoever keeps descriptors may still have
     held: list[list[Any]] = field(default_factory=list)  # Held.rows()
     warnings: list[str] = field(default_factory=list)
 
@@ -63,11 +64,12 @@ class Ledger:
         self._directory = run_dir / DIRECTORY
         self._lock = threading.Lock()
         self._due: dict[str, Entry | None] = {}  # by job, the latest only; None: to be removed
+        self._then: dict[str, list[Callable[[], None]]] = {}  # by job, what waits for that
         self._working = False
 
-    def write(self, job: str, entry: Entry) -> None:
-        """Replace what is known of the job, soon; a failure is a line in the log."""
-        self._put(job, entry)
+    def write(self, job: str, entry: Entry, then: Callable[[], None] | None = None) -> None:
+        """Replace what is known of the job, soon; a failure is a line in the log. `then` follows on the ledger's thread."""
+        self._put(job, entry, then)
 
     def remove(self, job: str) -> None:
         """Forget the job, soon."""
@@ -85,9 +87,11 @@ class Ledger:
                 while self._working:
                     await asyncio.sleep(SETTLE_LOOK_S)
 
-    def _put(self, job: str, entry: Entry | None) -> None:
+    def _put(self, job: str, entry: Entry | None, then: Callable[[], None] | None = None) -> None:
         with self._lock:
             self._due[job] = entry
+            if then is not None:
+                self._then.setdefault(job, []).append(then)
             if self._working:
                 return
             self._working = True
@@ -100,11 +104,13 @@ class Ledger:
                     self._working = False
                     return
                 job = next(iter(self._due))
-                entry = self._due.pop(job)
+                entry, then = self._due.pop(job), self._then.pop(job, [])
             if entry is None:
                 self.discard(job)
             else:
                 self._store(job, entry)
+            for each in then:
+                each()
 
     def _store(self, job: str, entry: Entry) -> None:
         temporary = self._directory / f".{job}"

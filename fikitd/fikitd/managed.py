@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -59,6 +59,7 @@ class Client:
         self.peak_memory_bytes = 0
         self.kept: Kept | None = None  # from the fikitd before this one
         self.notes: Notes | None = None  # for the next one
+        self.counted = False  # in the job's counters, which take care that no next fikitd counts it again
 
     def came(self) -> None:
         """Gone on with, or never to be."""
@@ -169,7 +170,7 @@ class Managed:
             os.close(doorbell)
             if client.notes is not None and not kept:
                 client.notes.close()
-                if not self.leaving:
+                if not self.leaving and not client.counted:
                     self._keeper.drop(client.number)
 
     def _keep(self, connection: socket.socket, client: Client, descriptors: dict[str, int], share: int) -> None:
@@ -254,7 +255,23 @@ class Managed:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         job.client_went(client.number, client.peer.pid, stats)
-        self._jobs.client_ended(job)
+        self._jobs.client_ended(job, self._drop_when_noted(client))
+
+    def _drop_when_noted(self, client: Client) -> Callable[[], None]:
+        """What is dropped before the job's counters have it is lost, and what stays afterwards counts twice, for whoever is killed
+        in between: so they say whom they have, and who is handed such a one lets it go."""
+        if not self._keeper:
+            return lambda: None
+        client.counted = True
+        taken, number, loop = client.job.taken, client.number, asyncio.get_running_loop()
+        taken.add(number)
+
+        def drop() -> None:
+            self._keeper.drop(number)
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(taken.discard, number)
+
+        return drop
 
     async def _save_profile(self, client: Client, kernels: Sequence[Kernel], rhythm: Rhythm, stats: Stats) -> None:
         record, job = client.record, client.job

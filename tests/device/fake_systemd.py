@@ -33,6 +33,7 @@ class Systemd:
         self.socket.bind(str(path))
         self.store: list[tuple[str, int]] = []
         self.changing = threading.Lock()
+        self.forgets = True  # when it is told to; it is not told by a service that was killed before
         threading.Thread(target=self._read, daemon=True).start()  # few datagrams may wait
 
     def _read(self) -> None:
@@ -43,7 +44,7 @@ class Systemd:
                 facts = dict(line.split("=", 1) for line in message.decode().splitlines())
                 if "FDSTORE" in facts:
                     self.store += [(facts["FDNAME"], fd) for fd in fds]
-                elif "FDSTOREREMOVE" in facts:
+                elif "FDSTOREREMOVE" in facts and self.forgets:
                     for name, fd in [entry for entry in self.store if entry[0] == facts["FDNAME"]]:
                         os.close(fd)
                         self.store.remove((name, fd))

@@ -112,6 +112,24 @@ def test_a_process_that_ended_meanwhile_is_not_gone_on_with(daemon: Service, run
     assert daemon.report(job)["kernels"] == 40, daemon.log.read_text()
 
 
+def test_a_process_that_was_counted_is_not_counted_again_by_a_fikitd_that_is_handed_it(
+    daemon: Service, runner: Runner
+) -> None:
+    job, process = held(runner)
+    daemon.systemd.forgets = False
+    process.kill()
+    process.communicate()
+    note = daemon.run_dir / "ledger" / job
+    eventually(lambda: json.loads(note.read_text())["running"] == 0)
+    daemon.systemd.forgets = True
+    daemon.restart(signal.SIGKILL)
+    report = daemon.control.job(job)
+    assert (report["kernels"], report["processes"]) == (40, 1), daemon.log.read_text()
+    eventually(daemon.systemd.empty)
+    runner.end(job)
+    assert (daemon.report(job)["kernels"], daemon.report(job)["warnings"]) == (40, [])
+
+
 def test_a_job_whose_record_is_gone_runs_free(daemon: Service, runner: Runner) -> None:
     job, process = held(runner)
     assert daemon.process is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikitd.client import Control
+from fikitd.keeper import KINDS
 from fikitd.ledger import Ledger
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -167,7 +170,55 @@ def test_a_disk_that_hangs_delays_nobodys_hello(tmp_path: Path) -> None:
         for client in FakeClient.made:
             client.close()
         # Not by Ledger.entries(), which takes the file that is being written for one that a dead fikitd left, and removes it.
-        eventually(lambda: (ledger / "12").exists() and json.loads((ledger / "12").read_text())["running"] == 0)
+        eventually(lambda: (ledger / "12").is_file() and json.loads((ledger / "12").read_text())["running"] == 0)
+
+
+def test_whom_a_fikitd_has_counted_it_lets_go_when_that_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before, the next one is handed that client, and counts it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("FIKIT_KEEP", "1")
+
+        def told() -> str:
+            message, descriptors, _, _ = socket.recv_fds(systemd, 4096, 4)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return message.decode().partition("\n")[0]
+
+        with serving(tmp_path) as daemon:
+            daemon.job(started_ns=7)
+            client = daemon.client()
+            assert [told() for _ in KINDS] == ["FDSTORE=1"] * len(KINDS)
+            note = tmp_path / "run" / "ledger" / "12"
+            eventually(note.exists)
+            os.mkfifo(note.with_name(".12"))  # the next note is not written before it has a reader
+            client.close()
+            eventually(lambda: daemon.control.job("12")["state"] == "ended")
+            assert not select.select([systemd], [], [], 0)[0], "nothing is dropped yet"
+            noted = json.loads(note.with_name(".12").read_bytes())
+            assert (noted["running"], noted["taken"]) == (0, [1])
+            assert [told() for _ in KINDS] == ["FDSTOREREMOVE=1"] * len(KINDS)
+            daemon.client()
+            eventually(lambda: note.is_file() and json.loads(note.read_text())["running"] == 1)
+            assert json.loads(note.read_text())["taken"] == []
+        monkeypatch.delenv("FIKIT_KEEP")
+
+
+def test_the_number_of_a_client_that_may_be_handed_over_again_is_not_used_again(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        first.job(started_ns=7)
+        work(first, 3)
+    note = tmp_path / "run" / "ledger" / "12"
+    note.write_text(json.dumps({**json.loads(note.read_text()), "taken": [7]}))
+    with serving(tmp_path) as second:
+        second.job(started_ns=7)
+        second.client()
+        assert list(second.core.seen) == [8]
+        eventually(lambda: json.loads(note.read_text())["taken"] == [])
 
 
 @pytest.mark.parametrize(
