@@ -41,6 +41,8 @@ TUNING_OF_THE_JOBS = (
     "rest_run_ns",
     "ahead_ns",
     "enough_ns",
+    "surplus_ns",
+    "odd_idle_ns",
 )
 TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
 

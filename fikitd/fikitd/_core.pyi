@@ -325,6 +325,7 @@ class Policy:
         max_slowdown: float = ...,
         max_delay_ns: int = ...,
         ageing_ns: int = ...,
+        tuning: Mapping[str, float] = ...,
     ) -> None: ...
     def event(
         self,

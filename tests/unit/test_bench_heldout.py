@@ -27,6 +27,14 @@ def test_every_pair_is_judged(traces: Path) -> None:
     assert "emulated" in result.summary
 
 
+def test_a_baseline_that_keeps_the_bound_and_harvests_more_is_told() -> None:
+    mine = [{"jct": 1.01, "harvest": 0.5}] * 4
+    of_baseline = [(1.05, 0.6), (1.051, 0.6), (1.0, 0.5005), (1.0, 0.4)]
+    assert heldout._more([{"jct": jct, "harvest": harvest} for jct, harvest in of_baseline], mine) == [
+        True, False, False, False
+    ]  # fmt: skip
+
+
 def test_it_does_not_run_on_hardware() -> None:
     with pytest.raises(record.BenchError, match="leave --real away"):
         heldout.run(emulated=False)

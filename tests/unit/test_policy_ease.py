@@ -15,6 +15,8 @@ SEGMENT = 10 * MS
 ENOUGH = 3
 """So many segments are long enough to say it."""
 LONGEST = int(TUNING["rest_run_ns"])
+NO_SURPLUS = {"surplus_from": 2.0}
+"""What is earned while the budget is full is lost."""
 
 
 def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
@@ -244,13 +246,13 @@ def holds(made: Policy, now: int, until: int) -> int:
 def test_what_is_allowed_beyond_5_percent_is_spent_at_work_where_lower_work_is_held_most_of_the_time(
     max_slowdown: float, *, bought: bool
 ) -> None:
-    made = policy(max_slowdown=max_slowdown, ageing_ns=100 * S)
+    made = policy(max_slowdown=max_slowdown, ageing_ns=100 * S, tuning=NO_SURPLUS)
     assert goes(made, holds(made, 0, S)) is bought
 
 
 def test_it_is_kept_for_time_between_requests_where_they_come_from_outside() -> None:
     """However seldom they come, and however full the budget is: a delay meets hardly more than one of them."""
-    made = policy(max_slowdown=0.2, ageing_ns=100 * S)
+    made = policy(max_slowdown=0.2, ageing_ns=100 * S, tuning=NO_SURPLUS)
     now = holds(made, 0, S)
     for length in (US, S, S):  # in the first one something may be left of lower work
         made.event("launched", HIGH, now, duration_ns=length, slack_ns=[1])
@@ -261,7 +263,7 @@ def test_it_is_kept_for_time_between_requests_where_they_come_from_outside() -> 
 
 
 def test_it_is_kept_where_lower_work_is_seldom_held() -> None:
-    made = policy(max_slowdown=0.2, ageing_ns=100 * S)
+    made = policy(max_slowdown=0.2, ageing_ns=100 * S, tuning=NO_SURPLUS)
     now = 0
     while now < S:
         now = beside(made, now, 1, refused=MS)

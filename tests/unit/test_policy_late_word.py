@@ -35,7 +35,9 @@ def grant(made: Policy, now: int, request: int, length: int) -> None:
 
 
 def with_full_budget() -> tuple[Policy, int]:
-    made = Policy("budget", run_ahead_ns=500 * US)
+    made = Policy(
+        "budget", run_ahead_ns=500 * US, tuning={"surplus_from": 2.0}
+    )  # it may be full, and nothing comes of it
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
     made.event("launched", HIGH, 0, duration_ns=2 * S, slack_ns=[SLACK])

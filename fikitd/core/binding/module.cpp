@@ -354,8 +354,9 @@ void bind_policy(nb::module_& m) {
       .def("__init__",
            [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t epsilon_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
-              std::int64_t ageing_ns) {
+              std::int64_t ageing_ns, const nb::dict& tuning) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
              all.ageing_ns = ageing_ns;
              new (self) ManualPolicy(name, all);
@@ -363,7 +364,7 @@ void bind_policy(nb::module_& m) {
            "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
            "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
-           "ageing_ns"_a = standard.ageing_ns)
+           "ageing_ns"_a = standard.ageing_ns, "tuning"_a = nb::dict())
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),

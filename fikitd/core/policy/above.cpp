@@ -30,7 +30,7 @@ void Above::see(Higher& higher, bool again) const {
   if (!again || account.in_segment()) account.expect(now_ns_, higher.delays);
   higher.delay_ns = higher.delays.until_ns(free_ns_);
   higher.at_work = client.progress.busy(now_ns_);
-  higher.at_ease = account.at_ease(now_ns_, client.protection);
+  higher.lets_go_ns = account.lets_go_ns(begin_ns_, now_ns_, client.protection);
   higher.uncertain = client.progress.uncertain_at(now_ns_);
   higher.means = account.means(now_ns_, higher.at_work, client.protection.max_slowdown);
   higher.longest_ahead_ns = kUnknown;
@@ -89,7 +89,7 @@ Remaining::At Above::cost(const Higher& higher, std::int64_t length_ns, bool lat
 
 bool Above::at_rest(const Client& client) const {
   return std::ranges::none_of(all(), [&](const Higher& higher) {
-    return higher.client->outranks(client) && higher.account->in_segment() && !higher.at_ease;
+    return higher.client->outranks(client) && higher.account->in_segment() && higher.lets_go_ns == 0;
   });
 }
 

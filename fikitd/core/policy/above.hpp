@@ -64,7 +64,7 @@ class Above {
     Account::Means means;
     bool at_work = false;
     bool uncertain = false; // how far it is
-    bool at_ease = false;   // as things are
+    std::int64_t lets_go_ns = 0; // work of this length, whatever is forecast
     mutable std::int64_t longest_ahead_ns = kUnknown; // of what may stand behind other lower work; found when it is asked for
   };
   std::span<const Higher> all() const { return std::span(all_).first(count_); }
@@ -81,7 +81,7 @@ class Above {
   bool lets_go_ahead(const Higher& higher, std::int64_t length_ns, double less_ns) const;
   // Whatever is forecast of it, this is not refused. Of longer ones a single one may cost more than all that went before.
   bool lets_all_go(const Higher& higher, std::int64_t length_ns) const {
-    return higher.at_ease && static_cast<double>(length_ns) <= options_.tuning.rest_run_ns;
+    return length_ns <= higher.lets_go_ns;
   }
   static constexpr double kRoundingNs = 2; // moments are whole ns: what delays that differ by less may be mistaken for
   // What a delay may be, by the length of what causes it.

@@ -44,6 +44,7 @@ void Account::launched(const Event& event, const Client& client, double max_slow
   if (slack_.ns.back() == 0) slack_.ns.fill(std::max<std::int64_t>(event.gap_ns, 0)); // never seen
   earn(static_cast<double>(event.time_ns - earned_until_ns_), max_slowdown);
   earned_until_ns_ = event.time_ns;
+  see_surplus(event.time_ns, max_slowdown);
 }
 
 void Account::begin_segment(std::int64_t now_ns) {
@@ -56,6 +57,7 @@ void Account::begin_segment(std::int64_t now_ns) {
   const auto copies_ns = static_cast<double>(this->copies_ns(idle_ns));
   carried_ns_ += copies_ns;
   ease_.late(copies_ns);
+  surplus_.begin_segment(now_ns, fresh_ ? 0 : idle_ns, idle_.ns.back(), *tuning_);
   in_segment_ = true;
   fresh_ = false;
   depth_.begin();
@@ -91,6 +93,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   balance_ns_ += spent_ns_; // what was expected gives way to what was
   carried_ns_ += delay_ns;
   ease_.late(delay_ns);
+  surplus_.end_segment(event.time_ns, delay_ns, tuning_->remembered_ns);
   if (others_ns_ + left_over_ns_ > 0) ease_.worked(span_ns, tuning_->remembered_ns);
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
   open_ = outlook.open;
@@ -109,6 +112,12 @@ void Account::waited(const Event& event, double max_slowdown) {
   slack_ = outlook.slack;
   idle_ = outlook.idle;
   alone_idle_ns_ = outlook.alone_idle_ns;
+  see_surplus(event.time_ns, max_slowdown);
+}
+
+void Account::see_surplus(std::int64_t now_ns, double max_slowdown) {
+  if (arrivals_ || max_slowdown <= 0) surplus_.stop();
+  else surplus_.see(now_ns, (balance_ns_ - carried_ns_) / most_ns(max_slowdown), *tuning_);
 }
 
 // Lower work of any kind may go, as far as its share of what may be lost says. Not where the host is about to wait in its queue:
@@ -117,6 +126,24 @@ bool Account::at_ease(std::int64_t now_ns, const Protection& protection) const {
   if (protection.max_slowdown <= 0 || protection.max_delay_ns != kNever) return false;
   if (in_segment_ && depth_.high(finish_ns_ - now_ns)) return false;
   return ease_.loses_less(tuning_->ease * protection.max_slowdown, in_this_segment_ns(now_ns), tuning_->enough_ns);
+}
+
+// As far as what is left covers the worst that may come of it: a delay of all that it exceeds the least slack by, but of no more
+// than all lower work since the wait before.
+std::int64_t Account::lets_go_ns(std::int64_t begin_ns, std::int64_t now_ns, const Protection& protection) const {
+  const double longest_ns = tuning_->rest_run_ns;
+  if (at_ease(now_ns, protection)) return static_cast<std::int64_t>(longest_ns);
+  if (!surplus_.spends() || protection.max_delay_ns != kNever) return 0;
+  const double left_ns = balance_ns_ - carried_ns_ - tuning_->surplus_kept * most_ns(protection.max_slowdown);
+  const double worst_ns = std::min(static_cast<double>(begin_ns - earliest_wait_ns(now_ns)), others_ns_ + left_over_ns_);
+  return static_cast<std::int64_t>(std::clamp(left_ns - worst_ns, 0.0, longest_ns));
+}
+
+// That its wait has not ended says something only when its work is done.
+std::int64_t Account::earliest_wait_ns(std::int64_t now_ns) const {
+  if (!in_segment_) return now_ns + slack_.ns.front();
+  const std::int64_t due_ns = alone_dry_ns_ + slack_.ns.front();
+  return now_ns < finish_ns_ + kWordNs ? due_ns : std::max(due_ns, now_ns);
 }
 
 // What was with what was expected.
@@ -249,11 +276,11 @@ double Account::left_ns(std::int64_t now_ns) const {
 }
 
 // What was spent on lower work that has done its work in time has cost nothing, and is there again.
-// At ease nothing is expected of it, whatever forecasts say: what it costs is charged when the wait is over.
-void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_ease) {
+// Of what is let go nothing is expected, whatever forecasts say: what it costs is charged when the wait is over.
+void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool let_go) {
   const double forecast_ns = weight(now_ns) * delay_ns;
-  if (at_ease) uncharged_ns_ = std::max(uncharged_ns_, forecast_ns);
-  const double expected_ns = at_ease ? 0 : forecast_ns;
+  if (let_go) uncharged_ns_ = std::max(uncharged_ns_, forecast_ns);
+  const double expected_ns = let_go ? 0 : forecast_ns;
   take(expected_ns - expected_ns_, length_ns);
   expected_ns_ = expected_ns;
   if (in_segment_ && now_ns < finish_ns_) finish_ns_ += length_ns;

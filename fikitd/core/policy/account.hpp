@@ -10,6 +10,7 @@
 #include "depth.hpp"
 #include "ease.hpp"
 #include "policy.hpp"
+#include "surplus.hpp"
 
 namespace fikit::policy {
 
@@ -90,7 +91,8 @@ class Account {
     return means(now_ns, at_work, max_slowdown).affords(delay_ns, length_ns);
   }
   // delay_ns: what is forecast of all that is on the device, with this lower work of length_ns.
-  void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool at_ease);
+  // let_go: whatever is forecast.
+  void spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool let_go);
   // delay_ns: what is expected of this copy, which keeps nobody's kernels from the device.
   void spend_on_copy(double delay_ns, std::int64_t length_ns, std::int64_t now_ns);
   // Lower work that was granted took so much longer than was reckoned.
@@ -106,9 +108,11 @@ class Account {
   }
 
   // Lower work stood at the gate for so long for this client's sake.
-  void refused(double ns) { ease_.held(ns); }
+  void refused(double ns) { ease_.held(ns), surplus_.held(ns); }
   // Nearly all lower work was let go lately, and cost next to nothing: then to refuse nothing costs little, too.
   bool at_ease(std::int64_t now_ns, const Protection& protection) const;
+  // Lower work of this length may go whatever is forecast, if the device is taken until begin_ns; 0: none.
+  std::int64_t lets_go_ns(std::int64_t begin_ns, std::int64_t now_ns, const Protection& protection) const;
 
   // Has lower work lately cost what it was expected to?
   bool foreseeable() const { return surprise_ns_ <= tuning_->surprise * others_lately_ns_; }
@@ -139,6 +143,8 @@ class Account {
   double most_ns(double max_slowdown) const { return max_slowdown * tuning_->saved_ns * times_saved(); } // that may be saved
   double plenty(double filled) const; // 0: none is left; without end: it is full
   double filled(std::int64_t now_ns, double max_slowdown, bool at_work) const; // this share of the budget
+  void see_surplus(std::int64_t now_ns, double max_slowdown);
+  std::int64_t earliest_wait_ns(std::int64_t now_ns) const; // the end of its wait, or of the next one, alone
   std::int64_t in_this_segment_ns(std::int64_t now_ns) const { return in_segment_ ? now_ns - first_ns_ : 0; }
   void see_load();
   double weight(std::int64_t now_ns) const;
@@ -155,7 +161,7 @@ class Account {
   double others_ns_ = 0;   // length of what lower clients were granted since the last wait
   double left_over_ns_ = 0; // of that before, which may be on the device still
   double spent_ns_ = 0;    // of the budget, for what that is expected to cost
-  double uncharged_ns_ = 0; // forecasts of what went at ease
+  double uncharged_ns_ = 0; // forecasts of what was let go
   double expected_ns_ = 0; // of that: for the kernels that were on the device when the last one was granted
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
@@ -168,6 +174,7 @@ class Account {
   } copy_stands_;
 
   Ease ease_;
+  Surplus surplus_;
   double surprise_ns_ = 0;      // lately: delays that were not expected
   double others_lately_ns_ = 0; // lately: what lower clients were granted
 

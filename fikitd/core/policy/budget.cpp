@@ -145,7 +145,8 @@ Client* Budget::overstaying(std::int64_t now_ns) {
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
     for (const Client& higher : clients().among(clients().above(client.priority))) {
       const Account& account = accounts_[higher.slot];
-      if (account.at_ease(now_ns, higher.protection)) continue;
+      const bool let_go = left_ns <= account.lets_go_ns(end_ns - left_ns, now_ns, higher.protection);
+      if (let_go || account.at_ease(now_ns, higher.protection)) continue;
       const double delay_ns =
           account.expected_delay_ns(end_ns, now_ns) - account.expected_delay_ns(end_ns - left_ns, now_ns);
       if (!account.affords(delay_ns, left_ns, now_ns, higher.progress.busy(now_ns), higher.protection.max_slowdown))

@@ -51,6 +51,14 @@ struct Tuning {
   double ease = 0.2;
   // So much of its time says so: what is shorter may be like none of what comes.
   double enough_ns = 20e6;
+  // What a client has saved beyond this share is spent whatever is forecast, until this share is left: enough for what is dear at
+  // rest, and full before what is earned is lost.
+  double surplus_from = 0.8;
+  double surplus_kept = 0.3;
+  // Whether that pays is said by so much of its time with it, and without; by less it is mostly chance.
+  double surplus_ns = 200e6;
+  // An idle time that is longer than all before by less is no sign of requests that come from outside.
+  double odd_idle_ns = 10e6;
   // Where it waits for more than this share, what a client allows beyond this slowdown is spent while it is at work, too.
   double held = 0.5;
   double rest_slowdown = 0.05;

@@ -1,0 +1,77 @@
+// What is earned while the budget is full is lost. So a client's budget, when it is nearly full, is spent on letting lower work go
+// whatever is forecast, until less than a share of it is left: a cycle, which is over when it is nearly full again. Cycles go on
+// where they pay: where lower work stands at the gate for so much less time as the client loses by them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "tuning.hpp"
+
+namespace fikit::policy {
+
+class Surplus {
+ public:
+  bool spends() const { return spends_; }
+
+  // Lower work stood at the gate for the client's sake.
+  void held(double ns) { here().held_ns += ns; }
+  void begin_segment(std::int64_t now_ns, std::int64_t idle_ns, std::int64_t longest_idle_ns, const Tuning& tuning) {
+    // Who was silent for much longer than ever may have been waiting for requests, which queue: there a delay is felt by many.
+    constexpr std::int64_t kLonger = 4;
+    if (idle_ns > kLonger * longest_idle_ns + static_cast<std::int64_t>(tuning.odd_idle_ns)) odd_ns_ = now_ns, stop();
+    in_segment_ = true;
+    since_ns_ = now_ns;
+    in_cycle_ = cycle_;
+  }
+  void end_segment(std::int64_t now_ns, double late_ns, double remembered_ns) {
+    count(now_ns);
+    in_segment_ = false;
+    if (in_cycle_) cycles_.late_ns += late_ns;
+    for (Period* period : {&cycles_, &others_})
+      if (period->active_ns > remembered_ns) period->active_ns /= 2, period->held_ns /= 2, period->late_ns /= 2;
+  }
+  // filled: this share of what may be saved is there.
+  void see(std::int64_t now_ns, double filled, const Tuning& tuning) {
+    count(now_ns);
+    if (filled < tuning.surplus_kept) spends_ = false;
+    if (filled >= tuning.surplus_from) spends_ = cycle_ = pays(tuning.surplus_ns) && !was_odd(now_ns, tuning.remembered_ns);
+    in_cycle_ |= cycle_;
+  }
+  // Requests come from outside, or may.
+  void stop() { spends_ = cycle_ = false; }
+
+ private:
+  struct Period { // of the client's time in segments
+    double active_ns = 0;
+    double held_ns = 0; // lower work
+    double late_ns = 0; // the client
+    double held() const { return held_ns / std::max(active_ns, 1.0); }
+    double late() const { return late_ns / std::max(active_ns, 1.0); }
+  };
+  Period& here() { return cycle_ ? cycles_ : others_; }
+  void count(std::int64_t now_ns) {
+    const auto ns = static_cast<double>(now_ns - std::exchange(since_ns_, now_ns));
+    if (in_segment_) here().active_ns += std::max(ns, 0.0);
+  }
+  // As far as is known: what was seen for a shorter time than that may be chance.
+  bool pays(double enough_ns) const {
+    if (others_.active_ns < enough_ns) return false;
+    return cycles_.active_ns < enough_ns || cycles_.late() <= others_.held() - cycles_.held();
+  }
+  bool was_odd(std::int64_t now_ns, double remembered_ns) const {
+    return odd_ns_ != 0 && static_cast<double>(now_ns - odd_ns_) < remembered_ns;
+  }
+
+  bool spends_ = false;
+  bool cycle_ = false;
+  bool in_cycle_ = false; // this segment was, at some time
+  bool in_segment_ = false;
+  std::int64_t since_ns_ = 0; // what came before is counted
+  std::int64_t odd_ns_ = 0;
+  Period cycles_;
+  Period others_;
+};
+
+} // namespace fikit::policy
