@@ -130,6 +130,20 @@ def test_it_goes_on_only_where_lower_work_gains_by_it() -> None:
     assert 1 <= cycles <= 2
 
 
+def test_it_is_over_at_once_where_it_cannot_pay() -> None:
+    """Lower work was held for a hundredth of the time until the budget was nearly full: it cannot gain more than 2 ms in the
+    0.2 s that it takes to tell."""
+    made = policy()
+    now, late = saves(made, 0, 430 * MS, held=SEGMENT // 100), 0
+    while goes(made, now, LONGEST):
+        made.event("launched", LOW, now, granted=True, request=99, duration_ns=LONGEST)
+        made.event("grant_done", LOW, now + LONGEST, request=99)
+        end = now + SEGMENT + LONGEST
+        made.event("drained", HIGH, end, began_ns=now, duration_ns=0, span_ns=SEGMENT, slack_ns=[1], idle_ns=[MS])
+        now, late = end + MS, late + LONGEST
+    assert 2 * MS < late <= 3 * MS
+
+
 @pytest.mark.parametrize("promise", [{"max_slowdown": 0.0}, {"max_delay_ns": 200 * US}])
 def test_not_above_a_job_that_nothing_may_cost_or_only_little_at_a_time(promise: dict[str, Any]) -> None:
     made = policy(**promise)
@@ -146,6 +160,15 @@ def test_nor_after_an_idle_time_that_is_much_longer_than_any_before(pause: int, 
     """Four times as long, and 10 ms: requests may come from outside."""
     made = policy()
     assert goes(made, saves(made, 0, S) - MS + pause) is let_go
+
+
+def test_an_idle_time_of_which_nothing_is_known_says_nothing() -> None:
+    made = policy()
+    now = saves(made, 0, S)
+    made.event("launched", HIGH, now, duration_ns=SEGMENT, slack_ns=[1])
+    now += SEGMENT
+    made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=SEGMENT, slack_ns=[1])
+    assert goes(made, now + S)
 
 
 def test_half_a_minute_later_that_is_forgotten() -> None:

@@ -17,10 +17,12 @@ class Surplus {
 
   // Lower work stood at the gate for the client's sake.
   void held(double ns) { here().held_ns += ns; }
+  // longest_idle_ns: of those before like this one; 0: there was none.
   void begin_segment(std::int64_t now_ns, std::int64_t idle_ns, std::int64_t longest_idle_ns, const Tuning& tuning) {
     // Who was silent for much longer than ever may have been waiting for requests, which queue: there a delay is felt by many.
     constexpr std::int64_t kLonger = 4;
-    if (idle_ns > kLonger * longest_idle_ns + static_cast<std::int64_t>(tuning.odd_idle_ns)) odd_ns_ = now_ns, stop();
+    const std::int64_t odd_ns = kLonger * longest_idle_ns + static_cast<std::int64_t>(tuning.odd_idle_ns);
+    if (longest_idle_ns > 0 && idle_ns > odd_ns) odd_ns_ = now_ns, stop();
     in_segment_ = true;
     since_ns_ = now_ns;
     in_cycle_ = cycle_;
@@ -35,7 +37,7 @@ class Surplus {
   // filled: this share of what may be saved is there.
   void see(std::int64_t now_ns, double filled, const Tuning& tuning) {
     count(now_ns);
-    if (filled < tuning.surplus_kept) spends_ = false;
+    if (filled < tuning.surplus_kept || lost(tuning.surplus_ns)) spends_ = false;
     if (filled >= tuning.surplus_from) spends_ = cycle_ = pays(tuning.surplus_ns) && !was_odd(now_ns, tuning.remembered_ns);
     in_cycle_ |= cycle_;
   }
@@ -57,9 +59,11 @@ class Surplus {
   }
   // As far as is known: what was seen for a shorter time than that may be chance.
   bool pays(double enough_ns) const {
-    if (others_.active_ns < enough_ns) return false;
+    if (others_.active_ns < enough_ns || lost(enough_ns)) return false;
     return cycles_.active_ns < enough_ns || cycles_.late() <= others_.held() - cycles_.held();
   }
+  // It cannot pay any more, were nothing lost and nobody held for as long as it takes to tell.
+  bool lost(double enough_ns) const { return cycles_.late_ns > others_.held() * std::max(cycles_.active_ns, enough_ns); }
   bool was_odd(std::int64_t now_ns, double remembered_ns) const {
     return odd_ns_ != 0 && static_cast<double>(now_ns - odd_ns_) < remembered_ns;
   }
