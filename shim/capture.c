@@ -6,7 +6,10 @@
 enum { ORIGINS = 64 };
 
 _Atomic int fikit_captures;
-static CUstream origins[ORIGINS]; /* streams on which a capture was begun; beyond ORIGINS only counted */
+static struct {
+  CUstream stream;
+  CUcontext context; /* of the stream; NULL: not managed */
+} origins[ORIGINS]; /* on which a capture was begun */
 FIKIT_LOCK(changing);
 
 bool fikit_stream_captures(CUstream stream) {
@@ -15,31 +18,58 @@ bool fikit_stream_captures(CUstream stream) {
   return REAL(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* In a signal handler nobody is told: from then on the shim does nothing that a capture could mind. */
+/* In a signal handler, and beyond ORIGINS, it is only counted: from then on the shim does nothing that a capture could mind. */
 static void began(CUstream stream) {
-  if (!fikit_lock(&changing)) {
-    atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
+  CUcontext context = fikit_stream_of(stream)->context;
+  atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
+  if (!fikit_lock(&changing))
     return;
-  }
   for (int i = 0; i < ORIGINS; i++)
-    if (!origins[i]) {
-      origins[i] = stream;
-      atomic_fetch_add_explicit(&fikit_captures, 1, memory_order_relaxed);
+    if (!origins[i].stream) {
+      origins[i].stream = stream;
+      origins[i].context = context;
       break;
     }
   fikit_unlock(&changing);
+}
+
+/* Under `changing`. */
+static void forget(int i) {
+  origins[i].stream = NULL;
+  origins[i].context = NULL;
+  atomic_fetch_sub_explicit(&fikit_captures, 1, memory_order_relaxed);
 }
 
 void fikit_capture_forget(CUstream stream) {
   if (!fikit_lock(&changing))
     return;
   for (int i = 0; i < ORIGINS; i++)
-    if (origins[i] == stream) {
-      origins[i] = NULL;
-      atomic_fetch_sub_explicit(&fikit_captures, 1, memory_order_relaxed);
+    if (origins[i].stream == stream) {
+      forget(i);
       break;
     }
   fikit_unlock(&changing);
+}
+
+void fikit_capture_context_gone(CUcontext context) {
+  if (!fikit_lock(&changing))
+    return;
+  for (int i = 0; i < ORIGINS; i++)
+    if (origins[i].stream && origins[i].context == context)
+      forget(i);
+  fikit_unlock(&changing);
+}
+
+int fikit_capture_relax(void) {
+  int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  return HAS(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS
+             ? mode
+             : CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+void fikit_capture_restore(int mode) {
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 }
 
 /* An EndCapture that failed may have ended the capture or not (wrong thread: yes): the driver knows. */

@@ -1,5 +1,7 @@
 /* Contexts: attach to fikitd when one is made, know when the calling thread's current one changes. */
+#include "context.h"
 #include "allocation.h"
+#include "capture.h"
 #include "device.h"
 #include "handle_map.h"
 #include "marker.h"
@@ -59,6 +61,28 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx) {
 
 static HANDLE_MAP(attached); /* context -> how many attached to it beside its maker */
 
+_Atomic int fikit_contexts_ending;
+
+void fikit_context_forget_all(void) {
+  atomic_store(&fikit_contexts_ending, 0);
+}
+
+static void let_pass(struct fikit_device *device) {
+  fikit_markers_pass(device);
+  fikit_measure_pass(device);
+}
+
+/* From here to ended() no thread asks about an event. */
+static void ending(void) {
+  atomic_fetch_add(&fikit_contexts_ending, 1);
+  fikit_device_each(let_pass);
+}
+
+static CUresult ended(CUresult result) {
+  atomic_fetch_sub(&fikit_contexts_ending, 1);
+  return result;
+}
+
 /* The shim's events died with their context, and whatever ran in it is over. */
 static _Thread_local CUcontext dead;
 
@@ -72,6 +96,7 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
   if (result == CUDA_SUCCESS && ctx) {
     dead = ctx;
     fikit_device_each(drop_events);
+    fikit_capture_context_gone(ctx);
     fikit_stream_context_gone(ctx);
     fikit_allocation_context_gone(ctx);
     handle_map_erase(&attached, (uintptr_t)ctx);
@@ -80,11 +105,13 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {
-  return destroyed(ctx, REAL(cuCtxDestroy)(ctx));
+  ending();
+  return ended(destroyed(ctx, REAL(cuCtxDestroy)(ctx)));
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
-  return destroyed(ctx, REAL(cuCtxDestroy_v2)(ctx));
+  ending();
+  return ended(destroyed(ctx, REAL(cuCtxDestroy_v2)(ctx)));
 }
 
 /* The old pair of CUDA 2: a context ends when everybody who attached to it, its maker among them, is detached. */
@@ -97,12 +124,13 @@ CUresult cuCtxAttach(CUcontext *ctx, unsigned flags) {
 
 CUresult cuCtxDetach(CUcontext ctx) {
   uintptr_t others = handle_map_get(&attached, (uintptr_t)ctx);
+  ending();
   CUresult result = switched(REAL(cuCtxDetach)(ctx));
   if (others == 0)
-    return destroyed(ctx, result);
-  if (result == CUDA_SUCCESS)
+    destroyed(ctx, result);
+  else if (result == CUDA_SUCCESS)
     handle_map_put(&attached, (uintptr_t)ctx, others - 1, 0);
-  return result;
+  return ended(result);
 }
 
 static _Atomic(CUcontext) primary[FIKIT_MAX_DEVICES];
@@ -125,17 +153,21 @@ static CUresult released(CUdevice device, CUresult result) {
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  return released(device, REAL(cuDevicePrimaryCtxRelease)(device));
+  ending();
+  return ended(released(device, REAL(cuDevicePrimaryCtxRelease)(device)));
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  return released(device, REAL(cuDevicePrimaryCtxRelease_v2)(device));
+  ending();
+  return ended(released(device, REAL(cuDevicePrimaryCtxRelease_v2)(device)));
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device) {
-  return released(device, REAL(cuDevicePrimaryCtxReset)(device));
+  ending();
+  return ended(released(device, REAL(cuDevicePrimaryCtxReset)(device)));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  return released(device, REAL(cuDevicePrimaryCtxReset_v2)(device));
+  ending();
+  return ended(released(device, REAL(cuDevicePrimaryCtxReset_v2)(device)));
 }

@@ -1,5 +1,6 @@
 #include "fork.h"
 #include "allocation.h"
+#include "context.h"
 #include "device.h"
 #include "event.h"
 #include "lock.h"
@@ -12,6 +13,7 @@
 static void in_child(void) {
   fikit_locks_free_all();
   fikit_device_forget_all();
+  fikit_context_forget_all();
   fikit_stream_forget_all();
   fikit_event_forget_all();
   fikit_allocation_forget_all();

@@ -1,6 +1,7 @@
 #include "marker.h"
 #include "capture.h"
 #include "clock.h"
+#include "context.h"
 #include "gate.h"
 #include "lock.h"
 #include "page.h"
@@ -45,7 +46,12 @@ static struct marker *free_marker(struct fikit_markers *markers, CUcontext conte
     if (!m->event)
       unused = m;
   }
-  if (!unused || REAL(cuEventCreate)(&unused->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+  if (!unused)
+    return NULL;
+  int mode = fikit_capture_relax();
+  CUresult result = REAL(cuEventCreate)(&unused->event, CU_EVENT_DISABLE_TIMING);
+  fikit_capture_restore(mode);
+  if (result != CUDA_SUCCESS)
     return NULL;
   unused->context = context;
   return unused;
@@ -88,7 +94,10 @@ void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entr
   uint32_t request_seq = atomic_exchange_explicit(&device->unmarked, 0, memory_order_acquire);
   if (!request_seq || atomic_load_explicit(&device->unmarked_stream, memory_order_relaxed) != entry || fikit_capture_anywhere())
     return;
-  if (REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
+  int mode = fikit_capture_relax();
+  CUresult result = REAL(cuStreamQuery)(stream);
+  fikit_capture_restore(mode);
+  if (result == CUDA_ERROR_NOT_READY)
     mark(device, entry, stream, 0, request_seq);
   else
     report(device, 0, request_seq); /* complete; or the context is broken */
@@ -112,7 +121,8 @@ bool fikit_markers_poll(struct fikit_device *device) {
     atomic_flag_clear(&markers->polling);
     return true;
   }
-  for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
+  int mode = fikit_capture_relax();
+  for (struct marker *m = markers->marker; m < markers->marker + MARKERS && !fikit_context_ends(); m++) {
     CUresult result = m->out ? REAL(cuEventQuery)(m->event) : CUDA_ERROR_NOT_READY;
     if (result == CUDA_ERROR_NOT_READY)
       continue;
@@ -121,11 +131,17 @@ bool fikit_markers_poll(struct fikit_device *device) {
     report(device, m->slot, m->request_seq);
     reported = true;
   }
+  fikit_capture_restore(mode);
   fikit_unlock(&markers->mutex);
   atomic_flag_clear(&markers->polling);
   if (reported)
     fikit_doorbell(device);
   return atomic_load_explicit(&markers->out, memory_order_relaxed) != 0;
+}
+
+void fikit_markers_pass(struct fikit_device *device) {
+  if (fikit_lock(&device->markers->mutex))
+    fikit_unlock(&device->markers->mutex);
 }
 
 void fikit_markers_forget_context(struct fikit_device *device, CUcontext context) {

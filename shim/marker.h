@@ -22,7 +22,10 @@ void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t requ
 /* Report the markers that have completed. True while some are still out. */
 bool fikit_markers_poll(struct fikit_device *device);
 
-/* The context is going away, and its events with it. */
+/* Returns when no thread is looking at a marker that was when it was called. */
+void fikit_markers_pass(struct fikit_device *device);
+
+/* The context has gone, and its events with it. */
 void fikit_markers_forget_context(struct fikit_device *device, CUcontext context);
 
 #endif

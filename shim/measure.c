@@ -1,6 +1,7 @@
 #include "measure.h"
 #include "capture.h"
 #include "clock.h"
+#include "context.h"
 #include "lock.h"
 #include "page.h"
 #include "symbols.h"
@@ -200,7 +201,11 @@ static void read_completed(struct fikit_measure *measure) {
 /* Under the mutex. */
 static void harvest(struct fikit_device *device) {
   struct fikit_measure *measure = device->measure;
+  if (fikit_context_ends())
+    return;
+  int mode = fikit_capture_relax();
   read_completed(measure);
+  fikit_capture_restore(mode);
   while (measure->first && measure->first->read && ring_has_room(device)) {
     struct fikit_timed *timed = measure->first;
     measure->first = timed->next;
@@ -225,17 +230,22 @@ void fikit_measure_harvest(struct fikit_device *device) {
   leave(measure);
 }
 
+static bool two_events(CUevent *start, CUevent *end) {
+  int mode = fikit_capture_relax();
+  bool made = REAL(cuEventCreate)(start, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+  if (made && REAL(cuEventCreate)(end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    REAL(cuEventDestroy_v2)(*start);
+    made = false;
+  }
+  fikit_capture_restore(mode);
+  return made;
+}
+
 /* Under the mutex: one more that can be timed, in the current context. False when that cannot be. */
 static bool equip(struct fikit_measure *measure, CUcontext context) {
   CUevent start, end;
-  if (!measure->bare && measure->used == FIKIT_TIMED)
+  if ((!measure->bare && measure->used == FIKIT_TIMED) || !two_events(&start, &end))
     return false;
-  if (REAL(cuEventCreate)(&start, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
-    return false;
-  if (REAL(cuEventCreate)(&end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    REAL(cuEventDestroy_v2)(start);
-    return false;
-  }
   struct fikit_timed *timed = measure->bare;
   if (timed)
     measure->bare = timed->next;
@@ -346,6 +356,12 @@ static struct fikit_timed **without(struct fikit_timed **list, CUcontext context
       list = &(*list)->next;
   }
   return list;
+}
+
+void fikit_measure_pass(struct fikit_device *device) {
+  struct fikit_measure *measure = device->measure;
+  if (measure && fikit_lock(&measure->mutex))
+    fikit_unlock(&measure->mutex);
 }
 
 /* Its events are gone with it. */

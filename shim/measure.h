@@ -30,6 +30,9 @@ void fikit_measure_harvest(struct fikit_device *device);
 /* Have events ready for samples in the current context. Off the launch path. */
 void fikit_measure_stock(struct fikit_device *device);
 
+/* Returns when no thread is reading events that was when it was called. */
+void fikit_measure_pass(struct fikit_device *device);
+
 void fikit_measure_forget_context(struct fikit_device *device, CUcontext context);
 
 #endif

@@ -35,13 +35,10 @@ static bool supported(void) {
          value;
 }
 
-/* Registering counts as unsafe while any thread captures in global mode; in relaxed mode ours breaks no capture. */
 static bool registered(struct fikit_page *page) {
-  int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool relaxed = HAS(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+  int mode = fikit_capture_relax();
   CUresult result = REAL(cuMemHostRegister_v2)((void *)page->marks, FIKIT_MARKS_BYTES, CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (relaxed)
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  fikit_capture_restore(mode);
   return result == CUDA_SUCCESS;
 }
 

@@ -45,9 +45,9 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type) 
   return learn_location(REAL(cuMemGetMemPool)(pool, location, type), pool, location);
 }
 
+/* It goes away with no context: "not associated with any CUDA context" (CUDA manual, cuCtxDestroy; cudaDeviceReset says so, too). */
 static struct fikit_place place_of(CUstream stream, CUmemoryPool pool) {
-  const struct fikit_stream *entry = fikit_stream_of(stream);
-  struct fikit_place place = {entry->device, entry->context};
+  struct fikit_place place = {fikit_stream_of(stream)->device, NULL};
   const uintptr_t where = pool ? handle_map_get(&pools, (uintptr_t)pool) : 0;
   if (where == IN_HOST)
     place.device = NULL;

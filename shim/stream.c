@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per device that
+/* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per context that
  * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
 enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
 enum { AT_ONCE_NS = 200000 }; /* a host that does so little between two waits has nothing else to do */
@@ -63,11 +63,11 @@ static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUc
   if (!stream)
     stream = add(handle, scope, context, device, OWN_ENTRIES);
   if (!stream)
-    stream = search(REST, 0, device);
+    stream = search(REST, (uintptr_t)context, device);
   if (!stream)
-    stream = add(REST, 0, NULL, device, FIKIT_STREAMS);
+    stream = add(REST, (uintptr_t)context, context, device, FIKIT_STREAMS);
   fikit_unlock(&changing);
-  return stream;
+  return stream ? stream : &unmanaged;
 }
 
 /* The device of a stream that may belong to another context than the current one. */
@@ -222,17 +222,23 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t 
   waited.until_ns = fikit_now_ns(); /* our own time is not the host's */
 }
 
-void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device) {
-  drain->device = device;
+/* Other contexts' work on the device goes on. */
+static bool in_drain(const struct fikit_drain *drain, const struct fikit_stream *stream) {
+  return stream->device == drain->device && stream->context == drain->context;
+}
+
+void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context) {
+  drain->device = of_context->device;
+  drain->context = of_context->context;
   drain->began_ns = fikit_now_ns();
   drain->count = atomic_load_explicit(&used, memory_order_acquire);
   for (unsigned i = 0; i < drain->count; i++)
-    drain->issued[i] = streams[i].device == device ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
+    drain->issued[i] = in_drain(drain, &streams[i]) ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
 }
 
 void fikit_drain_end(const struct fikit_drain *drain) {
   for (unsigned i = 0; i < drain->count; i++)
-    if (streams[i].device == drain->device)
+    if (in_drain(drain, &streams[i]))
       raise_drained(&streams[i], drain->issued[i]);
   claim(drain->device, waits_since(drain->device, drain->began_ns));
   if (fikit_lock(&changing)) {

@@ -65,11 +65,12 @@ uint64_t fikit_stream_covers(const struct fikit_stream *stream);
 enum { FIKIT_STREAMS = 256 };
 struct fikit_drain {
   struct fikit_device *device;
+  CUcontext context;
   int64_t began_ns;
   unsigned count; /* of issued */
   uint64_t issued[FIKIT_STREAMS];
 };
-void fikit_drain_begin(struct fikit_drain *drain, struct fikit_device *device);
+void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context);
 void fikit_drain_end(const struct fikit_drain *drain);
 
 /* After any successful synchronisation: report what it may have completed (markers, samples, descriptions). */

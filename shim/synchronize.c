@@ -63,11 +63,12 @@ CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t bytes) {
 
 static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontext ctx) {
   struct fikit_drain drain;
-  struct fikit_device *device = fikit_stream_of(CU_STREAM_LEGACY)->device;
-  if (device)
-    fikit_drain_begin(&drain, device);
+  const struct fikit_stream *entry = fikit_stream_of(CU_STREAM_LEGACY);
+  const bool managed = entry->device != NULL;
+  if (managed)
+    fikit_drain_begin(&drain, entry);
   CUresult result = synchronize(ctx);
-  if (device && result == CUDA_SUCCESS)
+  if (managed && result == CUDA_SUCCESS)
     fikit_drain_end(&drain);
   return result;
 }

@@ -68,7 +68,8 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
   const uint64_t reserved = on_device ? round_up(bytes, kAlignment) : 0;
   const bool room = !on_device || (pool == nullptr ? reserve(context, reserved) : pool->take(reserved));
   require(room, CUDA_ERROR_OUT_OF_MEMORY);
-  Allocation made{0, bytes, reserved, kind, &context, pool, 0};
+  Allocation made{0, bytes, reserved, kind, pool == nullptr ? &context : nullptr, pool, 0};
+  made.device = &context.device;
   try {
     made.base = map_pages(bytes);
   } catch (const Failure&) {
@@ -85,14 +86,15 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
   return made.base;
 }
 
-// A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory.
+// A synchronous free waits for the device's work, as the real one does: nothing queued may still use the memory. Not for
+// memory of a pool, which belongs to no context (CUDA manual, cuMemFree and cuCtxDestroy).
 void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
   forbid_unsafe_call();
   const auto found = driver().memory().find(base);
   const bool matches =
       found && found->base == base && std::find(kinds.begin(), kinds.end(), found->kind) != kinds.end();
   require(matches, CUDA_ERROR_INVALID_VALUE);
-  found->context->synchronize();
+  if (found->context != nullptr) found->context->synchronize();
   if (const auto taken = driver().memory().take(base)) free_pages(*taken);
 }
 

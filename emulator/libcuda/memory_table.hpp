@@ -23,10 +23,10 @@ struct Allocation {
   uint64_t bytes = 0;     // what the program asked for
   uint64_t reserved = 0;  // what it takes of the device's capacity; 0 for host memory
   MemoryKind kind = MemoryKind::device;
-  Context* context = nullptr;
-  Pool* pool = nullptr;  // set for stream-ordered allocations
+  Context* context = nullptr;  // that it goes away with; null: with none
+  Pool* pool = nullptr;        // set for stream-ordered allocations
   uint64_t id = 0;
-  Device* device = nullptr;     // of memory without a context
+  Device* device = nullptr;     // of memory that was allocated, with a context or without
   unsigned flags = 0;           // of cuMemHostAlloc, cuMemHostRegister
   int fd = -1;                  // of the shared bytes behind it, once another process may ask for them
   uint64_t shared_id = 0;       // imported memory: of the shared bytes

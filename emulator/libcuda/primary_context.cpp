@@ -22,19 +22,19 @@ CU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
     Device& device = driver().device(ordinal);
     const std::lock_guard lock(device.mutex);
     require(device.primary_users > 0, CUDA_ERROR_INVALID_CONTEXT);
-    if (--device.primary_users > 0) return;
+    if (--device.primary_users > 0 || device.primary == nullptr) return;
     destroy_context(device.primary);
     device.primary = nullptr;
   });
 }
 
+// Resetting is not releasing: who retained it still has to (CUDA manual).
 CU_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   return api([&] {
     Device& device = driver().device(ordinal);
     const std::lock_guard lock(device.mutex);
     if (device.primary != nullptr) destroy_context(device.primary);
     device.primary = nullptr;
-    device.primary_users = 0;
   });
 }
 

@@ -99,6 +99,28 @@ pause()
     run.finish()
 
 
+def test_memory_of_a_pool_outlives_the_context_in_which_it_was_allocated(on_gpu: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    code = """
+one = context()
+p = made(stream_ordered(3 * MIB))
+q = made(from_pool(MIB))
+check(cu.cuCtxDestroy_v2(one))
+say(); pause()
+two = context()
+for each in (p, q): check(cu.cuMemFreeAsync(ctypes.c_uint64(each), None))
+say(); pause()
+"""
+    run = on_gpu(code, fikitd)
+    run.line()
+    assert fikitd.memory.held() == 4 * MIB
+    run.go()
+    run.line()
+    assert fikitd.memory.held() == 0
+    run.go()
+    run.finish()
+
+
 def test_the_last_to_detach_from_a_context_gives_back_what_it_held(on_gpu: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """

@@ -131,7 +131,9 @@ API CUresult cuCtxCreate_v2(void **ctx, unsigned flags, int device) {
   return 0;
 }
 API CUresult cuCtxDestroy_v2(void *ctx) {
+  end_streams_of(ctx, 0);
   COUNTED;
+  end_streams_of(ctx, 1);
   if (current == ctx)
     current = NULL;
   if (registered_in == ctx)

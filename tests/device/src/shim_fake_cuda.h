@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 typedef int CUresult;
-enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900 };
+enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900, CAPTURE_INVALIDATED = 901 };
 #define API __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
 int called(const char *name); /* counts the call; what a test told it to return */
 extern int holding;           /* events and streams are not complete */
 extern int capturing;
+void end_streams_of(void *ctx, int over); /* its events must not be touched from now on; `over`: and its captures are */
 extern _Thread_local void *current; /* context */
 
 #define COUNTED             \

@@ -3,6 +3,51 @@
 
 #include <float.h>
 
+/* What breaks a capture in global mode, and what does not, is as cuThreadExchangeStreamCaptureMode's manual entry has it. */
+enum { RELAXED = 2 };
+static _Thread_local int mode;
+static int broken;
+
+API CUresult cuThreadExchangeStreamCaptureMode(int *exchanged) {
+  int before = mode;
+  mode = *exchanged;
+  *exchanged = before;
+  return 0;
+}
+
+static int unsafe(void) {
+  if (!__atomic_load_n(&capturing, __ATOMIC_SEQ_CST) || mode == RELAXED)
+    return 0;
+  return broken = 1;
+}
+
+/* Events end with their context. To touch one then, or while the context is being destroyed, is undefined (cuCtxDestroy's manual
+ * entry): it is counted. */
+enum { EVENTS = 4096, FIRST_EVENT = 0x700000, EVENT_STEP = 0x100 };
+static void *context_of[EVENTS];
+static unsigned strays;
+
+static unsigned number_of(const void *event) {
+  return ((unsigned)(uintptr_t)event - FIRST_EVENT) / EVENT_STEP % EVENTS;
+}
+
+static void touch(const void *event) {
+  if (!__atomic_load_n(&context_of[number_of(event)], __ATOMIC_SEQ_CST))
+    __atomic_fetch_add(&strays, 1, __ATOMIC_SEQ_CST);
+}
+
+API unsigned fake_strays(void) {
+  return __atomic_load_n(&strays, __ATOMIC_SEQ_CST);
+}
+
+HIDDEN void end_streams_of(void *ctx, int over) {
+  for (unsigned i = 0; i < EVENTS; i++)
+    if (context_of[i] == ctx)
+      __atomic_store_n(&context_of[i], NULL, __ATOMIC_SEQ_CST);
+  if (over)
+    capturing = 0;
+}
+
 API CUresult cuStreamCreate(void **stream, unsigned flags) {
   static uintptr_t next = 0x500000;
   (void)flags;
@@ -28,12 +73,15 @@ API CUresult cuStreamSynchronize(void *stream) {
 API CUresult cuStreamQuery(void *stream) {
   (void)stream;
   COUNTED;
+  if (unsafe())
+    return CAPTURE_UNSAFE;
   return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
 }
 API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
   (void)stream, (void)mode;
   COUNTED;
-  capturing = 1;
+  broken = 0;
+  __atomic_store_n(&capturing, 1, __ATOMIC_SEQ_CST);
   return 0;
 }
 API CUresult cuStreamEndCapture(void *stream, void **graph) {
@@ -41,7 +89,7 @@ API CUresult cuStreamEndCapture(void *stream, void **graph) {
   COUNTED;
   *graph = (void *)(uintptr_t)0x600000;
   capturing = 0;
-  return 0;
+  return broken ? CAPTURE_INVALIDATED : 0;
 }
 API CUresult cuStreamIsCapturing(void *stream, int *status) {
   (void)stream;
@@ -50,10 +98,11 @@ API CUresult cuStreamIsCapturing(void *stream, int *status) {
   return 0;
 }
 API CUresult cuEventCreate(void **event, unsigned flags) {
-  static uintptr_t next = 0x700000;
+  static uintptr_t next = FIRST_EVENT;
   (void)flags;
   COUNTED;
-  *event = (void *)__atomic_add_fetch(&next, 0x100, __ATOMIC_RELAXED);
+  *event = (void *)__atomic_add_fetch(&next, EVENT_STEP, __ATOMIC_RELAXED);
+  __atomic_store_n(&context_of[number_of(*event)], current, __ATOMIC_SEQ_CST);
   return 0;
 }
 API CUresult cuEventDestroy_v2(void *event) {
@@ -99,7 +148,8 @@ API CUresult cuEventRecord(void *event, void *stream) {
 API CUresult cuEventQuery(void *event) {
   const float *ms = time_of(event);
   COUNTED;
-  if (capturing)
+  touch(event);
+  if (unsafe())
     return CAPTURE_UNSAFE;
   if (ms && *ms > now_ms)
     return NOT_READY;
@@ -112,6 +162,8 @@ API CUresult cuEventSynchronize(void *event) {
 }
 API CUresult cuEventElapsedTime(float *ms, void *start, void *end) {
   COUNTED;
+  touch(start);
+  touch(end);
   const float *from = time_of(start), *to = time_of(end);
   *ms = from && to ? *to - *from : 0.5f;
   return 0;
