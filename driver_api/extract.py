@@ -1,17 +1,21 @@
 """Regenerate symbols.txt and versions.csv from an installed CUDA toolkit's headers.
 
 Only names and version numbers are taken: they are facts of the driver's binary interface. The build reads the two
-committed tables and never needs a toolkit. Usage: python driver_api/extract.py /usr/local/cuda/include
+committed tables and never needs a toolkit. What they have already stays: a driver goes on exporting what headers no longer
+declare, and cudaProfiler.h comes in a package of its own. Usage: python driver_api/extract.py /usr/local/cuda/include
 """
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h")
+# Names that mean another function from some version on, by a #define of cuda.h: who asks for them expects its arguments.
+RENAMED = [("cuGraphInstantiate", 12000, 0, "cuGraphInstantiateWithFlags")]
 
 
 def extract(include: Path) -> tuple[list[str], list[tuple[str, int, int, str]]]:
@@ -49,12 +53,16 @@ def extract(include: Path) -> tuple[list[str], list[tuple[str, int, int, str]]]:
         for (version, suffix), base in zip(reversed(entries), reversed(bases), strict=False):
             rows.append((name, version, 1, base + suffix))
             symbols.add(base + suffix)
-    return sorted(symbols), sorted(set(rows))
+    return sorted(symbols), sorted({*rows, *RENAMED})
 
 
 if __name__ == "__main__":
     all_symbols, all_rows = extract(Path(sys.argv[1]))
-    (HERE / "symbols.txt").write_text("".join(f"{s}\n" for s in all_symbols))
+    with (HERE / "versions.csv").open(newline="") as file:
+        before = [(r["name"], int(r["version"]), int(r["per_thread"]), r["symbol"]) for r in csv.DictReader(file)]
+    known = {*all_symbols, *(HERE / "symbols.txt").read_text().split()}
+    (HERE / "symbols.txt").write_text("".join(f"{s}\n" for s in sorted(known)))
     (HERE / "versions.csv").write_text(
-        "name,version,per_thread,symbol\n" + "".join(f"{n},{v},{p},{s}\n" for n, v, p, s in all_rows)
+        "name,version,per_thread,symbol\n"
+        + "".join(f"{n},{v},{p},{s}\n" for n, v, p, s in sorted({*all_rows, *before}))
     )

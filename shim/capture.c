@@ -114,6 +114,38 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(FIKIT_CAPTURE_TO_GRAPH_ARGS) {
         REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, data, count, mode));
 }
 
+/* Into the same nodes once more, in the same order: one of ours among them would be its end (CUDA 13.3). */
+CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *data) {
+  BEGIN(fikit_legacy(stream), REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, callback, data));
+}
+
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *callback, void *data) {
+  BEGIN(fikit_per_thread(stream), REAL(cuStreamBeginRecaptureToGraph_ptsz)(stream, mode, graph, callback, data));
+}
+
+/* Into a list of commands of a graphics interface (CUDA 13.1). Whether cuStreamIsCapturing knows of it, its manual does not say. */
+CUresult cuStreamBeginCaptureToCig(CUstream stream, void *params) {
+  BEGIN(fikit_legacy(stream), REAL(cuStreamBeginCaptureToCig)(stream, params));
+}
+
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *params) {
+  BEGIN(fikit_per_thread(stream), REAL(cuStreamBeginCaptureToCig_ptsz)(stream, params));
+}
+
+static CUresult ended_to_cig(CUstream stream, CUresult result) {
+  if (result == CUDA_SUCCESS)
+    fikit_capture_forget(stream);
+  return result;
+}
+
+CUresult cuStreamEndCaptureToCig(CUstream stream) {
+  return ended_to_cig(fikit_legacy(stream), REAL(cuStreamEndCaptureToCig)(stream));
+}
+
+CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream) {
+  return ended_to_cig(fikit_per_thread(stream), REAL(cuStreamEndCaptureToCig_ptsz)(stream));
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   CUresult result = REAL(cuStreamEndCapture)(stream, graph);
   ended(fikit_legacy(stream));

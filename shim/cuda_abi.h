@@ -165,6 +165,12 @@ FIKIT_API cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode);
   CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data, size_t count, int mode
 FIKIT_API cuStreamBeginCaptureToGraph(FIKIT_CAPTURE_TO_GRAPH_ARGS);
 FIKIT_API cuStreamBeginCaptureToGraph_ptsz(FIKIT_CAPTURE_TO_GRAPH_ARGS);
+FIKIT_API cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *data);
+FIKIT_API cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *callback, void *data);
+FIKIT_API cuStreamBeginCaptureToCig(CUstream stream, void *params);
+FIKIT_API cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *params);
+FIKIT_API cuStreamEndCaptureToCig(CUstream stream);
+FIKIT_API cuStreamEndCaptureToCig_ptsz(CUstream stream);
 FIKIT_API cuStreamEndCapture(CUstream stream, CUgraph *graph);
 FIKIT_API cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
 

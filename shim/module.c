@@ -12,9 +12,20 @@ static uintptr_t root_of(uintptr_t handle) {
   return root ? root : handle;
 }
 
-static CUresult loaded(CUresult result, void *handle, uint64_t hash) {
+static void put(uintptr_t handle, uint64_t hash) {
+  handle_map_put(&images, handle, (uintptr_t)hash, handle);
+}
+
+/* Looked at once the driver has accepted it: what it refuses may be shorter than it says. */
+static CUresult loaded(CUresult result, void *handle, const void *image) {
   if (result == CUDA_SUCCESS)
-    handle_map_put(&images, *(uintptr_t *)handle, (uintptr_t)hash, *(uintptr_t *)handle);
+    put(*(uintptr_t *)handle, fikit_image_hash(image));
+  return result;
+}
+
+static CUresult loaded_file(CUresult result, void *handle, const char *path) {
+  if (result == CUDA_SUCCESS)
+    put(*(uintptr_t *)handle, fikit_image_hash_file(path));
   return result;
 }
 
@@ -32,19 +43,19 @@ static void learn(void *function, void *module, const char *name) {
 }
 
 CUresult cuModuleLoad(CUmodule *module, const char *path) {
-  return loaded(REAL(cuModuleLoad)(module, path), module, fikit_image_hash_file(path));
+  return loaded_file(REAL(cuModuleLoad)(module, path), module, path);
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
-  return loaded(REAL(cuModuleLoadData)(module, image), module, fikit_image_hash(image));
+  return loaded(REAL(cuModuleLoadData)(module, image), module, image);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count, int *options, void **values) {
-  return loaded(REAL(cuModuleLoadDataEx)(module, image, count, options, values), module, fikit_image_hash(image));
+  return loaded(REAL(cuModuleLoadDataEx)(module, image, count, options, values), module, image);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) {
-  return loaded(REAL(cuModuleLoadFatBinary)(module, image), module, fikit_image_hash(image));
+  return loaded(REAL(cuModuleLoadFatBinary)(module, image), module, image);
 }
 
 /* Forget first: once unloaded, the handles may be given out again, in another thread. */
@@ -72,11 +83,11 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned count, CUmod
 #define LIBRARY_ARGS jit_options, jit_values, jit_count, options, values, count
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, FIKIT_LIBRARY_LOAD_ARGS) {
-  return loaded(REAL(cuLibraryLoadData)(library, code, LIBRARY_ARGS), library, fikit_image_hash(code));
+  return loaded(REAL(cuLibraryLoadData)(library, code, LIBRARY_ARGS), library, code);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, FIKIT_LIBRARY_LOAD_ARGS) {
-  return loaded(REAL(cuLibraryLoadFromFile)(library, path, LIBRARY_ARGS), library, fikit_image_hash_file(path));
+  return loaded_file(REAL(cuLibraryLoadFromFile)(library, path, LIBRARY_ARGS), library, path);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {

@@ -27,6 +27,18 @@ static const struct fikit_version_row *row_of(const char *name, int version, int
   return best;
 }
 
+/* Where the driver answers with a function that it exports, that tells which one it is, and the caller got its arguments right
+ * by it: our table of versions was made from headers, which cannot know what each driver really answers. */
+static const struct fikit_version_row *row_answered(const struct fikit_version_row *expected, const char *name,
+                                                    const void *answer) {
+  if (fikit_real(expected->symbol) == answer)
+    return expected;
+  for (unsigned i = first_row(name); i < fikit_version_rows && strcmp(fikit_versions[i].name, name) == 0; i++)
+    if (fikit_real(fikit_versions[i].symbol) == answer)
+      return &fikit_versions[i];
+  return expected;
+}
+
 static void substitute(const char *name, void **function, int version, uint64_t flags) {
   int driver_version = 0;
   if (!name || !function || !*function)
@@ -38,6 +50,7 @@ static void substitute(const char *name, void **function, int version, uint64_t 
     row = row_of(name, version, 1);
   if (!row)
     row = row_of(name, version, 0);
+  row = row ? row_answered(row, name, *function) : NULL;
   if (!row || !fikit_exports[row->symbol].handled)
     return;
   fikit_offer(row->symbol, *function);

@@ -3,13 +3,12 @@
 #include <cstring>
 
 #include "driver.hpp"
+#include "entry_points.hpp"
 #include "limits.hpp"
 
 using namespace emu;
 
 namespace {
-
-constexpr int kDriverVersion = 13000;
 
 // CUdevice_attribute numbers with a value that is not 0. None is a claim about hardware: they are what programs ask for
 // before they launch anything, with the limits of the compute capability that the configuration names.

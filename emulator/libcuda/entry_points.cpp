@@ -45,6 +45,7 @@ Lookup look_up(const char* name, int version, bool per_thread) {
   }
   for (; low < kEntryPointCount && strcmp(kEntryPoints[low].name, name) == 0; ++low) {
     const EntryPoint& entry = kEntryPoints[low];
+    if (entry.version > kDriverVersion) continue;
     if (best.address == nullptr) best.status = kVersionNotSufficient;
     if (entry.version > version || (entry.per_thread && !per_thread)) continue;
     if (best_per_thread && !entry.per_thread) continue;

@@ -7,6 +7,9 @@
 
 namespace emu {
 
+// What cuDriverGetVersion says; cuGetProcAddress knows no name that is newer.
+inline constexpr int kDriverVersion = 13000;
+
 struct EntryPoint {
   const char* name;  // as cuGetProcAddress is asked, without suffixes
   int version;       // first CUDA version of this form, 1000 * major + 10 * minor

@@ -126,7 +126,7 @@ def test_every_function_of_cuda_h_has_a_name_in_the_emulator() -> None:
     text = (HEADERS / "cuda.h").read_text()
     version = re.search(r"#define CUDA_VERSION (\d+)", text)
     assert version is not None
-    if int(version[1]) > 13000:
-        pytest.skip("it is newer than the driver that is emulated")
+    if int(version[1]) > 13050:
+        pytest.skip("it is newer than driver_api/symbols.txt: run driver_api/extract.py with it")
     declared = set(re.findall(r"CUDAAPI (cu\w+)\(", text))
     assert declared - set((ROOT / "driver_api/symbols.txt").read_text().split()) == set()

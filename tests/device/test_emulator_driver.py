@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_every_driver_name_is_exported_and_nothing_else(native: Path) -> None:
     out = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     exported = {line.split()[-1] for line in out.splitlines()}
     assert exported == set((ROOT / "driver_api/symbols.txt").read_text().split())
+
+
+def test_no_name_is_found_that_is_newer_than_the_driver(emulator_env: Env) -> None:
+    code = (
+        "import ctypes; cu = ctypes.CDLL('libcuda.so.1'); p = ctypes.c_void_p(7); s = ctypes.c_int()\n"
+        "print(cu.cuGetProcAddress_v2(b'cuStreamBeginRecaptureToGraph', ctypes.byref(p), 13050, ctypes.c_uint64(0),"
+        " ctypes.byref(s)), p.value, s.value)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=emulator_env(), capture_output=True, text=True, check=True)
+    assert done.stdout == "500 None 1\n"
 
 
 def test_every_result_has_a_name(native: Path, emulator_env: Env) -> None:

@@ -224,3 +224,21 @@ def test_stopped_client_does_not_disturb_the_daemon(program: Start, daemon: Star
     run.go()
     run.finish()
     assert fikitd.page().launches() == 1
+
+
+def test_an_image_that_the_driver_refuses_is_not_read(program: Start) -> None:
+    """An ELF header that promises more than there is, at the end of the memory that there is."""
+    code = """
+import mmap, struct
+page = mmap.PAGESIZE
+memory = mmap.mmap(-1, 2 * page)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + page), page, 0) == 0
+memory[page - 64 : page] = b"\\x7fELF".ljust(40, b"\\0") + struct.pack("<Q", 1 << 30) + bytes(16)
+context()
+fake.fake_fail(b"cuModuleLoadData", 200)
+module = ctypes.c_void_p()
+say(cu.cuModuleLoadData(ctypes.byref(module), ctypes.c_void_p(start + page - 64)))
+os._exit(0)
+"""
+    assert program(code).finish()[0] == "200\n"

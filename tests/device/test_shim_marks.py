@@ -76,12 +76,22 @@ def test_no_mark_and_no_registration_unless_asked(program: Start, daemon: StartD
     "reason",
     [
         "check(cu.cuStreamBeginCapture_v2(stream(), 0))",
+        "check(cu.cuStreamBeginRecaptureToGraph(stream(), 0, None, None, None))",
+        "check(cu.cuStreamBeginCaptureToCig(stream(), None))",
         "fake.fake_memory_operations(0)",
         "fake.fake_fail(b'cuMemHostRegister_v2', 801)",
         "fake.fake_fail(b'cuStreamWriteValue32_v2', 801)",
         "fake.fake_fail(b'cuMemHostGetDevicePointer_v2', 1)",
     ],
-    ids=["a stream captures", "no such device", "not registered", "not written", "no address"],
+    ids=[
+        "a stream captures",
+        "once more",
+        "for graphics",
+        "no such device",
+        "not registered",
+        "not written",
+        "no address",
+    ],
 )
 def test_no_mark_where_it_would_do_harm_or_say_nothing(program: Start, daemon: StartDaemon, reason: str) -> None:
     code = f"here = stream()\n{reason}\nfor _ in range(8): check(launch(f, here))"

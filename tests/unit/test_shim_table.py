@@ -33,6 +33,12 @@ def test_every_call_that_enqueues_work_is_in_the_table() -> None:
     assert enqueuing() - set(TABLE.handled) - set(TABLE.passed) == set()
 
 
+def test_every_way_to_begin_or_end_a_capture_is_handled() -> None:
+    captures = {symbol for symbol in SYMBOLS if re.match(r"cuStream(Begin|End)(Re)?[Cc]apture", symbol)}
+    assert len(captures) >= 14
+    assert {TABLE.handled.get(symbol) for symbol in captures} == {"CAPTURE"}
+
+
 def test_every_launch_is_gated_but_those_with_a_reason() -> None:
     launches = {symbol for symbol in SYMBOLS if re.match(r"cu(Launch|GraphLaunch)", symbol)}
     gated = {symbol for symbol, treatment in TABLE.handled.items() if treatment == "GATE"}
@@ -40,6 +46,8 @@ def test_every_launch_is_gated_but_those_with_a_reason() -> None:
         "cuLaunchCooperativeKernelMultiDevice",
         "cuLaunchHostFunc",
         "cuLaunchHostFunc_ptsz",
+        "cuLaunchHostFunc_v2",
+        "cuLaunchHostFunc_v2_ptsz",
     } & set(TABLE.passed)
 
 

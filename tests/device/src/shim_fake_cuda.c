@@ -363,7 +363,7 @@ static const struct row rows[] = {
     {"cuGetProcAddress", 11030, 0, cuGetProcAddress}, {"cuGetProcAddress", 12000, 0, cuGetProcAddress_v2},
     {"cuInit", 2000, 0, cuInit},                      {"cuLaunchKernel", 4000, 0, cuLaunchKernel},
     {"cuLaunchKernel", 7000, 1, cuLaunchKernel_ptsz}, {"cuCtxSynchronize", 2000, 0, cuCtxSynchronize},
-    {"cuMemcpyDtoH", 3020, 0, cuMemcpyDtoH_v2},
+    {"cuMemcpyDtoH", 3020, 0, cuMemcpyDtoH_v2},       {"cuGraphInstantiate", 12000, 0, cuGraphInstantiateWithFlags},
 };
 
 static void *answer(const char *name, int version, int per_thread) {

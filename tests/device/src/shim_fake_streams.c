@@ -84,6 +84,20 @@ API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
   __atomic_store_n(&capturing, 1, __ATOMIC_SEQ_CST);
   return 0;
 }
+API CUresult cuStreamBeginRecaptureToGraph(void *stream, int mode, void *graph, void *callback, void *data) {
+  (void)graph, (void)callback, (void)data;
+  return cuStreamBeginCapture_v2(stream, mode);
+}
+API CUresult cuStreamBeginCaptureToCig(void *stream, void *parameters) {
+  (void)parameters;
+  return cuStreamBeginCapture_v2(stream, RELAXED);
+}
+API CUresult cuStreamEndCaptureToCig(void *stream) {
+  (void)stream;
+  COUNTED;
+  capturing = 0;
+  return 0;
+}
 API CUresult cuStreamEndCapture(void *stream, void **graph) {
   (void)stream;
   COUNTED;
