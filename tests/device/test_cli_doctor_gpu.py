@@ -56,6 +56,40 @@ def test_gpu_that_is_not_split_is_not_spoken_of(machine: Path) -> None:
     assert "MIG" not in findings()
 
 
+NEWER = """
+#include <string.h>
+int cuInit(unsigned flags) { return (int)flags; }
+int cuDriverGetVersion(int *version) { *version = 14000; return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGetName(char *name, int bytes, int device) { strcpy(name, "Stand-in (Emulated)"); return bytes * device; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "named"),
+    [
+        ([], ""),
+        (["cuNewCall"], "cuNewCall"),
+        (["cuNewA", "cuNewB", "cuNewC", "cuNewD"], "cuNewA, cuNewB, cuNewC and 1 more"),
+        (["cudbgInternal", "_cuHidden"], ""),
+    ],
+)
+def test_calls_that_are_newer_than_the_preload_library_are_named(
+    new: list[str], named: str, machine: Path, cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = tmp_path / "newer.c"
+    source.write_text(NEWER + "".join(f"int {name}(void) {{ return 0; }}\n" for name in new))
+    (machine / "libcuda.so.1").unlink()
+    shutil.copy(cc(source, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"), machine / "libcuda.so.1")
+    found = findings()
+    assert found["CUDA driver"].found == "version 14.0: Stand-in (Emulated)"
+    if named:
+        assert found["driver calls"].status == "warn"
+        assert f" has {named}, which" in found["driver calls"].found
+    else:
+        assert "driver calls" not in found
+
+
 def test_driver_without_nvml_is_a_warning(machine: Path) -> None:
     (machine / "libnvidia-ml.so.1").write_text("no library")
     found = findings()

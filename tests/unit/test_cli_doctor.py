@@ -332,7 +332,7 @@ def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None
 
 def test_a_python_that_cannot_be_run_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu.sys, "executable", str(tmp_path / "python"))
-    assert "could not be run: No such file or directory" in gpu.driver({}).found
+    assert "could not be run: No such file or directory" in next(gpu.area()).found
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,20 @@ def constant(path: Path, name: str) -> int:
     raise ValueError(f"{path} does not export {name}")
 
 
+def exported(path: Path) -> set[str]:
+    """Names that `path` offers to other libraries. Raises ValueError as above."""
+    data, sections = _open(path)
+    names = set()
+    try:
+        for _, kind, _, _, offset, size, link, *_ in sections:
+            if kind == SHT_DYNSYM:
+                symbols = SYMBOL.iter_unpack(data[offset : offset + size])
+                names |= {_text(data, sections[link][4] + label) for label, _, _, where, *_ in symbols if where}
+    except (*DAMAGE, ValueError) as error:
+        raise ValueError(f"{path} is damaged") from error
+    return names
+
+
 def needed_versions(path: Path) -> set[str]:
     """Names of the symbol versions that other libraries must provide, such as GLIBC_2.17. Raises ValueError as above."""
     data, sections = _open(path)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from fikit import elf
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
@@ -25,7 +28,9 @@ names = []
 for index in range(count.value):
     cuda.cuDeviceGetName(name, 256, index)
     names.append(name.value.decode(errors="replace"))
-print(json.dumps({"version": version.value, "names": names}))
+with open("/proc/self/maps") as maps:
+    libraries = [line.split(maxsplit=5)[5].strip() for line in maps if "/libcuda.so" in line]
+print(json.dumps({"version": version.value, "names": names, "library": libraries[0]}))
 """
 
 ASK_NVML = """
@@ -59,20 +64,34 @@ MODES = {1: "one thread only", 2: "no process at all", 3: "one process at a time
 
 def area() -> Iterator[Check]:
     machine = _machine_env()
-    found = driver(machine)
-    yield found
-    if found.status == "ok":
+    answer, reason = _ask(ASK_DRIVER, machine)
+    yield driver(answer, reason)
+    if answer is not None:
+        yield from calls(Path(answer["library"]))
         yield from sharing(machine)
     if (paths.emulator_dir() / "libcuda.so.1").is_file():
         yield emulator()
 
 
-def driver(env: dict[str, str]) -> Check:
+def driver(answer: dict[str, Any] | None, reason: str) -> Check:
     """The machine's own CUDA driver; a place without one is fine for everything but real work."""
-    answer, reason = _ask(ASK_DRIVER, env)
     if answer is None:
         return warn("CUDA driver", f"no GPU here: {reason}", "only the emulated GPU can be used (fikit run --emulated)")
     return ok("CUDA driver", f"version {_version(answer)}: {', '.join(answer['names']) or 'no devices'}")
+
+
+def calls(library: Path) -> Iterator[Check]:
+    """Calls of a driver that is newer than the preload library. It stands in for the driver in programs that are linked with
+    that, so they find none of these there and do not start; programs that look them up have them."""
+    try:
+        missing = {name for name in elf.exported(library) - elf.exported(paths.shim()) if re.match(r"cu[A-Z]", name)}
+    except (OSError, ValueError):
+        return  # the preload library's absence is spoken of elsewhere, and what this driver is made of is its own affair
+    if missing:
+        names = sorted(missing)
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield warn("driver calls", f"{library} has {', '.join(names[:3])}{more}, which the preload library does not know",
+                   "programs that are linked with these do not start in fikit's jobs, and new ways to launch are not held: install a newer fikit")  # fmt: skip
 
 
 def sharing(env: dict[str, str]) -> Iterator[Check]:
