@@ -221,6 +221,26 @@ def test_max_delay_holds_back_what_the_budget_would_allow() -> None:
         assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=1 * MS)) == expected
 
 
+@pytest.mark.parametrize(("length", "goes"), [(45 * US, True), (55 * US, False)])
+def test_max_delay_counts_what_the_high_job_is_late_already(length: int, *, goes: bool) -> None:
+    """Its work would have been done, alone; behind 150 us of lower work it is under way."""
+    made, now = policy(max_slowdown=1.0, max_delay_ns=200 * US), 0
+    for _ in range(50):  # lower work is held all the time: then what is saved is spent while it is at work, too
+        made.event("launched", HIGH, now, duration_ns=10 * MS, slack_ns=[1])
+        made.event("waiting", LOW, now, request=1, duration_ns=S)
+        now += 10 * MS
+        made.event("waiting_ended", LOW, now, request=1)
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, span_ns=10 * MS, slack_ns=[1], idle_ns=[MS])
+        assert grants(made.event("waiting", LOW, now, request=2, duration_ns=10 * US)) == [LOW]
+        made.event("launched", LOW, now, granted=True, request=2, duration_ns=10 * US)
+        made.event("grant_done", LOW, now + 30 * US, request=2)
+        now += MS
+    made.event("launched", HIGH, now, duration_ns=MS, slack_ns=[1])
+    assert grants(made.event("waiting", LOW, now, request=2, duration_ns=150 * US)) == [LOW]
+    made.event("launched", LOW, now, granted=True, request=2, duration_ns=150 * US)
+    assert grants(made.event("waiting", LOW, now + 1060 * US, request=3, duration_ns=length)) == ([LOW] if goes else [])
+
+
 # Below a max_delay a request ages ten times as slowly.
 @pytest.mark.parametrize(("terms", "due_ms"), [({"max_slowdown": 0.0}, 500), ({"max_delay_ns": 1}, 5_000)])
 def test_a_request_that_has_waited_too_long_goes_whatever_it_costs(terms: dict[str, Any], due_ms: int) -> None:

@@ -15,7 +15,7 @@ SEGMENT = 10 * MS
 ENOUGH = 3
 """So many segments are long enough to say it."""
 LONGEST = int(TUNING["rest_run_ns"])
-NO_SURPLUS = {"surplus_from": 2.0}
+NO_SURPLUS = {"surplus_from": 3.0}
 """What is earned while the budget is full is lost."""
 
 

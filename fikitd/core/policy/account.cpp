@@ -29,7 +29,7 @@ double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * 
 
 void Account::earn(double progress_ns, double max_slowdown) {
   const double earned_ns = max_slowdown / tuning_->reserve * std::max(progress_ns, 0.0);
-  balance_ns_ = std::min(balance_ns_ + earned_ns, most_ns(max_slowdown));
+  balance_ns_ = std::min(balance_ns_ + earned_ns, max_slowdown * tuning_->saved_ns * tuning_->most_saved);
 }
 
 void Account::launched(const Event& event, const Client& client, double max_slowdown) {
@@ -93,7 +93,7 @@ void Account::waited(const Event& event, double max_slowdown) {
   balance_ns_ += spent_ns_; // what was expected gives way to what was
   carried_ns_ += delay_ns;
   ease_.late(delay_ns);
-  surplus_.end_segment(event.time_ns, delay_ns, tuning_->remembered_ns);
+  surplus_.end_segment(event.time_ns, event.time_ns - first_ns_, delay_ns, tuning_->remembered_ns);
   if (others_ns_ + left_over_ns_ > 0) ease_.worked(span_ns, tuning_->remembered_ns);
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns, max_slowdown);
   open_ = outlook.open;
@@ -117,7 +117,7 @@ void Account::waited(const Event& event, double max_slowdown) {
 
 void Account::see_surplus(std::int64_t now_ns, double max_slowdown) {
   if (arrivals_ || max_slowdown <= 0) surplus_.stop();
-  else surplus_.see(now_ns, (balance_ns_ - carried_ns_) / most_ns(max_slowdown), *tuning_);
+  else surplus_.see(now_ns, (balance_ns_ - carried_ns_) / full_ns(max_slowdown), *tuning_);
 }
 
 // Lower work of any kind may go, as far as its share of what may be lost says. Not where the host is about to wait in its queue:
@@ -131,10 +131,10 @@ bool Account::at_ease(std::int64_t now_ns, const Protection& protection) const {
 // As far as what is left covers the worst that may come of it: a delay of all that it exceeds the least slack by, but of no more
 // than all lower work since the wait before.
 std::int64_t Account::lets_go_ns(std::int64_t begin_ns, std::int64_t now_ns, const Protection& protection) const {
-  const double longest_ns = tuning_->rest_run_ns;
-  if (at_ease(now_ns, protection)) return static_cast<std::int64_t>(longest_ns);
-  if (!surplus_.spends() || protection.max_delay_ns != kNever) return 0;
-  const double left_ns = balance_ns_ - carried_ns_ - tuning_->surplus_kept * most_ns(protection.max_slowdown);
+  if (at_ease(now_ns, protection)) return static_cast<std::int64_t>(tuning_->rest_run_ns);
+  if (!surplus_.spends(in_this_segment_ns(now_ns)) || protection.max_delay_ns != kNever) return 0;
+  const double left_ns = balance_ns_ - carried_ns_ - tuning_->surplus_kept * full_ns(protection.max_slowdown);
+  const double longest_ns = std::max(tuning_->rest_run_ns, tuning_->surplus_share * left_ns);
   const double worst_ns = std::min(static_cast<double>(begin_ns - earliest_wait_ns(now_ns)), others_ns_ + left_over_ns_);
   return static_cast<std::int64_t>(std::clamp(left_ns - worst_ns, 0.0, longest_ns));
 }
@@ -170,12 +170,14 @@ void Account::see_arrivals(std::int64_t now_ns) {
 
 // Alone the wait would have ended when its work had, but not before the host came to wait. Where nobody knows when it came:
 // after the usual tail. And not later than the longest of its kind: a host that came late may have waited before, for a copy or
-// for room in its queue, and not said so. Where it says when it came only much longer ones are taken for that.
+// for room in its queue, and not said so. Where it says when it came only much longer ones are taken for that, unless lower work
+// was let go whatever was forecast.
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
   constexpr std::int64_t kUnclear = 32; // a host may be a little slower by itself than it ever was
-  const std::int64_t hidden_ns = longer_ns > outlook.span_ns / kUnclear ? longer_ns : 0;
+  const bool is_hidden = uncharged_ns_ > 0 || longer_ns > outlook.span_ns / kUnclear;
+  const std::int64_t hidden_ns = is_hidden ? longer_ns : 0;
   const bool began = event.began_ns != kLongAgo;
   if (began && outlook.after_ns != kLongAgo) {
     const std::int64_t dry_ns = alone_dry_ns_ + outlook.after_ns;
@@ -235,8 +237,7 @@ void Account::expect(std::int64_t now_ns, Delays& delays) const {
 }
 
 std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t now_ns) const {
-  const std::int64_t from_ns = in_segment_ ? std::max(alone_dry_ns_, now_ns - slack_.ns.front()) : now_ns;
-  return std::max<std::int64_t>(0, busy_until_ns - from_ns - slack_.ns.front());
+  return std::max<std::int64_t>(0, busy_until_ns - earliest_wait_ns(now_ns));
 }
 
 // Delays are not all worth their price: the fuller the budget, the higher the price at which lower work is bought, without
@@ -259,7 +260,7 @@ double Account::filled(std::int64_t now_ns, double max_slowdown, bool at_work) c
   const double kept = at_work ? tuning_->rest_slowdown : 0;
   if (max_slowdown <= kept) return 0;
   if (at_work && (arrivals_ || !ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns), tuning_->enough_ns))) return 0;
-  return std::clamp((left_ns(now_ns) - most_ns(kept)) / (most_ns(max_slowdown) - most_ns(kept)), 0.0, 0.999);
+  return std::clamp((left_ns(now_ns) - full_ns(kept)) / (full_ns(max_slowdown) - full_ns(kept)), 0.0, 0.999);
 }
 
 double Account::plenty(double filled) const {

@@ -27,7 +27,7 @@ bool turn(Of& of, const Knob<Of, Value> (&knobs)[kMany], std::string_view name, 
 
 inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"saved_ns", &Tuning::saved_ns},
-    {"arrivals_saved", &Tuning::arrivals_saved},
+    {"most_saved", &Tuning::most_saved},
     {"advance_ns", &Tuning::advance_ns},
     {"cheap", &Tuning::cheap},
     {"nothing", &Tuning::nothing},
@@ -47,6 +47,7 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"enough_ns", &Tuning::enough_ns},
     {"surplus_from", &Tuning::surplus_from},
     {"surplus_kept", &Tuning::surplus_kept},
+    {"surplus_share", &Tuning::surplus_share},
     {"surplus_ns", &Tuning::surplus_ns},
     {"odd_idle_ns", &Tuning::odd_idle_ns},
     {"held", &Tuning::held},

@@ -13,7 +13,8 @@ namespace fikit::policy {
 
 class Surplus {
  public:
-  bool spends() const { return spends_; }
+  // Not in a segment that lasts longer than any that is over: what it costs is known at its end.
+  bool spends(std::int64_t in_segment_ns) const { return spends_ && in_segment_ns <= longest_ns_; }
 
   // Lower work stood at the gate for the client's sake.
   void held(double ns) { here().held_ns += ns; }
@@ -27,14 +28,14 @@ class Surplus {
     since_ns_ = now_ns;
     in_cycle_ = cycle_;
   }
-  void end_segment(std::int64_t now_ns, double late_ns, double remembered_ns) {
+  void end_segment(std::int64_t now_ns, std::int64_t span_ns, double late_ns, double remembered_ns) {
     count(now_ns);
+    longest_ns_ = std::max(longest_ns_, span_ns);
     in_segment_ = false;
     if (in_cycle_) cycles_.late_ns += late_ns;
-    for (Period* period : {&cycles_, &others_})
-      if (period->active_ns > remembered_ns) period->active_ns /= 2, period->held_ns /= 2, period->late_ns /= 2;
+    if (cycles_.active_ns + others_.active_ns > remembered_ns) cycles_.fade(), others_.fade();
   }
-  // filled: this share of what may be saved is there.
+  // filled: this share of a full budget is there.
   void see(std::int64_t now_ns, double filled, const Tuning& tuning) {
     count(now_ns);
     if (filled < tuning.surplus_kept || lost(tuning.surplus_ns)) spends_ = false;
@@ -51,6 +52,7 @@ class Surplus {
     double late_ns = 0; // the client
     double held() const { return held_ns / std::max(active_ns, 1.0); }
     double late() const { return late_ns / std::max(active_ns, 1.0); }
+    void fade() { active_ns /= 2, held_ns /= 2, late_ns /= 2; }
   };
   Period& here() { return cycle_ ? cycles_ : others_; }
   void count(std::int64_t now_ns) {
@@ -74,6 +76,7 @@ class Surplus {
   bool in_segment_ = false;
   std::int64_t since_ns_ = 0; // what came before is counted
   std::int64_t odd_ns_ = 0;
+  std::int64_t longest_ns_ = 0; // of all segments that are over
   Period cycles_;
   Period others_;
 };
