@@ -233,6 +233,7 @@ FIKIT_API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 FIKIT_API cuDeviceGetName(char *name, int bytes, CUdevice device);
 FIKIT_API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
 FIKIT_API cuStreamGetCtx(CUstream stream, CUcontext *ctx);
+FIKIT_API cuStreamGetCtx_v2(CUstream stream, CUcontext *regular, void **green);
 FIKIT_API cuStreamIsCapturing(CUstream stream, int *status);
 FIKIT_API cuStreamIsCapturing_ptsz(CUstream stream, int *status);
 FIKIT_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);

@@ -1,5 +1,6 @@
 #include "stream.h"
 #include "identity.h"
+#include "capture.h"
 #include "clock.h"
 #include "lock.h"
 #include "marker.h"
@@ -32,8 +33,8 @@ static struct fikit_stream *search(uintptr_t handle, uintptr_t scope, struct fik
 }
 
 /* Under `changing`. */
-static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext context, struct fikit_device *device,
-                                unsigned limit) {
+static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext context, CUcontext parent,
+                                struct fikit_device *device, unsigned limit) {
   for (unsigned i = 0; i < limit; i++) {
     struct fikit_stream *stream = &streams[i];
     if (atomic_load_explicit(&stream->handle, memory_order_relaxed) != FREE)
@@ -41,6 +42,7 @@ static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext con
     /* Others may be looking at the entry as that of the stream that had it before. */
     atomic_store_explicit(&stream->scope, scope, memory_order_relaxed);
     atomic_store_explicit(&stream->context, context, memory_order_relaxed);
+    atomic_store_explicit(&stream->parent, parent, memory_order_relaxed);
     atomic_store_explicit(&stream->device, device, memory_order_relaxed);
     atomic_store_explicit(&stream->issued, 0, memory_order_relaxed);
     atomic_store_explicit(&stream->drained, 0, memory_order_relaxed);
@@ -52,20 +54,32 @@ static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext con
   return NULL;
 }
 
+/* The driver says a green context's primary one of any stream but the thread's own. */
+static CUcontext parent_of(uintptr_t handle, CUcontext context) {
+  const CUstream stream = handle == (uintptr_t)CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : (CUstream)handle;
+  CUcontext regular = NULL;
+  void *green = NULL;
+  if (fikit_capture_anywhere() || !HAS(cuStreamGetCtx_v2) ||
+      REAL(cuStreamGetCtx_v2)(stream, &regular, &green) != CUDA_SUCCESS || !green)
+    return context;
+  return regular;
+}
+
 static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUcontext context,
                                           struct fikit_device *device) {
   struct fikit_stream *stream = search(handle, scope, device);
   if (stream)
     return stream;
+  CUcontext parent = parent_of(handle, context);
   if (!fikit_lock(&changing))
     return &unmanaged;
   stream = search(handle, scope, device);
   if (!stream)
-    stream = add(handle, scope, context, device, OWN_ENTRIES);
+    stream = add(handle, scope, context, parent, device, OWN_ENTRIES);
   if (!stream)
     stream = search(REST, (uintptr_t)context, device);
   if (!stream)
-    stream = add(REST, (uintptr_t)context, context, device, FIKIT_STREAMS);
+    stream = add(REST, (uintptr_t)context, context, parent, device, FIKIT_STREAMS);
   fikit_unlock(&changing);
   return stream ? stream : &unmanaged;
 }
@@ -222,9 +236,9 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t 
   waited.until_ns = fikit_now_ns(); /* our own time is not the host's */
 }
 
-/* Other contexts' work on the device goes on. */
+/* Other contexts' work on the device goes on, but for a primary context's green ones (CUDA manual, cuCtxSynchronize). */
 static bool in_drain(const struct fikit_drain *drain, const struct fikit_stream *stream) {
-  return stream->device == drain->device && stream->context == drain->context;
+  return stream->device == drain->device && (stream->context == drain->context || stream->parent == drain->context);
 }
 
 void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context) {

@@ -8,6 +8,7 @@ struct fikit_stream {
   _Alignas(64) _Atomic uintptr_t handle; /* 0: free. CU_STREAM_LEGACY and _PER_THREAD as themselves; stream.c: others */
   _Atomic uintptr_t scope;               /* what tells default streams apart: context, and thread; 0 for real streams */
   _Atomic(CUcontext) context;            /* that it was first used in */
+  _Atomic(CUcontext) parent;             /* of a green context: the primary one, which is synchronised with it; else the same */
   _Atomic(struct fikit_device *) device; /* NULL: not managed */
   _Atomic uint64_t issued;               /* launches accepted on this stream */
   _Atomic uint64_t drained;              /* of these, known complete */

@@ -30,7 +30,8 @@ CONFORMANCE = sorted((HERE.parent / "conformance").glob("*.c"))
 # What the shim asks the driver on its own account. None of it enqueues, allocates, waits or changes anything.
 QUESTIONS = {
     "cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuDeviceGetName", "cuDeviceGetAttribute",
-    "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxGetState", "cuDriverGetVersion", "cuStreamGetCtx", "cuStreamIsCapturing",
+    "cuDeviceTotalMem_v2", "cuDevicePrimaryCtxGetState", "cuDriverGetVersion", "cuStreamGetCtx", "cuStreamGetCtx_v2",
+    "cuStreamIsCapturing",
     "cuFuncGetName", "cuKernelGetName", "cuGraphGetNodes", "cuGraphNodeGetType", "cuGraphGetEdges", "cuGraphGetEdges_v2",
     "cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams",
     "cuGraphKernelNodeGetAttribute",

@@ -38,6 +38,31 @@ check(cu.cuCtxSetCurrent(one)); check(cu.cuCtxSynchronize())
     assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [2]
 
 
+@pytest.mark.parametrize("launch", ["launch(f)", "launch(f, stream())", "launch(f, ctypes.c_void_p(2))"])
+def test_green_contexts_are_synchronised_with_their_primary_one(
+    launch: str, program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon()
+    code = """
+green = ctypes.c_void_p(one.value + 0xc00)
+check(launch(f))
+check(cu.cuCtxSetCurrent(green)); check({launch})
+check(cu.cuCtxSetCurrent(one)); check(cu.cuCtxSynchronize())
+"""
+    program(TWO + code.format(launch=launch), fikitd).finish()
+    assert [entry.value for entry in fikitd.page().of_kind(DRAINED)] == [2]
+
+
+def test_a_green_context_says_nothing_of_its_primary_one(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon()
+    code = """
+check(launch(f))
+check(cu.cuCtxSetCurrent(ctypes.c_void_p(one.value + 0xc00))); check(launch(f)); check(cu.cuCtxSynchronize())
+"""
+    program(TWO + code, fikitd).finish()
+    assert fikitd.page().of_kind(DRAINED) == []
+
+
 def test_all_streams_beyond_the_table_are_drained_with_their_context(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """

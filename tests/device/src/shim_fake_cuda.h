@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 typedef int CUresult;
-enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900, CAPTURE_INVALIDATED = 901 };
+enum { INVALID_VALUE = 1, ALREADY_REGISTERED = 712, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, INVALID_CONTEXT = 201, CAPTURE_UNSAFE = 900, CAPTURE_INVALIDATED = 901 };
 #define API __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 
