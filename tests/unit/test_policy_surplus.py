@@ -109,6 +109,20 @@ def may_be_spent(now: int) -> float:
     return min(SAVED, 0.05 * progress / TUNING["reserve"]) - KEPT
 
 
+@pytest.mark.parametrize(("length", "goes_so"), [(LONGEST, True), (2 * LONGEST, False)])
+def test_longer_ones_are_bought_where_more_than_five_percent_is_spent_at_work(length: int, *, goes_so: bool) -> None:
+    made = policy(max_slowdown=0.1, tuning={"surplus_share": 0.5})
+    now = saves(made, 0, 20 * MS)
+    while now < S:  # lower work that goes at rest, and is held mostly
+        made.event("waiting", LOW, now, request=1, duration_ns=10 * US)
+        made.event("launched", LOW, now, granted=True, request=1, duration_ns=10 * US)
+        made.event("grant_done", LOW, now + 30 * US, request=1)
+        now = saves(made, now + 50 * US, now + 60 * US)
+    while goes(made, now, 10 * LONGEST):  # forecasts buy that until it is too dear
+        now = late_by_one(made, now, 10 * LONGEST)
+    assert grants(made.event("waiting", LOW, now, request=98, duration_ns=length)) == ([LOW] if goes_so else [])
+
+
 def test_what_is_let_go_in_a_segment_is_what_may_be_spent() -> None:
     """All of it might be a delay; what is kept is for what is dear at rest."""
     made = policy()

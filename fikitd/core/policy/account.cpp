@@ -134,7 +134,8 @@ std::int64_t Account::lets_go_ns(std::int64_t begin_ns, std::int64_t now_ns, con
   if (at_ease(now_ns, protection)) return static_cast<std::int64_t>(tuning_->rest_run_ns);
   if (!surplus_.spends(in_this_segment_ns(now_ns)) || protection.max_delay_ns != kNever) return 0;
   const double left_ns = balance_ns_ - carried_ns_ - tuning_->surplus_kept * full_ns(protection.max_slowdown);
-  const double longest_ns = std::max(tuning_->rest_run_ns, tuning_->surplus_share * left_ns);
+  const bool bought = protection.max_slowdown > tuning_->rest_slowdown && mostly_holds(now_ns); // by forecasts, while it is at work
+  const double longest_ns = std::max(tuning_->rest_run_ns, bought ? 0 : tuning_->surplus_share * left_ns);
   const double worst_ns = std::min(static_cast<double>(begin_ns - earliest_wait_ns(now_ns)), others_ns_ + left_over_ns_);
   return static_cast<std::int64_t>(std::clamp(left_ns - worst_ns, 0.0, longest_ns));
 }
@@ -259,7 +260,7 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
 double Account::filled(std::int64_t now_ns, double max_slowdown, bool at_work) const {
   const double kept = at_work ? tuning_->rest_slowdown : 0;
   if (max_slowdown <= kept) return 0;
-  if (at_work && (arrivals_ || !ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns), tuning_->enough_ns))) return 0;
+  if (at_work && (arrivals_ || !mostly_holds(now_ns))) return 0;
   return std::clamp((left_ns(now_ns) - full_ns(kept)) / (full_ns(max_slowdown) - full_ns(kept)), 0.0, 0.999);
 }
 
