@@ -35,8 +35,8 @@ def grant(made: Policy, now: int, request: int, length: int) -> None:
 
 
 def with_full_budget() -> tuple[Policy, int]:
-    # No more can be saved, and nothing comes of it that it is full.
-    made = Policy("budget", run_ahead_ns=500 * US, tuning={"surplus_from": 3.0, "most_saved": 1.0})
+    # It may be full, and nothing comes of it.
+    made = Policy("budget", run_ahead_ns=500 * US, tuning={"surplus_from": 3.0})
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
     made.event("launched", HIGH, 0, duration_ns=2 * S, slack_ns=[SLACK])

@@ -29,7 +29,7 @@ double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * 
 
 void Account::earn(double progress_ns, double max_slowdown) {
   const double earned_ns = max_slowdown / tuning_->reserve * std::max(progress_ns, 0.0);
-  balance_ns_ = std::min(balance_ns_ + earned_ns, max_slowdown * tuning_->saved_ns * tuning_->most_saved);
+  balance_ns_ = std::min(balance_ns_ + earned_ns, full_ns(max_slowdown));
 }
 
 void Account::launched(const Event& event, const Client& client, double max_slowdown) {

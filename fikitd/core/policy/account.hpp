@@ -139,7 +139,7 @@ class Account {
   double measured_delay_ns(const Event& event) const; // of the wait that ends
   bool found_nobody(std::int64_t now_ns) const;
   double left_ns(std::int64_t now_ns) const; // of the budget
-  double times_saved() const { return arrivals_ ? tuning_->most_saved : 1; }
+  double times_saved() const { return arrivals_ ? tuning_->arrivals_saved : 1; }
   double full_ns(double max_slowdown) const { return max_slowdown * tuning_->saved_ns * times_saved(); } // the budget, when it is full
   double plenty(double filled) const; // 0: none is left; without end: it is full
   double filled(std::int64_t now_ns, double max_slowdown, bool at_work) const; // this share of the budget

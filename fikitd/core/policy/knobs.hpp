@@ -27,7 +27,7 @@ bool turn(Of& of, const Knob<Of, Value> (&knobs)[kMany], std::string_view name, 
 
 inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"saved_ns", &Tuning::saved_ns},
-    {"most_saved", &Tuning::most_saved},
+    {"arrivals_saved", &Tuning::arrivals_saved},
     {"advance_ns", &Tuning::advance_ns},
     {"cheap", &Tuning::cheap},
     {"nothing", &Tuning::nothing},

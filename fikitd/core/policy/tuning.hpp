@@ -7,12 +7,11 @@
 namespace fikit::policy {
 
 struct Tuning {
-  // A budget of so much progress counts as full: a long kernel's delay comes at once, and is bought from savings.
+  // Budget of so much progress may be saved up: a long kernel's delay comes at once, and is bought from savings.
   double saved_ns = 600e6;
-  // So many times as much may be saved up in all: where forecasts refuse nearly everything, what is spent against them has to last
-  // for a segment. Of a client whose requests come from outside that is what counts as full: a delay is felt by all that wait
-  // behind it, so what one takes from the budget is now nothing, now a third of it.
-  double most_saved = 2;
+  // So many times as much by a client whose requests come from outside: a delay is felt by all that wait behind it, so what one
+  // takes from the budget is now nothing, now a third of it.
+  double arrivals_saved = 2;
   // A client begins with the budget of so much progress: what the reserve holds back has paid for it after a second of work.
   double advance_ns = 200e6;
   // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.
