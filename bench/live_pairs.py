@@ -38,6 +38,8 @@ MOST = 3
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_NS = 11_000_000_000
 ORDERS = 9  # simulated
+MANY_ORDERS = 99  # where harvest depends much on them
+LITTLE = 0.03  # of a harvest
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
 
 Measured = tuple[dict[str, Any], Reactions]
@@ -115,11 +117,15 @@ class Case:
     def simulate(self, policy: str, seen: Reactions, lead_ns: int = 0) -> dict[str, Any]:
         """What the simulator says, of a dispatcher that reacts as it did in the runs that were seen, and of programs that are
         there for so long before they begin: medians, for a few of the orders in which the reactions may come."""
-        orders = range(1, ORDERS + 1 if seen.seen() else 2)
-        scenarios = [replace(self.scenario, seen=seen.seen(), draw=draw, lead_ns=lead_ns) for draw in orders]
+        scenario = replace(self.scenario, seen=seen.seen(), lead_ns=lead_ns)
+        scenarios = [replace(scenario, draw=draw) for draw in range(1, ORDERS + 1 if seen.seen() else 2)]
         outcomes = [asdict(simulator.simulate(scenario, policy)) for scenario in scenarios]
         times = [low_time.shares(simulator.low_time(scenario, policy).free) for scenario in scenarios]
-        return {**middle(outcomes), "low_time": low_time.mean(times)}
+        found = middle(outcomes)
+        if found["harvest_spread"] > LITTLE * found["harvest"]:
+            more = [replace(scenario, draw=draw) for draw in range(ORDERS + 1, MANY_ORDERS + 1)]
+            found = middle(outcomes + [asdict(simulator.simulate(scenario, policy)) for scenario in more])
+        return {**found, "low_time": low_time.mean(times)}
 
 
 class Book:
@@ -255,16 +261,23 @@ def _rounds(
     rounds: int,
     most: int,
 ) -> list[dict[str, Any]]:
-    """The rows of all cases, in turn; those outside the margin are measured more often."""
+    """The rows of all cases, in turn. Those that are outside the margin then are all measured `most` times, whatever comes of it:
+    to stop where a case agrees would be to choose."""
     measured: list[list[Measured]] = [[] for _ in cases]
-    rows: list[dict[str, Any]] = [{} for _ in cases]
-    for number in range(max(rounds, most)):
-        for i, case in enumerate(cases):
-            if number < rounds or not agrees(rows[i]):
-                measured[i].append(measure(stage, book, case))
-        if number + 1 >= rounds:
-            rows = [_live_row(case, policy, runs, usual) for case, runs in zip(cases, measured, strict=True)]
-    return rows
+
+    def row(number: int) -> dict[str, Any]:
+        return _live_row(cases[number], policy, measured[number], usual)
+
+    def measure_all(numbers: Sequence[int], times: int) -> None:
+        for _ in range(times):
+            for number in numbers:
+                measured[number].append(measure(stage, book, cases[number]))
+
+    measure_all(range(len(cases)), rounds)
+    rows = [row(number) for number in range(len(cases))]
+    outside = [number for number in range(len(cases)) if not agrees(rows[number])]
+    measure_all(outside, most - rounds)
+    return [row(number) if number in outside else rows[number] for number in range(len(cases))]
 
 
 def _live_row(case: Case, policy: str, measured: Sequence[Measured], usual: Reactions | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, LOWER = 1, 2, 3
+IDLE = [200 * US] * 4 + [50 * MS] * 4  # every other request comes at once
 
 
 def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
@@ -347,8 +348,56 @@ def test_requests_that_wait_behind_a_delayed_one_are_late_by_as_much() -> None:
             made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
             now += 4 * MS
             made.event("drained", HIGH, now, began_ns=now, **outside)
-        paid[pause] = not bought(made, now + 50 * MS, 1 * MS)
+        # Stands at the gate for a while, for those who wait behind it would lose more than a kernel takes.
+        made.event("launched", HIGH, now + 50 * MS, duration_ns=5 * MS, slack_ns=[1])
+        assert grants(made.event("waiting", LOW, now + 50 * MS, request=99, duration_ns=1 * MS)) == []
+        paid[pause] = grants(made.event("tick", 0, now + 55 * MS + 10 * US)) == []
     assert paid == {0: True, 5 * MS: False}
+
+
+def outside(made: Policy, load: float) -> int:
+    """So far has the high job come, with a full budget, whose requests of 4 ms come at this load, each at once or 50 ms later."""
+    now = 0
+    pause = round(4 * MS * (1 / load - 1))
+    for _ in range(800):
+        now += pause
+        made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
+        now += 4 * MS
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=IDLE, open=True)
+    return now
+
+
+def test_requests_that_wait_for_each_other_lose_no_more_than_lower_work_gains() -> None:
+    """A kernel that one in two times meets the next request, at a load at which 2.5 of them would feel it."""
+    went = {}
+    for load in (0.3, 0.5):
+        made = policy()
+        now = outside(made, load)
+        went[load] = grants(made.event("waiting", LOW, now + 1, request=1, duration_ns=4 * MS)) == [LOW]
+    assert went == {0.3: True, 0.5: False}
+
+
+def test_what_lower_work_stood_at_the_gate_for_counts_as_its_loss() -> None:
+    """The high job's wait is due when its work is done, so lower work behind that delays it by all of its length."""
+    went = {}
+    for asks in (0, 5 * MS - 1):
+        made = policy()
+        now = outside(made, 0.3)
+        made.event("launched", HIGH, now, duration_ns=5 * MS, slack_ns=[1])
+        assert grants(made.event("waiting", LOW, now + asks, request=1, duration_ns=1 * MS)) == []
+        went[asks] = grants(made.event("tick", 0, now + 5 * MS + 10 * US)) == [LOW]
+    assert went == {0: True, 5 * MS - 1: False}
+
+
+def test_what_it_stood_for_counts_until_some_of_it_goes() -> None:
+    made = policy(run_ahead_ns=10 * S)
+    made.event("client_added", LOWER, 0, priority=8)
+    now = outside(made, 0.3)
+    made.event("launched", HIGH, now, duration_ns=5 * MS, slack_ns=[1])
+    for low in (LOW, LOWER):
+        assert grants(made.event("waiting", low, now, request=1, duration_ns=1 * MS)) == []
+    assert grants(made.event("tick", 0, now + 5 * MS + 10 * US)) == [LOW]
+    assert made.held(LOWER)[0] == "does_not_fit"
 
 
 def test_without_any_slowdown_only_what_is_free_runs() -> None:

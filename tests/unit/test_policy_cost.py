@@ -10,6 +10,7 @@ import pytest
 from fikitd._core import Policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_policy_budget import outside, policy
 from test_policy_gates import MS, US, grants
 
 HERE = Path(__file__).resolve().parent
@@ -147,6 +148,26 @@ def looks_while_different_kernels_are_refused(many: int) -> int:
 
 def test_of_those_that_wait_for_different_kernels_few_are_asked_to_refuse_all() -> None:
     costs = {many: looks_while_different_kernels_are_refused(many) for many in (8, 16, 32, 64)}
+    for many, cost in costs.items():
+        assert cost <= costs[8] + 8 * math.log2(many / 8), costs
+
+
+def looks_while_none_is_fair(many: int) -> int:
+    """Below requests from outside with a full budget: so many kernels that would cost those more than they take, and they have
+    stood at the gate for a moment."""
+    made = policy()
+    now = outside(made, 0.5)
+    for low in range(10, 10 + many):
+        made.event("client_added", low, now, priority=8)
+        assert grants(made.event("waiting", low, now + 1, request=1, duration_ns=4 * MS + low * 100 * US)) == []
+    before = made.looks
+    assert grants(made.event("tick", 0, now + 20 * US)) == []
+    assert {made.held(low)[0] for low in range(10, 10 + many)} == {"does_not_fit"}
+    return made.looks - before
+
+
+def test_of_those_that_are_no_fair_price_few_are_asked_to_refuse_all() -> None:
+    costs = {many: looks_while_none_is_fair(many) for many in (8, 16, 32, 62)}
     for many, cost in costs.items():
         assert cost <= costs[8] + 8 * math.log2(many / 8), costs
 

@@ -8,6 +8,7 @@ import pytest
 from fikitd._core import Policy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_policy_budget import outside, policy
 from test_policy_gates import MS, US, grants
 from test_policy_invariants import SOME_TIME, World, play
 
@@ -111,3 +112,20 @@ def test_of_a_crowd_each_is_told_what_it_would_be_told_alone(options: dict[str, 
     assert len({held[0] for held in together}) == (
         1 if options.get("max_slowdown") == 0 or (at_work and not options) else 2
     )
+
+
+def test_of_a_crowd_each_is_told_alone_what_is_no_fair_price() -> None:
+    """Below a high job whose requests wait for each other, with a full budget: 4 ms or more would cost them more than that."""
+    lows = {10 + number: number * MS for number in (4, 5, 6, 7, 8, 10, 12, 16, 20, 35, 40, 50)}
+
+    def told(waiting: set[int]) -> list[Any]:
+        made = policy()
+        now = outside(made, 0.5)
+        for low in waiting:
+            made.event("client_added", low, now, priority=8)
+            assert grants(made.event("waiting", low, now + 1, request=1, duration_ns=lows[low])) == []
+        return [made.held(low) for low in sorted(waiting)]
+
+    together = told(set(lows))
+    assert together == [held for low in sorted(lows) for held in told({low})]
+    assert [held[0] for held in together] == ["does_not_fit"] * 9 + ["budget_spent"] * 3

@@ -91,6 +91,7 @@ class Above {
     double at(std::int64_t length_ns) const { return fixed_ns + share * static_cast<double>(length_ns); }
   };
   double share_of(const Account::Means& means) const;
+  Lengths under(const Line& line, const Higher& higher, Lengths asked, bool late) const;
   Remaining::At cost(const Higher& higher, std::int64_t length_ns, bool late) const;
   std::int64_t shortest_under(const Line& line, const Higher& higher, const Lengths& asked, bool late) const;
   std::int64_t longest_covered_ns(const Higher& higher, const Lengths& asked, bool late) const;

@@ -74,14 +74,21 @@ Above::Limits Above::limits(std::size_t number, const Lengths& asked) const {
   else limits.covered_ns = longest_covered_ns(higher, granted, late);
   const double nothing_ns = options_.tuning.nothing * static_cast<double>(asked.longest_ns);
   if (higher.means.most_ns() > nothing_ns) granted.longest_ns = std::min(granted.longest_ns, limits.covered_ns);
-  const Line dearest{.share = share_of(higher.means)};
-  // In line the delay of nothing is nothing: then who can afford the longest can afford them all.
-  if (!in_line()) granted.shortest_ns = shortest_under(dearest, higher, granted, late);
-  const std::int64_t longest_ns = longest_under(dearest, higher, granted, late);
-  const bool all = longest_ns == granted.longest_ns;
-  granted.longest_ns = longest_ns;
-  if (in_line() && !all) granted.shortest_ns = shortest_under(dearest, higher, granted, late);
+  granted = under({.share = share_of(higher.means)}, higher, granted, late);
+  const Account::Means::Fair fair = higher.means.fair();
+  if (fair.binds) granted = under({.share = fair.share, .fixed_ns = fair.fixed_ns}, higher, granted, late);
   return limits;
+}
+
+// Those that may cost no more than the line. In line the delay of nothing is nothing: then who can afford the longest can afford
+// them all.
+Lengths Above::under(const Line& line, const Higher& higher, Lengths asked, bool late) const {
+  if (!in_line()) asked.shortest_ns = shortest_under(line, higher, asked, late);
+  const std::int64_t longest_ns = longest_under(line, higher, asked, late);
+  const bool all = longest_ns == asked.longest_ns;
+  asked.longest_ns = longest_ns;
+  if (in_line() && !all) asked.shortest_ns = shortest_under(line, higher, asked, late);
+  return asked;
 }
 
 // There is enough left of its budget for no more than this.

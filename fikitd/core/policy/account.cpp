@@ -250,6 +250,8 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
   means.weight_ = weight(now_ns);
   means.queue_ = arrivals_ ? tuning_->queue_cover : 1;
   means.left_ns_ = left_ns(now_ns);
+  means.queues_ = arrivals_;
+  means.stood_ns_ = stood_ns_;
   means.any_ = max_slowdown > 0;
   means.price_ = tuning_->cheap + plenty(filled(now_ns, max_slowdown, at_work));
   return means;
@@ -280,6 +282,7 @@ double Account::left_ns(std::int64_t now_ns) const {
 // What was spent on lower work that has done its work in time has cost nothing, and is there again.
 // Of what is let go nothing is expected, whatever forecasts say: what it costs is charged when the wait is over.
 void Account::spend(double delay_ns, std::int64_t length_ns, std::int64_t now_ns, bool let_go) {
+  stood_ns_ = 0;
   const double forecast_ns = weight(now_ns) * delay_ns;
   if (let_go) uncharged_ns_ = std::max(uncharged_ns_, forecast_ns);
   const double expected_ns = let_go ? 0 : forecast_ns;

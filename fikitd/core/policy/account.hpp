@@ -5,6 +5,7 @@
 // the client's slack before a lower kernel is granted, and measured when the wait is over.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "depth.hpp"
@@ -71,19 +72,33 @@ class Account {
    public:
     // May lower work of this length be granted, if it is expected to delay the client by so much?
     bool affords(double delay_ns, std::int64_t length_ns) const {
-      return covers(delay_ns) && any_ && weight_ * delay_ns <= price_ * static_cast<double>(length_ns);
+      return covers(delay_ns) && any_ && delay_ns <= worth_ns(static_cast<double>(length_ns));
     }
     // What may a gain of so much device time delay the client, on average?
-    double worth_ns(double gain_ns) const { return any_ ? price_ * gain_ns / weight_ : 0; }
+    double worth_ns(double gain_ns) const { return any_ ? dearest_ns(gain_ns) / weight_ : 0; }
+    struct Fair { // however full the budget is: so much for each ns of gain, and so much besides
+      bool binds = false;
+      double share = 0;
+      double fixed_ns = 0;
+    };
+    Fair fair() const { return {.binds = queues_ && any_ && price_ > 1, .share = 1 / weight_, .fixed_ns = stood_ns_ / weight_}; }
     bool covers(double delay_ns) const { return weight_ * delay_ns * queue_ <= left_ns_; }
     double most_ns() const { return left_ns_ / (weight_ * queue_); } // of a delay that is covered
 
    private:
     friend class Account;
+    // Those who wait behind each other lose no more than lower work gains: the time that it takes, and for which it has stood at
+    // the gate.
+    double dearest_ns(double gain_ns) const {
+      const double most_ns = price_ * gain_ns;
+      return queues_ ? std::min(most_ns, gain_ns + stood_ns_) : most_ns;
+    }
     double weight_ = 1;  // so many requests feel a delay
     double queue_ = 1;   // and if they meet a queue, so many times as many
     double left_ns_ = 0; // of the budget
     double price_ = 0;
+    double stood_ns_ = 0; // lower work, since some went
+    bool queues_ = false; // its requests come from outside
     bool any_ = false; // false: only what costs nothing
   };
   Means means(std::int64_t now_ns, bool at_work, double max_slowdown) const;
@@ -108,7 +123,7 @@ class Account {
   }
 
   // Lower work stood at the gate for so long for this client's sake.
-  void refused(double ns) { ease_.held(ns), surplus_.held(ns); }
+  void refused(double ns) { ease_.held(ns), surplus_.held(ns), stood_ns_ += ns; }
   // Nearly all lower work was let go lately, and cost next to nothing: then to refuse nothing costs little, too.
   bool at_ease(std::int64_t now_ns, const Protection& protection) const;
   // Lower work of this length may go whatever is forecast, if the device is taken until begin_ns; 0: none.
@@ -163,6 +178,7 @@ class Account {
   double left_over_ns_ = 0; // of that before, which may be on the device still
   double spent_ns_ = 0;    // of the budget, for what that is expected to cost
   double uncharged_ns_ = 0; // forecasts of what was let go
+  double stood_ns_ = 0;    // lower work stood at the gate for so long for its sake, since some went
   double expected_ns_ = 0; // of that: for the kernels that were on the device when the last one was granted
   Times slack_;            // of the last launch; between segments, of the next one
   // Between segments.
