@@ -34,7 +34,6 @@ from fikitd import _simulator, config, simulator
 ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
 STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
 SECONDS = 6.0
-MOST = 3
 CALIBRATION_SECONDS = 2.0
 MOST_LEARNING_NS = 11_000_000_000
 ORDERS = 9  # simulated
