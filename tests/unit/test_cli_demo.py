@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikit.commands.demo import _disturbance, command
-from fikit.demo import plan
+from fikit.commands.demo import command
+from fikit.demo import disturbance, plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.result import Result
 from fikit.demo.usage import Usage, share
@@ -86,5 +86,9 @@ def test_a_directory_that_cannot_be_made_is_one_sentence_before_anything_runs(tm
 
 
 def test_a_failure_on_a_busy_machine_says_so() -> None:
-    assert _disturbance(0.4, 2) == ""
-    assert "load average 3.0 on 2 cores" in _disturbance(3.0, 2)
+    before = [100, 0, 50, 1000, 10, 0, 5, 0, 0, 0]
+    idle = [105, 0, 50, 1090, 15, 0, 5, 0, 0, 0]
+    taken = [110, 20, 60, 1040, 10, 0, 5, 20, 15, 0]  # 40 of 100 ticks idle; 20 taken by the host; a guest's are user's
+    assert disturbance.sentence(disturbance.busy_cores(before, idle, 2), 2) == ""
+    assert "1.2 of 2 cores were busy" in disturbance.sentence(disturbance.busy_cores(before, taken, 2), 2)
+    assert disturbance.busy_cores(before, before, 2) == 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json as json_format
-import os
 import shutil
 import signal
 import tempfile
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fikit import room
-from fikit.demo import plan, usage
+from fikit.demo import disturbance, plan, usage
 from fikit.demo.doors import Door, open_door
 from fikit.demo.experiment import Experiment, Outcome
 from fikit.demo.result import Result
@@ -38,7 +37,7 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     not protect the high-priority job well enough.
     """
     plan.require()
-    disturbed = _disturbance(os.getloadavg()[0], os.cpu_count() or 1)
+    disturbed = disturbance.look()
     # A default SIGTERM would leave jobs, daemons and perhaps a whole Slurm behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -79,13 +78,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise UserError(f"{path} could not be written: {error.strerror}") from None
-
-
-def _disturbance(load: float, cores: int) -> str:
-    """What to add to a failure when other programs were busy before the demo began: its times are real times."""
-    if load < cores / 2:
-        return ""
-    return f"; other programs disturbed it (load average {load:.1f} on {cores} cores before it began), try again later"
 
 
 def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:

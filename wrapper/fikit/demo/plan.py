@@ -14,7 +14,7 @@ from fikit.errors import UserError
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL = EXAMPLES / "demo_gpu.toml"  # of the emulated GPU
-HIGH_REQUESTS, LOW_STEPS = 400, 1800
+HIGH_REQUESTS, LOW_STEPS = 250, 1000
 MEASURED_REQUESTS, MEASURED_STEPS = 100, 60
 
 
