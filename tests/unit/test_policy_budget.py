@@ -242,23 +242,6 @@ def test_max_delay_counts_what_the_high_job_is_late_already(length: int, *, goes
     assert grants(made.event("waiting", LOW, now + 1060 * US, request=3, duration_ns=length)) == ([LOW] if goes else [])
 
 
-# Below a max_delay a request ages ten times as slowly.
-@pytest.mark.parametrize(("terms", "due_ms"), [({"max_slowdown": 0.0}, 500), ({"max_delay_ns": 1}, 5_000)])
-def test_a_request_that_has_waited_too_long_goes_whatever_it_costs(terms: dict[str, Any], due_ms: int) -> None:
-    made = policy(ageing_ns=500 * MS, **terms)
-    made.event("launched", HIGH, 0, duration_ns=60 * S, slack_ns=[1])
-    assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * S)) == []
-    assert grants(made.event("tick", 0, due_ms * MS)) == []
-    assert grants(made.event("tick", 0, (due_ms + 1) * MS)) == [LOW]
-
-
-def test_nobody_ages_where_the_site_says_so() -> None:
-    made = policy(ageing_ns=2**63 - 1, max_delay_ns=1)
-    made.event("launched", HIGH, 0, duration_ns=60 * S, slack_ns=[1])
-    made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * S)
-    assert grants(made.event("tick", 0, 50 * S)) == []
-
-
 def test_the_policy_wants_to_be_asked_again_while_somebody_waits() -> None:
     made = policy(ageing_ns=500 * MS, max_slowdown=0.0)
     made.event("launched", HIGH, 0, duration_ns=10 * S, slack_ns=[1])

@@ -207,8 +207,10 @@ void Account::request_ended(std::int64_t now_ns, double max_slowdown) {
 
 // The request that begins, or would begin now: had it been waiting, it would have begun before.
 bool Account::found_nobody(std::int64_t now_ns) const {
-  return open_ && !in_segment_ && now_ns - since_ns_ > idle_.ns.front() + kAtOnceNs;
+  return open_ && !in_segment_ && now_ns >= late_from_ns();
 }
+
+std::int64_t Account::late_from_ns() const { return since_ns_ + idle_.ns.front() + kAtOnceNs + 1; }
 
 void Account::see_load() {
   if (active_ns_ + at_rest_ns_ > tuning_->remembered_ns) {

@@ -138,6 +138,11 @@ class Account {
   // Both: it was cost more than there was to spend although less was expected. Then more is feared.
   bool doubtful() const { return overdrawn() && !foreseeable(); }
 
+  // Its requests come from outside, and one is there, or may be: what delays it delays those that wait behind it.
+  bool others_may_wait(std::int64_t now_ns) const { return arrivals_ && !found_nobody(now_ns); }
+  // From then on that is not so, if it launches nothing before; 0: there is no such moment.
+  std::int64_t nobody_waits_from_ns() const { return arrivals_ && open_ && !in_segment_ ? late_from_ns() : 0; }
+
   double balance_ns() const { return balance_ns_; }
   bool in_segment() const { return in_segment_; } // else spending changes nothing of what is expected
 
@@ -153,6 +158,7 @@ class Account {
   void see_arrivals(std::int64_t now_ns);
   double measured_delay_ns(const Event& event) const; // of the wait that ends
   bool found_nobody(std::int64_t now_ns) const;
+  std::int64_t late_from_ns() const; // a request that had been waiting would have begun before
   double left_ns(std::int64_t now_ns) const; // of the budget
   double times_saved() const { return arrivals_ ? tuning_->arrivals_saved : 1; }
   double full_ns(double max_slowdown) const { return max_slowdown * tuning_->saved_ns * times_saved(); } // the budget, when it is full

@@ -11,23 +11,25 @@ Ageing::Ageing(const ClientTable& clients, std::span<const Account> accounts, co
   guarded_ns_ = guarded_ns < static_cast<double>(kNever) ? static_cast<std::int64_t>(guarded_ns) : kNever;
 }
 
-void Ageing::begin() {
+void Ageing::begin(std::int64_t now_ns) {
+  now_ns_ = now_ns;
   const Rows& guarded = clients_.index().sets().guarded;
   guard_ = guarded.any() ? clients_.at(guarded.first()).priority : 10;
-  paid_seen_ = false;
+  all_seen_ = false;
 }
 
 bool Ageing::due(const Client& client, std::int64_t now_ns) {
   const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
   if (waited_ns < ns_) return false;
-  see_overdrawn();
+  see_guarded();
   return waited_ns >= after_ns(client);
 }
 
-void Ageing::see_overdrawn() {
-  if (std::exchange(paid_seen_, true)) return;
+void Ageing::see_guarded() {
+  if (std::exchange(all_seen_, true)) return;
   for (const Client& higher : clients_.among(clients_.above(guard_)))
-    if (accounts_[higher.slot].overdrawn()) guard_ = std::min(guard_, higher.priority);
+    if (const Account& account = accounts_[higher.slot]; account.overdrawn() || account.others_may_wait(now_ns_))
+      guard_ = std::min(guard_, higher.priority);
 }
 
 Rows Ageing::all_due(std::int64_t now_ns) {
@@ -40,7 +42,7 @@ Rows Ageing::all_due(std::int64_t now_ns) {
   };
   const Rows old = waited(0, ns_);
   if (!old.any()) return old;
-  see_overdrawn();
+  see_guarded();
   const std::size_t guarded = clients_.first_below(guard_);
   return old.before(guarded) | (old & waited(guarded, guarded_ns_));
 }

@@ -8,8 +8,8 @@
 //  - A run goes on while it is under way, as long as what follows would be granted too.
 //  - Higher levels choose first; within a level the client that had least of the device (fair queueing), and who has had much
 //    more than one whose kernel runs waits for that one's next. Who cannot go does not keep others from going.
-//  - A request that has waited for ageing_ns goes next, whatever it costs; below a client with a max_delay, and while what
-//    it was cost before is not paid, only after guarded_ageing times as long.
+//  - A request that has waited for ageing_ns goes next, whatever it costs; below a client with a max_delay, while what it was
+//    cost before is not paid, and while others may wait behind a request of it, only after guarded_ageing times as long.
 #pragma once
 
 #include <array>
@@ -90,6 +90,7 @@ class Budget final : public Policy {
   bool may_extend(const Client& client, std::int64_t now_ns) const;
   bool all_at_ease(const Client& client, std::int64_t now_ns) const;
   bool may_become_longer(const Client& client, const Launches& to);
+  std::int64_t nobody_waits_from_ns(std::int64_t now_ns) const;
   std::int64_t behind_until_ns(ClientId id, std::int64_t now_ns) const;
 
   // Who goes of a crowd (budget_crowd.cpp): those are refused together of whom one answer is known to hold for all.

@@ -21,7 +21,7 @@ Client* Budget::choose(std::int64_t now_ns) {
 }
 
 void Budget::begin_choice(std::int64_t now_ns) {
-  ageing_.begin();
+  ageing_.begin(now_ns);
   choice_.lower = lower_work(now_ns);
   choice_.ahead_ns = choice_.lower.end_ns - now_ns;
   choice_.crowd = sets().waiting.count() >= kCrowd;
@@ -176,12 +176,23 @@ std::int64_t Budget::behind_until_ns(ClientId id, std::int64_t now_ns) const {
   return std::min({free_ns, higher->progress.dry_ns(), accounts_[higher->slot].steady_until_ns(now_ns)});
 }
 
+// The next moment from which on a delay is felt by fewer of the requests of someone above: they come from outside, and then none
+// is there.
+std::int64_t Budget::nobody_waits_from_ns(std::int64_t now_ns) const {
+  std::int64_t next_ns = kNever;
+  const int lowest = clients().at(clients().index().at_gate().last()).priority;
+  for (const Client& higher : clients().among(clients().above(lowest)))
+    if (const std::int64_t t_ns = accounts_[higher.slot].nobody_waits_from_ns(); t_ns > now_ns) next_ns = std::min(next_ns, t_ns);
+  return next_ns;
+}
+
 std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   // Expected delays change as time goes by without an event: look again when they may have become affordable.
   constexpr std::int64_t kAgainNs = 50'000;
   constexpr std::int64_t kAgainShare = 16;
   const std::int64_t longest_ns = std::max<std::int64_t>(0, now_ns - clients().index().since().best());
   std::int64_t next_ns = std::min(next_end_ns(now_ns), ageing_.next_ns(now_ns));
+  next_ns = std::min(next_ns, nobody_waits_from_ns(now_ns));
   std::int64_t steady_ns = sets().copying.any() ? now_ns : kNever; // for all that wait
   told().each(sets().waiting, [&](const Rows&, const Hold& why) {
     steady_ns = std::min(steady_ns, why.reason == Reason::behind ? behind_until_ns(why.by, now_ns) : now_ns);

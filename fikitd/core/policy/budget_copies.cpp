@@ -30,7 +30,7 @@ void Budget::copy_done(const Event& event) {
 }
 
 Client* Budget::choose_copy(std::int64_t now_ns) {
-  ageing_.begin();
+  ageing_.begin(now_ns);
   Client* best = nullptr;
   for (Client& client : clients().among(sets().copying)) {
     const bool due = client.exclusive_runs || ageing_.due(client, now_ns);
