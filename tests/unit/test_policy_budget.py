@@ -331,22 +331,19 @@ def test_requests_that_wait_behind_a_delayed_one_are_late_by_as_much() -> None:
             made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
             now += 4 * MS
             made.event("drained", HIGH, now, began_ns=now, **outside)
-        # Stands at the gate for a while, for those who wait behind it would lose more than a kernel takes.
-        made.event("launched", HIGH, now + 50 * MS, duration_ns=5 * MS, slack_ns=[1])
-        assert grants(made.event("waiting", LOW, now + 50 * MS, request=99, duration_ns=1 * MS)) == []
-        paid[pause] = grants(made.event("tick", 0, now + 55 * MS + 10 * US)) == []
+        paid[pause] = grants(made.event("waiting", LOW, now + 1, request=99, duration_ns=20 * MS)) == []
     assert paid == {0: True, 5 * MS: False}
 
 
-def outside(made: Policy, load: float) -> int:
-    """So far has the high job come, with a full budget, whose requests of 4 ms come at this load, each at once or 50 ms later."""
+def outside(made: Policy, load: float, idle_ns: list[int] = IDLE) -> int:
+    """So far has the high job come, with a full budget, whose requests of 4 ms come at this load; idle_ns is said of what follows."""
     now = 0
     pause = round(4 * MS * (1 / load - 1))
     for _ in range(800):
         now += pause
         made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
         now += 4 * MS
-        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=IDLE, open=True)
+        made.event("drained", HIGH, now, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=idle_ns, open=True)
     return now
 
 
@@ -360,26 +357,58 @@ def test_requests_that_wait_for_each_other_lose_no_more_than_lower_work_gains() 
     assert went == {0.3: True, 0.5: False}
 
 
-def test_what_lower_work_stood_at_the_gate_for_counts_as_its_loss() -> None:
-    """The high job's wait is due when its work is done, so lower work behind that delays it by all of its length."""
-    went = {}
-    for asks in (0, 5 * MS - 1):
-        made = policy()
-        now = outside(made, 0.3)
-        made.event("launched", HIGH, now, duration_ns=5 * MS, slack_ns=[1])
-        assert grants(made.event("waiting", LOW, now + asks, request=1, duration_ns=1 * MS)) == []
-        went[asks] = grants(made.event("tick", 0, now + 5 * MS + 10 * US)) == [LOW]
-    assert went == {0: True, 5 * MS - 1: False}
+SOON = [200 * US] * 4 + [3 * MS] * 4  # a request that does not come at once comes after 3 ms
+NOBODY_NS = 260 * US  # so long after a request nobody waits
+
+
+def between_requests(made: Policy, lows: dict[int, int], asks_ns: int) -> list[int]:
+    """After one more request of 4 ms: who goes when nobody waits. Lower work comes to the gate asks_ns after the request's end.
+
+    At a load at which 2.5 requests would feel a delay of the next one.
+    """
+    now = outside(made, 0.6, SOON)
+    made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
+    end = now + 4 * MS
+    went = (
+        []
+        if asks_ns > 0
+        else [made.event("waiting", low, end + asks_ns, request=1, duration_ns=ns) for low, ns in lows.items()]
+    )
+    went.append(made.event("drained", HIGH, end, began_ns=end, duration_ns=0, slack_ns=[1], idle_ns=SOON, open=True))
+    assert not any(map(grants, went))
+    if asks_ns < 0:
+        return grants(made.event("tick", 0, end + NOBODY_NS))
+    return [
+        client
+        for low, ns in lows.items()
+        for client in grants(made.event("waiting", low, end + asks_ns, request=1, duration_ns=ns))
+    ]
+
+
+def test_what_lower_work_stood_at_the_gate_for_counts_as_its_loss_when_nobody_waits() -> None:
+    """A kernel of 5 ms would delay the next request by more than 2 ms, and two more behind it."""
+    went = {asks_ns: between_requests(policy(), {LOW: 5 * MS}, asks_ns) for asks_ns in (-4 * MS, NOBODY_NS)}
+    assert went == {-4 * MS: [LOW], NOBODY_NS: []}
+
+
+def test_what_it_stood_for_counts_for_nothing_while_others_may_wait() -> None:
+    """There the next pause is near, and cheaper."""
+    made = policy()
+    now = outside(made, 0.6, SOON)
+    made.event("launched", HIGH, now, duration_ns=4 * MS, slack_ns=[1])
+    assert grants(made.event("waiting", LOW, now, request=1, duration_ns=1 * MS)) == []
+    assert grants(made.event("tick", 0, now + 4 * MS + 10 * US)) == []  # its work is done, its host still waits
+    made.event(
+        "drained", HIGH, now + 4 * MS + 20 * US, began_ns=now, duration_ns=0, slack_ns=[1], idle_ns=IDLE, open=True
+    )
+    assert grants(made.event("tick", 0, now + 4 * MS + 30 * US)) == []  # one that comes at once would be late
+    assert grants(made.event("tick", 0, now + 4 * MS + 20 * US + NOBODY_NS)) == [LOW]
 
 
 def test_what_it_stood_for_counts_until_some_of_it_goes() -> None:
     made = policy(run_ahead_ns=10 * S)
     made.event("client_added", LOWER, 0, priority=8)
-    now = outside(made, 0.3)
-    made.event("launched", HIGH, now, duration_ns=5 * MS, slack_ns=[1])
-    for low in (LOW, LOWER):
-        assert grants(made.event("waiting", low, now, request=1, duration_ns=1 * MS)) == []
-    assert grants(made.event("tick", 0, now + 5 * MS + 10 * US)) == [LOW]
+    assert between_requests(made, {LOW: 5 * MS, LOWER: 1 * MS}, -4 * MS) == [LOW]
     assert made.held(LOWER)[0] == "does_not_fit"
 
 

@@ -253,7 +253,7 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
   means.queue_ = arrivals_ ? tuning_->queue_cover : 1;
   means.left_ns_ = left_ns(now_ns);
   means.queues_ = arrivals_;
-  means.stood_ns_ = stood_ns_;
+  means.stood_ns_ = found_nobody(now_ns) ? stood_ns_ : 0;
   means.any_ = max_slowdown > 0;
   means.price_ = tuning_->cheap + plenty(filled(now_ns, max_slowdown, at_work));
   return means;

@@ -87,8 +87,8 @@ class Account {
 
    private:
     friend class Account;
-    // Those who wait behind each other lose no more than lower work gains: the time that it takes, and for which it has stood at
-    // the gate.
+    // Those who wait behind each other lose no more than lower work gains: the time that it takes, and, when nobody waits, for
+    // which it has stood at the gate.
     double dearest_ns(double gain_ns) const {
       const double most_ns = price_ * gain_ns;
       return queues_ ? std::min(most_ns, gain_ns + stood_ns_) : most_ns;
@@ -97,7 +97,7 @@ class Account {
     double queue_ = 1;   // and if they meet a queue, so many times as many
     double left_ns_ = 0; // of the budget
     double price_ = 0;
-    double stood_ns_ = 0; // lower work, since some went
+    double stood_ns_ = 0; // lower work, since some went, where that counts
     bool queues_ = false; // its requests come from outside
     bool any_ = false; // false: only what costs nothing
   };
