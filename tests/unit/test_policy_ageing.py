@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from decisions import grants, wake
 from fikitd._core import Policy
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW = 1, 2
 IDLE = [200 * US] * 4 + [50 * MS] * 4  # every other request comes at once
 KNOWN_NS = 200 * US + 50 * US + 1  # so long after a request that one that had waited would have begun before
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
-
-
-def wake(decisions: list[tuple[Any, ...]]) -> int | None:
-    return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
 
 
 def policy(**options: Any) -> Policy:

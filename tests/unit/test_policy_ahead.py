@@ -6,6 +6,7 @@ import bisect
 from typing import Any
 
 import pytest
+from decisions import grants, wake
 from fikitd._core import Policy
 from fikitd.simulator import TUNING
 
@@ -15,14 +16,6 @@ KERNEL = 400 * US
 SOON = [200 * US, *(n * MS for n in range(1, 8))]
 """The high job is back after any of these times."""
 LATER = [n * S for n in range(1, 9)]
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
-
-
-def wake(decisions: list[tuple[Any, ...]]) -> int | None:
-    return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
 
 
 def at_rest(idle: list[int], *, worked: int = 0, slack: int = 1, **options: Any) -> tuple[Policy, int]:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from decisions import grants, wake
 from fikitd._core import Policy, mean_before
 from fikitd.simulator import TUNING
 from hypothesis import given, settings
@@ -14,14 +15,6 @@ from hypothesis import strategies as st
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, LOWER = 1, 2, 3
 IDLE = [200 * US] * 4 + [50 * MS] * 4  # every other request comes at once
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
-
-
-def wake(decisions: list[tuple[Any, ...]]) -> int | None:
-    return next((decision[1] for decision in decisions if decision[0] == "wake_at"), None)
 
 
 def policy(**options: Any) -> Policy:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from decisions import grants
 from fikitd._core import Policy
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, OTHER, NEXT = 1, 2, 3, 4
 KERNEL = 100 * US
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
 
 
 def policy() -> Policy:

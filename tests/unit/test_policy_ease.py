@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from decisions import grants
 from fikitd._core import Policy
 from fikitd.simulator import TUNING
 
@@ -17,10 +18,6 @@ ENOUGH = 3
 LONGEST = int(TUNING["rest_run_ns"])
 NO_SURPLUS = {"surplus_from": 3.0}
 """What is earned while the budget is full is lost."""
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
 
 
 def policy(**options: Any) -> Policy:

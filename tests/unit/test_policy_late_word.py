@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from decisions import grants
 from fikitd._core import Policy
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
@@ -13,10 +12,6 @@ HIGH, LOW = 1, 2
 WORK, SECOND, SLACK = 10 * US, 40 * US, 60 * US
 SEGMENT = SECOND + WORK + SLACK
 LONG, KERNEL, SHORT = 7 * MS, 400 * US, 20 * US
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
 
 
 def launch(made: Policy, at: int, slack: int) -> None:

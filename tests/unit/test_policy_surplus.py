@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from decisions import grants
 from fikitd._core import Policy
 from fikitd.simulator import TUNING
 
@@ -17,10 +18,6 @@ SAVED = round(0.05 * TUNING["saved_ns"])
 """What may be saved."""
 KEPT = round(TUNING["surplus_kept"] * SAVED)
 SHARE = TUNING["surplus_share"]
-
-
-def grants(decisions: list[tuple[Any, ...]]) -> list[int]:
-    return [decision[1] for decision in decisions if decision[0] == "grant"]
 
 
 def policy(**options: Any) -> Policy:
