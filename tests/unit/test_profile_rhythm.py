@@ -16,7 +16,7 @@ from fikitd.profile_rhythm import MAX_COUNT, MAX_NS, MAX_SEGMENTS, MAX_SLACKS, T
 from fikitd.profiles import ProfileStore, document
 from hypothesis import given
 from hypothesis import strategies as st
-from test_core_budget import FILLER, STEP, live_through_segments, meet, notice
+from test_core_budget import FILLER, LESSONS, STEP, live_through_segments, meet, notice
 
 US = 1000
 A, B = 1, 2
@@ -322,6 +322,21 @@ def test_other_runs_learn_it_where_the_policy_asks_for_it() -> None:
             running.set_profile(1, [profile_entry("step", MS // 10, 0)])
             live_through_segments(running, client)
             assert bool(running.export_rhythm(1)) == learns
+
+
+def test_what_jobs_before_it_did_takes_nothing_from_what_a_run_teaches() -> None:
+    """A fikitd lives for months; each segment of a job that is alone counts, from its first on."""
+    counts = []
+    with fake.dispatcher("budget", LONG_LEASE) as running:
+        for number in (1, 2):
+            client = FakeClient(running, number, 1)
+            client.describe(STEP, "step")
+            running.set_profile(number, [profile_entry("step", MS // 10, 0)])
+            live_through_segments(running, client)
+            (segment,) = running.export_rhythm(number)["segments"].values()
+            counts.append(segment["span"][0])
+            running.remove_client(number)
+    assert counts == [LESSONS, LESSONS]
 
 
 @pytest.mark.parametrize("seen_before", [True, False])

@@ -26,7 +26,7 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
       nameless_(FIKIT_SLOTS),
-      foresight_(options.tuning),
+      foresight_(options.tuning, traffic.kernels),
       exclusives_(std::move(gang)),
       solo_(FIKIT_SLOTS),
       journal_(journal),

@@ -24,7 +24,9 @@ struct Learnt {
 class Foresight {
  public:
   Foresight() = default;
-  explicit Foresight(const policy::Tuning& tuning) : runs_(runs(tuning)) {}
+  // others: how many kernels all the other clients have sent to the device before this one is there.
+  explicit Foresight(const policy::Tuning& tuning, std::uint64_t others = 0)
+      : runs_(runs(tuning)), others_(others), others_before_(others) {}
   static predictor::Runs runs(const policy::Tuning& tuning) {
     return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};
   }
@@ -70,7 +72,7 @@ class Foresight {
   predictor::Runs runs_;
   std::array<predictor::Copies, policy::kCopyEngines> copies_; // by engine
   bool in_segment_ = false;
-  std::uint64_t others_ = 0;        // at the last wait
+  std::uint64_t others_ = 0;        // at the last wait; before the first, at the beginning
   std::uint64_t others_before_ = 0; // at the one before
 };
 
