@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,20 +89,32 @@ class Stage:
                 process.wait()
             subprocess.run([paths.emuctl(), "reset"], env=environment, capture_output=True, check=False)
 
+    @contextmanager
+    def learnt_before(self) -> Iterator[None]:
+        """Each time with the same profiles: what programs teach inside is forgotten. Only of jobs whose report was taken, for
+        until then it is not stored."""
+        profiles, kept = self._daemon.profile_dir, self.directory / "profiles-before"
+        shutil.copytree(profiles, kept)
+        try:
+            yield
+        finally:
+            shutil.rmtree(profiles)
+            shutil.move(kept, profiles)
+
     def trace(self, job: str) -> dict[str, Any] | None:
         """What `fikit trace` shows; None for a job that left no events behind."""
-        return _stored(TraceStore(self._reports).load, job)
+        return _stored(TraceStore(Path(self._daemon.report_dir)).load, job)
 
     def report(self, job: str) -> dict[str, Any]:
         """What `fikit-report` shows."""
-        report = _stored(ReportStore(self._reports).load, job)
+        report = _stored(ReportStore(Path(self._daemon.report_dir)).load, job)
         if report is None:
             raise BenchError(f"fikitd kept no report of {job}")
         return report
 
     @property
-    def _reports(self) -> Path:
-        return Path(config.load(Path(self.environment[config.ENV_CONFIG])).daemon.report_dir)
+    def _daemon(self) -> config.DaemonConfig:
+        return config.load(Path(self.environment[config.ENV_CONFIG])).daemon
 
     def _start(self, job: Job, number: int, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         arguments = ["job", "--stretch", f"{self.stretch:g}", "--ns-per-byte", f"{NS_PER_BYTE:g}", str(job.recording)]

@@ -172,14 +172,16 @@ def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
 
 
 def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
-    """The high job alone, then with the low one."""
+    """The high job alone, then with the low one, as they are known from learn(), not from the cases before."""
     high = stages.Job(book.file(case.high), case.scenario.count, case.scenario.arrival_times())
     managed = replace(high, options=["--priority", "high", "--profile", case.high])
     low = stages.Job(book.file(case.low), options=["--priority", "low", "--profile", case.low])
-    alone, shared = stage.run([high], case.device), stage.run([managed, low], case.device)
+    alone = stage.run([high], case.device)
+    with stage.learnt_before():
+        shared = stage.run([managed, low], case.device)
+        delayed, _ = (stage.report(job)["delayed"] for job in shared.job_ids)
     ratios = simulator.compare(alone.observed, shared.observed, closed=case.arrivals == "closed")
     latency_ns = case.device["launch_latency_us"] * 1000
-    delayed = stage.report(shared.job_ids[0])["delayed"]
     high_trace, low_trace = (stage.trace(job) for job in shared.job_ids)
     waits = case.scenario.high.native.waits_before
     beside = (shared.events, shared.pids[0])

@@ -369,3 +369,17 @@ def test_what_was_measured_before_is_in_the_table_too(traces: Path, monkeypatch:
 def test_no_rounds_are_one_sentence(traces: Path) -> None:
     with pytest.raises(record.BenchError, match="--rounds must be 1 or more"):
         live_pairs.run(**{**OPTIONS, "rounds": 0}, traces=traces, pairs=["serve + train"])
+
+
+def test_each_live_run_begins_with_the_profiles_of_the_measuring_runs(tmp_path: Path) -> None:
+    profiles = tmp_path / "profiles"
+    (profiles / "0").mkdir(parents=True)
+    (profiles / "0" / "measured").write_text("as learnt")
+    (tmp_path / "fikit.toml").write_text(f'[daemon]\nprofile_dir = "{profiles}"\n')
+    stage = live.Stage({"FIKIT_CONFIG": str(tmp_path / "fikit.toml")}, tmp_path, 10.0)
+    for _ in range(2):
+        with pytest.raises(record.BenchError), stage.learnt_before():
+            (profiles / "0" / "measured").write_text("as it was under load")
+            (profiles / "0" / "sampled").write_text("new")
+            raise record.BenchError
+        assert [file.read_text() for file in profiles.rglob("*") if file.is_file()] == ["as learnt"]
