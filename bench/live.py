@@ -25,7 +25,7 @@ from fikitd import config, paths
 
 TRACE_RECORDS = 1 << 20
 TRACE_EVENTS = 1 << 18
-PATIENCE_S = 120.0  # for one run
+PATIENCE_S = 120.0  # for one run, beside the time until its last request is there
 STORING_S = 5.0
 
 
@@ -183,9 +183,12 @@ def _ready(process: subprocess.Popen[str], job: Job) -> int:
 
 def _end(process: subprocess.Popen[str], job: Job, seconds: float | None) -> dict[str, Any]:
     """What the program printed at its end, or when it was told to end after `seconds`."""
+    patience_s = PATIENCE_S + max(job.arrivals_ns, default=0) / 1e9
     try:
-        out, err = process.communicate(timeout=PATIENCE_S if seconds is None else seconds)
+        out, err = process.communicate(timeout=patience_s if seconds is None else seconds)
     except subprocess.TimeoutExpired:
+        if seconds is None:  # cut short it would be compared with a whole one
+            raise BenchError(f"{job.recording.stem} did not end in {patience_s:.0f} s, measure fewer seconds") from None
         process.terminate()
         out, err = process.communicate(timeout=PATIENCE_S)
     if process.returncode != 0 or not out:

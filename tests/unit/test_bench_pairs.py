@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
@@ -383,3 +384,17 @@ def test_each_live_run_begins_with_the_profiles_of_the_measuring_runs(tmp_path: 
             measured.write_text("as it was under load")
             measured.with_name("sampled").write_text("new")
         assert [file.read_text() for file in profiles.rglob("*") if file.is_file()] == ["as learnt"]
+
+
+def test_a_live_run_that_does_not_end_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the middle it would look like a shorter one."""
+    monkeypatch.setattr(live, "PATIENCE_S", 0.05)
+    stopped = "trap 'echo {}; exit 0' TERM; while true; do sleep 0.01; done"
+    with subprocess.Popen(
+        ["bash", "-c", stopped], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        job = live.Job(Path("serve.csv"), arrivals_ns=[10_000_000])
+        with pytest.raises(record.BenchError, match="serve did not end in 0 s"):
+            live._end(process, job, None)
+        monkeypatch.setattr(live, "PATIENCE_S", 10.0)
+        assert live._end(process, job, 0.01) == {}
