@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace fikit::policy {
@@ -255,7 +256,7 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
   means.queues_ = arrivals_;
   means.stood_ns_ = found_nobody(now_ns) ? stood_ns_ : 0;
   means.any_ = max_slowdown > 0;
-  means.price_ = tuning_->cheap + plenty(filled(now_ns, max_slowdown, at_work));
+  means.price_ = tuning_->cheap + std::min(plenty(filled(now_ns, max_slowdown, at_work)), dearest(now_ns, max_slowdown));
   return means;
 }
 
@@ -270,6 +271,12 @@ double Account::filled(std::int64_t now_ns, double max_slowdown, bool at_work) c
 
 double Account::plenty(double filled) const {
   return times_saved() * filled / (1 - filled * filled * filled * filled);
+}
+
+// Where others may wait, it is not: there lower work gains a few times what the client loses, for between its requests is time
+// at which it loses less, and that is to come.
+double Account::dearest(std::int64_t now_ns, double max_slowdown) const {
+  return others_may_wait(now_ns) ? tuning_->queued_price * max_slowdown : std::numeric_limits<double>::infinity();
 }
 
 double Account::weight(std::int64_t now_ns) const {

@@ -30,6 +30,7 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"arrivals_saved", &Tuning::arrivals_saved},
     {"advance_ns", &Tuning::advance_ns},
     {"cheap", &Tuning::cheap},
+    {"queued_price", &Tuning::queued_price},
     {"nothing", &Tuning::nothing},
     {"remembered_ns", &Tuning::remembered_ns},
     {"highest_load", &Tuning::highest_load},

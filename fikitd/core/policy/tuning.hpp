@@ -16,6 +16,8 @@ struct Tuning {
   double advance_ns = 200e6;
   // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.
   double cheap = 0.02;
+  // While another request of the client may wait, no more than so many times its max_slowdown.
+  double queued_price = 10;
   // A smaller share is what the eight times of a forecast cannot tell from nothing: it is not asked for.
   double nothing = 0.001;
   // Not all that lower work costs can be measured: a copy before the first launch of a request is not seen. Delays are
