@@ -93,13 +93,15 @@ class Stage:
     def learnt_before(self) -> Iterator[None]:
         """Each time with the same profiles: what programs teach inside is forgotten. Only of jobs whose report was taken, for
         until then it is not stored."""
-        profiles, kept = self._daemon.profile_dir, self.directory / "profiles-before"
-        shutil.copytree(profiles, kept)
+        profiles, kept = Path(self._daemon.profile_dir), self.directory / "profiles-before"
+        if profiles.exists():  # else nothing was learnt yet
+            shutil.copytree(profiles, kept)
         try:
             yield
         finally:
-            shutil.rmtree(profiles)
-            shutil.move(kept, profiles)
+            shutil.rmtree(profiles, ignore_errors=True)
+            if kept.exists():
+                shutil.move(kept, profiles)
 
     def trace(self, job: str) -> dict[str, Any] | None:
         """What `fikit trace` shows; None for a job that left no events behind."""

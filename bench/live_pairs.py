@@ -168,7 +168,8 @@ def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
         cut = trace.learning_ns == MOST_LEARNING_NS
         requests = None if cut else trace.learning_passes
         job = stages.Job(book.file(name), requests, options=["--measure", "--profile", name])
-        stage.run([job], device_like(trace.native), seconds=MOST_LEARNING_NS / 1e9 if cut else None)
+        run = stage.run([job], device_like(trace.native), seconds=MOST_LEARNING_NS / 1e9 if cut else None)
+        stage.report(run.job_ids[0])  # it is there when the profile is
 
 
 def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:

@@ -384,6 +384,12 @@ def test_each_live_run_begins_with_the_profiles_of_the_measuring_runs(tmp_path: 
             measured.write_text("as it was under load")
             measured.with_name("sampled").write_text("new")
         assert [file.read_text() for file in profiles.rglob("*") if file.is_file()] == ["as learnt"]
+    measured.unlink()
+    measured.parent.rmdir()
+    profiles.rmdir()
+    with stage.learnt_before():
+        measured.parent.mkdir(parents=True)
+    assert not profiles.exists()
 
 
 def test_a_live_run_that_does_not_end_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
