@@ -25,7 +25,7 @@ class Foresight {
  public:
   Foresight() = default;
   // others: how many kernels all the other clients have sent to the device before this one is there.
-  explicit Foresight(const policy::Tuning& tuning, std::uint64_t others = 0)
+  Foresight(const policy::Tuning& tuning, std::uint64_t others)
       : runs_(runs(tuning)), others_(others), others_before_(others) {}
   static predictor::Runs runs(const policy::Tuning& tuning) {
     return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};

@@ -256,7 +256,7 @@ Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slow
   means.queues_ = arrivals_;
   means.stood_ns_ = found_nobody(now_ns) ? stood_ns_ : 0;
   means.any_ = max_slowdown > 0;
-  means.price_ = tuning_->cheap + std::min(plenty(filled(now_ns, max_slowdown, at_work)), dearest(now_ns, max_slowdown));
+  means.price_ = tuning_->cheap + std::min(plenty(filled(now_ns, max_slowdown, at_work)), highest_price(now_ns, max_slowdown));
   return means;
 }
 
@@ -273,9 +273,9 @@ double Account::plenty(double filled) const {
   return times_saved() * filled / (1 - filled * filled * filled * filled);
 }
 
-// Where others may wait, it is not: there lower work gains a few times what the client loses, for between its requests is time
-// at which it loses less, and that is to come.
-double Account::dearest(std::int64_t now_ns, double max_slowdown) const {
+// While others may wait, for between its requests is time at which a delay costs less, and that is to come. What the client allows
+// says how much it may lose until then for what lower work gains.
+double Account::highest_price(std::int64_t now_ns, double max_slowdown) const {
   return others_may_wait(now_ns) ? tuning_->queued_price * max_slowdown : std::numeric_limits<double>::infinity();
 }
 

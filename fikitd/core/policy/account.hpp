@@ -164,7 +164,7 @@ class Account {
   double full_ns(double max_slowdown) const { return max_slowdown * tuning_->saved_ns * times_saved(); } // the budget, when it is full
   double plenty(double filled) const; // 0: none is left; without end: it is full
   double filled(std::int64_t now_ns, double max_slowdown, bool at_work) const; // this share of the budget
-  double dearest(std::int64_t now_ns, double max_slowdown) const; // price, however full it is
+  double highest_price(std::int64_t now_ns, double max_slowdown) const; // however full the budget is
   bool mostly_holds(std::int64_t now_ns) const { return ease_.holds_more(tuning_->held, in_this_segment_ns(now_ns), tuning_->enough_ns); }
   void see_surplus(std::int64_t now_ns, double max_slowdown);
   std::int64_t earliest_wait_ns(std::int64_t now_ns) const; // the end of its wait, or of the next one, alone

@@ -16,7 +16,8 @@ struct Tuning {
   double advance_ns = 200e6;
   // A delay of this share of the lower kernel's length is cheap: it is paid whenever there is budget.
   double cheap = 0.02;
-  // While another request of the client may wait, no more than so many times its max_slowdown.
+  // While another request of the client may wait, what is paid beyond that is no more than so many times its max_slowdown, as a
+  // share of that length. The next time between requests, at which nobody waits, is cheaper, and near.
   double queued_price = 10;
   // A smaller share is what the eight times of a forecast cannot tell from nothing: it is not asked for.
   double nothing = 0.001;
