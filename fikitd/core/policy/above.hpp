@@ -84,12 +84,7 @@ class Above {
     return length_ns <= higher.lets_go_ns;
   }
   static constexpr double kRoundingNs = 2; // moments are whole ns: what delays that differ by less may be mistaken for
-  // What a delay may be, by the length of what causes it.
-  struct Line {
-    double share = 0; // of the length
-    double fixed_ns = 0;
-    double at(std::int64_t length_ns) const { return fixed_ns + share * static_cast<double>(length_ns); }
-  };
+  using Line = Account::Means::Line;
   double share_of(const Account::Means& means) const;
   Lengths under(const Line& line, const Higher& higher, Lengths asked, bool late) const;
   Remaining::At cost(const Higher& higher, std::int64_t length_ns, bool late) const;

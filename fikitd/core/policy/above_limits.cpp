@@ -23,7 +23,7 @@ std::int64_t Above::shortest_under(const Line& line, const Higher& higher, const
   std::int64_t shortest_ns = asked.shortest_ns;
   for (int tangent = 0; tangent < kTangents && shortest_ns <= asked.longest_ns; ++tangent) {
     const Remaining::At at = cost(higher, shortest_ns, late);
-    const double over_ns = at.mean_ns - kRoundingNs - line.at(shortest_ns);
+    const double over_ns = at.mean_ns - kRoundingNs - line.at(static_cast<double>(shortest_ns));
     if (over_ns <= 0) break;
     if (at.share >= line.share) return asked.longest_ns + 1;
     const std::int64_t step_ns = still_over_ns(over_ns, line.share - at.share, asked.longest_ns + 1 - shortest_ns);
@@ -38,7 +38,7 @@ std::int64_t Above::longest_under(const Line& line, const Higher& higher, const 
   std::int64_t longest_ns = asked.longest_ns;
   for (int tangent = 0; tangent < kTangents && longest_ns >= asked.shortest_ns; ++tangent) {
     const Remaining::At at = cost(higher, longest_ns, late);
-    const double over_ns = at.mean_ns - kRoundingNs - line.at(longest_ns);
+    const double over_ns = at.mean_ns - kRoundingNs - line.at(static_cast<double>(longest_ns));
     if (over_ns <= 0) break;
     if (at.share <= line.share) return asked.shortest_ns - 1;
     const std::int64_t step_ns = still_over_ns(over_ns, at.share - line.share, longest_ns + 1 - asked.shortest_ns);
@@ -50,7 +50,7 @@ std::int64_t Above::longest_under(const Line& line, const Higher& higher, const 
 
 // Work may cost this share of its length, as far as the budget lasts.
 double Above::share_of(const Account::Means& means) const {
-  return means.covers(0) ? std::max(means.worth_ns(1), options_.tuning.nothing) : options_.tuning.nothing;
+  return means.covers(0) ? std::max(means.price().share, options_.tuning.nothing) : options_.tuning.nothing;
 }
 
 Above::Limits Above::limits(std::size_t number, const Lengths& asked) const {
@@ -75,8 +75,7 @@ Above::Limits Above::limits(std::size_t number, const Lengths& asked) const {
   const double nothing_ns = options_.tuning.nothing * static_cast<double>(asked.longest_ns);
   if (higher.means.most_ns() > nothing_ns) granted.longest_ns = std::min(granted.longest_ns, limits.covered_ns);
   granted = under({.share = share_of(higher.means)}, higher, granted, late);
-  const Account::Means::Fair fair = higher.means.fair();
-  if (fair.binds) granted = under({.share = fair.share, .fixed_ns = fair.fixed_ns}, higher, granted, late);
+  if (higher.means.dearer_than_fair()) granted = under(higher.means.fair(), higher, granted, late);
   return limits;
 }
 

@@ -251,9 +251,9 @@ std::int64_t Account::longest_delay_ns(std::int64_t busy_until_ns, std::int64_t 
 Account::Means Account::means(std::int64_t now_ns, bool at_work, double max_slowdown) const {
   Means means;
   means.weight_ = weight(now_ns);
-  means.queue_ = arrivals_ ? tuning_->queue_cover : 1;
+  means.if_queued_ = arrivals_ ? tuning_->queue_cover : 1;
   means.left_ns_ = left_ns(now_ns);
-  means.queues_ = arrivals_;
+  means.from_outside_ = arrivals_;
   means.stood_ns_ = found_nobody(now_ns) ? stood_ns_ : 0;
   means.any_ = max_slowdown > 0;
   means.price_ = tuning_->cheap + std::min(plenty(filled(now_ns, max_slowdown, at_work)), highest_price(now_ns, max_slowdown));

@@ -70,35 +70,36 @@ class Account {
   // What may be spent at one moment, on any number of kernels.
   class Means {
    public:
+    struct Line { // what a delay may be, by the device time that lower work gains by it
+      double share = 0;
+      double fixed_ns = 0;
+      double at(double gain_ns) const { return fixed_ns + share * gain_ns; }
+    };
     // May lower work of this length be granted, if it is expected to delay the client by so much?
     bool affords(double delay_ns, std::int64_t length_ns) const {
       return covers(delay_ns) && any_ && delay_ns <= worth_ns(static_cast<double>(length_ns));
     }
     // What may a gain of so much device time delay the client, on average?
-    double worth_ns(double gain_ns) const { return any_ ? dearest_ns(gain_ns) / weight_ : 0; }
-    struct Fair { // however full the budget is: so much for each ns of gain, and so much besides
-      bool binds = false;
-      double share = 0;
-      double fixed_ns = 0;
-    };
-    Fair fair() const { return {.binds = queues_ && any_ && price_ > 1, .share = 1 / weight_, .fixed_ns = stood_ns_ / weight_}; }
-    bool covers(double delay_ns) const { return weight_ * delay_ns * queue_ <= left_ns_; }
-    double most_ns() const { return left_ns_ / (weight_ * queue_); } // of a delay that is covered
+    double worth_ns(double gain_ns) const {
+      const double most_ns = price().at(gain_ns);
+      return dearer_than_fair() ? std::min(most_ns, fair().at(gain_ns)) : most_ns;
+    }
+    Line price() const { return {.share = any_ ? price_ / weight_ : 0}; }
+    // Where that may be more than those who wait behind each other shall lose, together: no more than lower work gains, the time
+    // that it takes, and, when nobody waits, for which it has stood at the gate.
+    bool dearer_than_fair() const { return from_outside_ && any_ && price_ > 1; }
+    Line fair() const { return {.share = 1 / weight_, .fixed_ns = stood_ns_ / weight_}; }
+    bool covers(double delay_ns) const { return weight_ * delay_ns * if_queued_ <= left_ns_; }
+    double most_ns() const { return left_ns_ / (weight_ * if_queued_); } // of a delay that is covered
 
    private:
     friend class Account;
-    // Those who wait behind each other lose no more than lower work gains: the time that it takes, and, when nobody waits, for
-    // which it has stood at the gate.
-    double dearest_ns(double gain_ns) const {
-      const double most_ns = price_ * gain_ns;
-      return queues_ ? std::min(most_ns, gain_ns + stood_ns_) : most_ns;
-    }
-    double weight_ = 1;  // so many requests feel a delay
-    double queue_ = 1;   // and if they meet a queue, so many times as many
-    double left_ns_ = 0; // of the budget
+    double weight_ = 1;    // so many requests feel a delay
+    double if_queued_ = 1; // and if they meet a queue, so many times as many
+    double left_ns_ = 0;   // of the budget
     double price_ = 0;
     double stood_ns_ = 0; // lower work, since some went, where that counts
-    bool queues_ = false; // its requests come from outside
+    bool from_outside_ = false; // its requests come from there
     bool any_ = false; // false: only what costs nothing
   };
   Means means(std::int64_t now_ns, bool at_work, double max_slowdown) const;
