@@ -1,7 +1,7 @@
 """How much GPU memory jobs of a name needed: PROFILE_DIR/<uid>/.memory/<name>, for the next one that does not say.
 
 One line `JOB PEAK_BYTES` for each of the last jobs of that name (--fikit-profile, else the job's name), the newest last. Plain
-text, because slurm_plugin/lua/fikit_submit.lua reads it where the job is submitted, with the user's own rights. Jobs of one
+text, because slurm_plugin/lua/fikit_client.lua reads it where the job is submitted, with the user's own rights. Jobs of one
 name that end at the same moment may lose each other's line: the next one writes it again.
 """
 

@@ -1,5 +1,6 @@
 -- fikit.toml as slurmctld and the clients read it: again for every job, understood again only when its text changed.
 --
+--   site.config_path()   -> which file that is
 --   site.settings(path)  -> [slurm] and profile_dir, the defaults for what is not there; for clients and slurmctld
 --   site.rules(path)     -> [access]; for slurmctld, which believes only a file that nobody else can write
 --   site.groups(user)    -> the set of a user's groups
@@ -47,6 +48,10 @@ local function settings_of(document)
     if key == "default_priority" and type(value) == "number" then found[key] = tostring(value) end
   end
   return found
+end
+
+function site.config_path()
+  return FIKIT_CONFIG or os.getenv("FIKIT_CONFIG") or "/etc/fikit/fikit.toml"
 end
 
 local last = {} -- the text that was understood last

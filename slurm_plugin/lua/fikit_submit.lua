@@ -1,10 +1,10 @@
--- What becomes of a job's GPU request: gpu:1 of a sharing job turns into gres/shard, everything else stays as it is; and
--- who may ask for which priority.
+-- What becomes of a job's GPU request in slurmctld: gpu:1 of a sharing job turns into gres/shard, everything else stays as it
+-- is; and who may ask for which priority.
 --
 -- slurmctld's job_submit.lua and the clients' cli_filter.lua use this one module:
 --   fikit.job_submit(job_desc, part_list)                       -> slurm.SUCCESS or slurm.ERROR; the authority, which says no
 --   fikit.job_modify(job_desc, job_rec, part_list, modify_uid)  -> the same, when a job is changed
---   fikit.cli_filter(options)                                   -> slurm.SUCCESS; makes srun ask for what its job has
+--   fikit.cli_filter(options)                                   -> slurm.SUCCESS; the clients' half (fikit_client.lua)
 -- One shard is 1 GiB of GPU memory, so Slurm itself packs sharing jobs by memory.
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
@@ -12,50 +12,15 @@ local access = dofile(here .. "/fikit_access.lua")
 local rule = dofile(here .. "/fikit_request.lua")
 local values = dofile(here .. "/fikit_values.lua")
 local files = dofile(here .. "/fikit_site.lua")
+local client = dofile(here .. "/fikit_client.lua")
 
-local fikit = { priorities = values.priorities }
+local given, number, truth = values.given, values.number, values.truth
 
-local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given
+local fikit = { priorities = values.priorities, cli_filter = client.filter }
+
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
 local GRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
-
-function fikit.config_path()
-  return FIKIT_CONFIG or os.getenv("FIKIT_CONFIG") or "/etc/fikit/fikit.toml"
-end
-
--- Most GPU memory, in bytes, that the user's last jobs of this name held; nil when nothing is known. fikitd writes the file
--- (fikitd/fikitd/peaks.py) as the user, into the user's directory: it is read with the user's rights, never by slurmctld.
-function fikit.peak(site, name)
-  local uid = files.own_uid()
-  if not uid or not name or #name > 64 or not name:match("^[%w_-][%w._-]*$") then return nil end
-  local path = site.profile_dir .. "/" .. uid .. "/.memory/" .. name
-  -- By a program that can be given up: shared storage may hang, and a submission must not hang with it.
-  local file = io.popen("exec timeout -s KILL 0.5 cat -- '" .. path:gsub("'", "'\\''") .. "' 2>/dev/null", "r")
-  if not file then return nil end
-  local most
-  for bytes in (file:read(4096) or ""):gmatch("[^\n]* (%d+)\n") do
-    most = math.max(most or 0, tonumber(bytes))
-  end
-  file:close()
-  return most
-end
-
-local function given(text)
-  if text == nil or text == "" or text == "(null)" or text == "unset" then return nil end
-  return text
-end
-
-local function true_text(text)
-  text = given(text)
-  return text ~= nil and text ~= "0" and text:lower() ~= "no" and text:lower() ~= "false"
-end
-
-local function number(value)
-  value = tonumber(value)
-  if value == nil or value >= NO_VALUE then return nil end
-  return value
-end
 
 local OPTIONS = { "priority", "measure", "mem", "profile", "max_slowdown", "max_delay" }
 local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_"
@@ -121,7 +86,7 @@ local function request_of(job)
     profile = given(option("profile")),
     max_slowdown = given(option("max_slowdown")),
     max_delay = given(option("max_delay")),
-    measure = measure == "(null)" or true_text(measure),
+    measure = measure == "(null)" or truth(measure),
     per_node = given(job.tres_per_node),
     per_job = given(job.tres_per_job),
     per_task = given(job.tres_per_task),
@@ -163,7 +128,7 @@ end
 -- Why the site does not let a sharing job have what it asks for, or nil. job: account, qos, partition (a list, as Slurm
 -- writes it), user.
 local function forbidden(request, job, settings)
-  local rules = files.rules(fikit.config_path())
+  local rules = files.rules(files.config_path())
   if rules.free then return nil end
   local default = values.priority(settings.default_priority) or values.priorities.normal
   local partitions = rule.split(job.partition)
@@ -199,7 +164,7 @@ local function after_error(fault, jobs)
   for _, job in ipairs(jobs) do
     for _, key in ipairs(GRES) do shares = shares or tostring(job[key]):lower():find("shard", 1, true) ~= nil end
   end
-  local known, rules = pcall(files.rules, fikit.config_path())
+  local known, rules = pcall(files.rules, files.config_path())
   local stays = shares and not (known and rules.free)
   files.log(("an error in fikit's Lua: %s; a job that %s"):format(tostring(fault),
     stays and "asks for shards was refused" or "needs no permission went on as it was submitted"))
@@ -219,7 +184,7 @@ local function submit(job_desc, part_list)
   local partition = given(job_desc.partition) or default_partition(part_list)
   local request, sentence = request_of(job_desc)
   request.whole_nodes = whole_nodes(partition, part_list)
-  local settings = files.settings(fikit.config_path())
+  local settings = files.settings(files.config_path())
   local gres
   if not sentence then gres, sentence = rule.rewrite(request, settings) end
   if not sentence and (gres or rule.gpus_of(request).shards) then
@@ -258,7 +223,7 @@ local function modify(job_desc, job_rec)
     qos = given(job_desc.qos) or given(job_rec.qos),
     partition = given(job_desc.partition) or given(job_rec.partition),
     user = job_rec.user_id,
-  }, files.settings(fikit.config_path()))
+  }, files.settings(files.config_path()))
   if sentence then return say(sentence) end
   return slurm.SUCCESS
 end
@@ -271,67 +236,6 @@ function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
   for _, key in ipairs(GRES) do changes = changes or given(job_desc[key]) end
   if not changes then return slurm.SUCCESS end
   return guarded({ job_desc, job_rec }, function() return modify(job_desc, job_rec) end)
-end
-
--- The client's options name GPUs without their kind: "2", "a100:2".
-local function gpu_option(text)
-  text = given(text)
-  return text and "gpu:" .. text
-end
-
--- What a step inside a sharing job gets: its job's shards. nil outside of one.
-local function shards_of_job(options)
-  local shards = os.getenv("SLURM_SHARDS_ON_NODE")
-  local inside = options["type"] == "srun" and given(options["jobid"]) ~= nil
-  return inside and shards and "shard:" .. shards or nil
-end
-
--- As Slurm will name the job: after its script or program, if nothing else is said.
-local function job_name(options)
-  local argv = type(options["argv"]) == "table" and options["argv"] or {}
-  local program = argv[0] or argv[1]
-  return given(options["job-name"]) or program and program:match("[^/]*$")
-end
-
--- srun sends its GPU request once with the job and once with the step: slurmctld's rewriting reaches only the first.
--- And only here can be read what the user's earlier jobs needed.
-local function filter(options)
-  local spank = (options["spank"] or {})["fikit"] or {}
-  local request = {
-    priority = given(spank["fikit-priority"]) or given(os.getenv("FIKIT_PRIORITY")),
-    mem = given(spank["fikit-mem"]) or given(os.getenv("FIKIT_MEM")),
-    profile = given(spank["fikit-profile"]) or given(os.getenv("FIKIT_PROFILE")),
-    max_slowdown = given(spank["fikit-max-slowdown"]) or given(os.getenv("FIKIT_MAX_SLOWDOWN")),
-    max_delay = given(spank["fikit-max-delay"]) or given(os.getenv("FIKIT_MAX_DELAY")),
-    measure = given(spank["fikit-measure"]) ~= nil or true_text(os.getenv("FIKIT_MEASURE")),
-    per_node = given(options["gres"]) or gpu_option(options["gpus-per-node"]),
-    per_job = gpu_option(options["gpus"]),
-    per_task = gpu_option(options["gpus-per-task"]),
-    nodes = number((options["nodes"] or ""):match("^%d+")),
-    tasks = number(options["ntasks"]),
-    exclusive = options["exclusive"] == "exclusive",
-  }
-  local site = files.settings(fikit.config_path())
-  local gres = rule.rewrite(request, site)
-  if gres and not request.mem then
-    request.peak = fikit.peak(site, request.profile or job_name(options))
-    gres = rule.rewrite(request, site)
-  end
-  local inside = shards_of_job(options)
-  if inside and rule.gpus_of(request).gpus == 1 then gres = inside end
-  if gres then
-    options["gres"] = gres
-    for _, name in ipairs({ "gpus", "gpus-per-node", "gpus-per-task" }) do
-      if given(options[name]) then options[name] = "" end
-    end
-  end
-end
-
--- Never refuses, whatever happens: job_submit does, with the same rule, for every client.
-function fikit.cli_filter(options)
-  local done, fault = pcall(filter, options)
-  if not done then files.log(("an error in fikit's Lua: %s; the job is submitted as it is"):format(tostring(fault))) end
-  return slurm.SUCCESS
 end
 
 return fikit

@@ -1,5 +1,5 @@
--- Priorities, sizes, shares and times as people write them. fikitd.priorities, fikitd.quantities, fikit_priority.h and
--- fikit_quantities.c read the same; tests compare them.
+-- Priorities, sizes, shares and times as people write them: fikitd.priorities, fikitd.quantities, fikit_priority.h and
+-- fikit_quantities.c read the same; tests compare them. And what Slurm hands over where nothing was given.
 
 local values = {}
 
@@ -43,6 +43,25 @@ function values.time_ns(text)
   local number, unit = decimal(text)
   if not number or not TIME_UNITS[unit] or number * TIME_UNITS[unit] > LONGEST_NS then return nil end
   return number * TIME_UNITS[unit]
+end
+
+local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given
+
+-- Text of an option or field of Slurm's; nil where nothing was given.
+function values.given(text)
+  if text == nil or text == "" or text == "(null)" or text == "unset" then return nil end
+  return text
+end
+
+function values.truth(text)
+  text = values.given(text)
+  return text ~= nil and text ~= "0" and text:lower() ~= "no" and text:lower() ~= "false"
+end
+
+function values.number(value)
+  value = tonumber(value)
+  if value == nil or value >= NO_VALUE then return nil end
+  return value
 end
 
 return values
