@@ -67,7 +67,7 @@ class JobRecord:
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values |= {"measure": int(self.measure), "batch": int(self.batch)}
-        values["name"] = printable(self.name)[:256]
+        values["name"], values["gpus"] = printable(self.name)[:256], printable(self.gpus)
         if self.max_slowdown is not None:
             values["max_slowdown"] = f"{self.max_slowdown:.6f}"
         said = {

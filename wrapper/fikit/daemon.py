@@ -74,8 +74,14 @@ def _personal(policy: str | None) -> Place:
     daemon = DaemonConfig(str(place.run_dir), str(place.report_dir), str(place.profile_dir), IDLE_EXIT_S)
     scheduler = SchedulerConfig() if policy is None else SchedulerConfig(policy)
     unfinished = config_file.with_suffix(f".{os.getpid()}.tmp")
-    unfinished.write_text(Config(daemon, scheduler).toml())
-    unfinished.rename(config_file)
+    try:
+        unfinished.write_bytes(Config(daemon, scheduler).toml().encode())
+        unfinished.rename(config_file)
+    except UnicodeEncodeError:
+        raise CannotStart(
+            f"couldn't write {place.run_dir} and {place.report_dir} into {config_file}, because one of their names is not UTF-8: "
+            "set XDG_RUNTIME_DIR and XDG_STATE_HOME to other directories"
+        ) from None
     for directory in (place.report_dir, place.profile_dir):
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.client import Control, DaemonUnreachable
 from fikitd.records import JobRecord, start_ticks, stat_fields
 
 from fikit import child, daemon
@@ -84,19 +84,14 @@ def command(
     env = dict(os.environ)
     if emulated:
         _prepend(env, "LD_LIBRARY_PATH", paths.emulator_dir())
-    job = None
-    try:
-        place = daemon.join_or_start(policy)
-        shim = _readable(paths.shim())
-        wishes = JobRecord(
-            job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
-            gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
-            pid_start=_begun(), started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
-        )  # fmt: skip
-        job = _register(place, wishes)
-    except daemon.CannotStart as error:
-        say(f"warning: {error}; the program runs unmanaged")
-    else:
+    wishes = JobRecord(
+        job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
+        gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
+        started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
+    )  # fmt: skip
+    admitted = _admit(policy, wishes)
+    if admitted is not None:
+        place, _, shim = admitted
         _prepend(env, "LD_PRELOAD", shim)
         env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
     try:
@@ -106,8 +101,24 @@ def command(
     except PermissionError:
         raise NotExecutable(f'"{argv[0]}" is not executable; chmod +x it') from None
     finally:
-        if job is not None:
-            _finish(place, job)
+        if admitted is not None:
+            _finish(*admitted[:2])
+
+
+def _admit(policy: str | None, wishes: JobRecord) -> tuple[Place, str, Path] | None:
+    """The program's fikitd, the job's id there, and the preload library. None, and one line says why, where fikit cannot work."""
+    try:
+        place = daemon.join_or_start(policy)
+        shim = _readable(paths.shim())
+        return place, _register(place, replace(wishes, pid_start=_begun())), shim
+    except UserError:
+        raise
+    except daemon.CannotStart as error:
+        why = str(error)
+    except Exception as error:  # a fault of ours that nobody has thought of: the program runs in spite of it
+        why = f"fikit does not work here: {type(error).__name__}: {error}"
+    say(f"warning: {why}; the program runs unmanaged")
+    return None
 
 
 def _register(place: Place, wishes: JobRecord) -> str:
@@ -137,22 +148,26 @@ def _begun() -> int:
 def _finish(place: Place, job: str) -> None:
     """The job's summary line, its report stored, its record removed.
 
-    Silent about a fikitd that is gone: the preload library has said so in the program's own output.
+    Silent about a fikitd that is gone: the preload library has said so in the program's own output. Whatever fails here, the
+    program has run, and its exit code stands.
     """
-    control = Control(place.run_dir)
     try:
+        control = Control(place.run_dir)
         try:
             summary = control.end(job)
         except DaemonUnreachable:  # or storage that hangs
             summary = control.summary(job)
     except DaemonUnreachable:
         pass
-    except ControlError as error:
+    except Exception as error:  # ControlError, and a fault of ours as in _admit
         say(f"warning: {error}; there is no report of this run")
     else:
         if summary:
             say(summary)
-    (place.run_dir / "jobs" / job).unlink(missing_ok=True)
+    try:
+        (place.run_dir / "jobs" / job).unlink(missing_ok=True)
+    except OSError as error:
+        say(f"warning: couldn't remove the job's record {error.filename}: {error.strerror}")
 
 
 def _readable(shim: Path) -> Path:
