@@ -90,7 +90,8 @@ class JobRecord:
     @classmethod
     def parse(cls, text: str) -> JobRecord:
         """A record from its lines; unknown keys are ignored; ValueError names the key that is wrong."""
-        values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        # Not splitlines(): a name may hold what only that takes for the end of a line, and its user would write what follows.
+        values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
 
         def whole(key: str, maximum: int, default: int | None = None) -> int:
             raw = values.get(key, "" if default is None else str(default))
@@ -138,7 +139,7 @@ class JobRecord:
     def read(cls, path: Path | str) -> JobRecord:
         """The record in `path`; FileNotFoundError when there is none, RecordError when it is unusable."""
         try:
-            record = cls.parse(read_bounded(Path(path), MAX_BYTES).decode())
+            record = cls.parse(read_bounded(Path(path), MAX_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:

@@ -1,5 +1,6 @@
 #include "fikit_record.h"
 #include "fikit_quantities.h"
+#include "fikit_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +18,6 @@
 
 static void path_of(const char *run_dir, uint32_t job, char path[PATH_MAX]) {
   snprintf(path, PATH_MAX, "%s/jobs/%" PRIu32, run_dir, job);
-}
-
-/* Values come from users: no control character may begin a line of its own. */
-static void printable(const char *text, char *clean, size_t size) {
-  size_t length = 0;
-  for (; *text && length + 1 < size; text++) {
-    if ((unsigned char)*text >= 0x20 && *text != 0x7f)
-      clean[length++] = *text;
-  }
-  clean[length] = '\0';
 }
 
 int fikit_record_directory(const char *run_dir) {
@@ -56,8 +47,8 @@ static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   char name[sizeof record->name];
   char protection[PROTECTION_BYTES];
   format_protection(&record->options, protection);
-  printable(record->gpus, gpus, sizeof gpus);
-  printable(record->name, name, sizeof name);
+  fikit_printable(record->gpus, gpus, sizeof gpus);
+  fikit_printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
                   "version=1\njob=%" PRIu32 "\nuid=%u\ngid=%u\npriority=%d\nmeasure=%d\nmem_bytes=%" PRIu64
                   "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nhet=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from fikitd.records import JobRecord
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plugin_fake import HAVE_HEADERS, SHARES, TIMES, Options, Record, job_option, load, load_config, log_of
 
 from fikitd import priorities, quantities
@@ -194,6 +196,39 @@ def test_job_name_cannot_add_a_line_to_the_record(plugin: ctypes.CDLL, tmp_path:
     path = write(plugin, tmp_path, a_record(name=b"x\npriority=0\nuid=0"))
     record = JobRecord.read(path)
     assert (record.priority, record.uid, record.name) == (1, 33, "xpriority=0uid=0")
+
+
+# Each with what the record says instead.
+NAMES = [
+    (b"t\xe4st", "t?st"),  # Latin-1
+    ("größe 大".encode(), "größe 大"),
+    (b"x\xc2\x85priority=0", "xpriority=0"),
+    ("x\u2028priority=0\u2029uid=0".encode(), "xpriority=0uid=0"),
+    (b"\x1b[31mred", "[31mred"),
+    (b"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80", "?" * 9),  # too long, a surrogate, beyond the last character
+    (b"cut \xe5\xa4", "cut "),
+    (b"a\xe5b", "a?b"),
+]
+
+
+@pytest.mark.parametrize(("name", "read"), NAMES)
+def test_a_name_that_is_no_clean_utf8_is_in_the_record_as_far_as_it_can_be(
+    plugin: ctypes.CDLL, tmp_path: Path, name: bytes, read: str
+) -> None:
+    path = write(plugin, tmp_path, a_record(name=name))
+    assert (JobRecord.read(path).name, path.read_bytes().decode().count("\n")) == (read, 15)
+
+
+@given(name=st.binary(max_size=128).filter(lambda name: b"\0" not in name), cut=st.integers(0, 128))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_become_printable_utf8_that_fits(plugin: ctypes.CDLL, name: bytes, cut: int) -> None:
+    clean = ctypes.create_string_buffer(b"\1" * 200, 200)
+    plugin.fikit_printable(name, clean, cut + 1)
+    assert len(clean.value) <= cut
+    text = clean.value.decode()  # strictly
+    assert len(text.splitlines()) <= 1
+    if (whole := name.decode(errors="ignore")).isprintable() and whole.encode() == name and len(name) <= cut:
+        assert text == whole
 
 
 @pytest.fixture

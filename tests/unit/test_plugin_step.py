@@ -125,6 +125,12 @@ def test_first_step_adds_the_jobs_name(node: Node) -> None:
     assert JobRecord.read(node.record).name == "train"
 
 
+def test_a_long_name_is_cut_between_two_characters(node: Node) -> None:
+    start(node, BATCH, SLURM_JOB_NAME="x" + "größe" * 30)
+    assert JobRecord.read(node.record).name == ("x" + "größe" * 30).encode()[:128].decode(errors="ignore")
+    assert node.record.read_bytes().decode()
+
+
 def test_the_batch_step_says_which_task_of_an_array_the_job_is(node: Node) -> None:
     start(node, BATCH, SLURM_ARRAY_JOB_ID="10", SLURM_ARRAY_TASK_ID="3")
     start(node, 0, SLURM_JOB_NAME="train", SLURM_ARRAY_JOB_ID="77", SLURM_ARRAY_TASK_ID="1")

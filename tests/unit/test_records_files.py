@@ -37,6 +37,22 @@ def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
     assert JobRecord.read(path).priority == 8
 
 
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\r"])
+def test_no_character_of_a_name_begins_a_line(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "12"
+    path.write_text(MINIMAL + f"name=x{end}priority=0{end}uid=0\n", newline="")
+    record = JobRecord.read(path)
+    assert (record.priority, record.uid, record.name) == (1, 1000, "x?priority=0?uid=0")
+
+
+@pytest.mark.parametrize("name", [b"t\xe4st", b"\xc3", b"caf\xc3", b"\xff\xfe\x80", b"\xed\xa0\x80"])
+def test_a_record_with_a_name_that_is_no_utf8_is_read(tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / "12"
+    path.write_bytes(MINIMAL.encode() + b"name=" + name + b"\n")
+    assert JobRecord.read(path).priority == 1
+    assert JobRecord.read(path).name.isprintable()
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
