@@ -68,7 +68,7 @@ class Job:
         )  # clients whose counters are ours, and which a next fikitd may be handed all the same
         self._memory: dict[str, MemoryPage] = {}
         self._pids: set[int] = set()
-        self._saving = 0
+        self._saving: set[asyncio.Future[None]] = set()  # profiles on their way to storage
         self._most_kernels = -1
         self._peak_bytes = self._refused = 0  # before fikitd was restarted
 
@@ -147,7 +147,7 @@ class Job:
         self._changed()
 
     def client_went(self, client_id: int, pid: int, stats: Stats) -> None:
-        del self._clients[client_id]
+        self._clients.pop(client_id, None)
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
         self._held = self._held.plus(stats["held"], self._owners)
@@ -193,9 +193,15 @@ class Job:
         if kernels > self._most_kernels:
             self.profile_key, self._most_kernels = key, kernels
 
-    def saving(self, change: int) -> None:
-        """One more (+1) or one less (-1) profile is on its way to storage."""
-        self._saving += change
+    def saves(self, task: asyncio.Future[None]) -> None:
+        """`task` brings a profile to storage: the job is not settled before it has ended, in whatever way."""
+
+        def ended(task: asyncio.Future[None]) -> None:
+            self._saving.discard(task)
+            self._changed()
+
+        self._saving.add(task)
+        task.add_done_callback(ended)
         self._changed()
 
     def warn(self, sentence: str) -> None:

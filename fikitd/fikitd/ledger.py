@@ -65,7 +65,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._due: dict[str, Entry | None] = {}  # by job, the latest only; None: to be removed
         self._then: dict[str, list[Callable[[], None]]] = {}  # by job, what waits for that
-        self._working = False
+        self._thread: threading.Thread | None = None  # that works off what is due; it has left, or lives
 
     def write(self, job: str, entry: Entry, then: Callable[[], None] | None = None) -> None:
         """Replace what is known of the job, soon; a failure is a line in the log. `then` follows on the ledger's thread."""
@@ -84,7 +84,7 @@ class Ledger:
         """Wait until all that was told has been done, but not longer than `timeout_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._working:
+                while self._working():
                     await asyncio.sleep(SETTLE_LOOK_S)
 
     def _put(self, job: str, entry: Entry | None, then: Callable[[], None] | None = None) -> None:
@@ -92,25 +92,38 @@ class Ledger:
             self._due[job] = entry
             if then is not None:
                 self._then.setdefault(job, []).append(then)
-            if self._working:
+            if self._working():
                 return
-            self._working = True
-        threading.Thread(target=self._work, daemon=True, name="ledger").start()
+            thread = threading.Thread(target=self._work, daemon=True, name="ledger")
+            try:
+                thread.start()  # it waits for the lock
+                self._thread = thread
+            except RuntimeError:
+                self._thread = None  # the system gives none
+        if self._thread is None:
+            self._work()  # here: the directory is a local one, and what is not noted is lost
+
+    def _working(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     def _work(self) -> None:
         while True:
             with self._lock:
                 if not self._due:
-                    self._working = False
+                    self._thread = None
                     return
                 job = next(iter(self._due))
                 entry, then = self._due.pop(job), self._then.pop(job, [])
-            if entry is None:
-                self.discard(job)
-            else:
-                self._store(job, entry)
-            for each in then:
-                each()
+            try:
+                if entry is None:
+                    self.discard(job)
+                else:
+                    self._store(job, entry)
+                for each in then:
+                    each()
+            except Exception:  # one job's; the others' entries are still due
+                _log.exception("job %s: a fault in fikitd while it was noted what the job did so far", job)
 
     def _store(self, job: str, entry: Entry) -> None:
         temporary = self._directory / f".{job}"

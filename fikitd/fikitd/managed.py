@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -89,89 +89,127 @@ class Managed:
         self._storage = storage
         self._keeper = keeper
         self._proc = proc
-        self._tasks: set[asyncio.Task[None]] = set()
         self.leaving = False  # fikitd ends, and its clients are the next one's
 
     async def serve(self, connection: socket.socket, client: Client) -> None:
-        """A client that was identified, until it hangs up. Raises Refused where it cannot be managed."""
-        kept, uuid = client.kept, client.device.uuid
+        """A client that was identified, until it hangs up. Raises Refused where it cannot be managed.
+
+        What is taken for it is put on the stack at once, so that whatever fails afterwards gives all of it back.
+        """
+        with ExitStack() as taken:
+            dispatcher = self._acquire(client, taken)
+            memory, share = self._account(client, taken)
+            # Shielded: a profile that comes later than a process wants to wait is still used.
+            profile = asyncio.ensure_future(self._find_profile(client))
+            taken.callback(profile.cancel)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(profile), PROFILE_WAIT_S)
+            page, doorbell = self._make_page(client, taken)
+            taken.callback(self._forget_notes, client)
+            self._admit(client, dispatcher, page, doorbell)
+            taken.callback(self._depart, client, dispatcher)
+            taken.callback(self._note_peak, client, memory, share)
+            self._introduce(client, dispatcher, memory, share)
+            adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
+            taken.callback(adopt.cancel)
+            if profile.done():
+                await adopt
+            self._welcome(connection, client, dispatcher, page, doorbell, memory, share)
+            await self._listen(connection, client, dispatcher)
+
+    def _acquire(self, client: Client, taken: ExitStack) -> Dispatcher:
+        uuid = client.device.uuid
         try:
             dispatcher = self._gpus.acquire(uuid)
         except TooManyGpus as error:
             raise Refused(str(error)) from None
+        except RuntimeError as error:
+            raise Refused(f"the dispatcher of {uuid} could not be started: {error}") from None
+        taken.callback(self._gpus.release, uuid)
+        return dispatcher
+
+    def _account(self, client: Client, taken: ExitStack) -> tuple[MemoryPage, int]:
+        """The memory page of its job, and its share of that."""
         try:
-            memory = client.job.memory(uuid)
-            share = memory.take_again(kept.share) if kept else memory.take()
+            memory = client.job.memory(client.device.uuid)
+            share = memory.take_again(client.kept.share) if client.kept else memory.take()
         except (OSError, NoShare) as error:
-            self._gpus.release(uuid)
             raise Refused(f"its job's GPU memory cannot be accounted: {reason(error)}") from None
-        try:
-            await self._serve(connection, client, dispatcher, memory, share)
-        finally:
+
+        def give_back() -> None:
             if not self.leaving:
                 memory.give_back(share)
-            self._gpus.release(uuid)
 
-    async def _serve(
-        self, connection: socket.socket, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int
-    ) -> None:
-        peer, record, device, job, kept = client.peer, client.record, client.device, client.job, client.kept
-        # Shielded: a profile that comes later than a process wants to wait is still used.
-        profile = asyncio.ensure_future(self._find_profile(client))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(profile), PROFILE_WAIT_S)
+        taken.callback(give_back)
+        return memory, share
 
-        page = os.dup(kept.page) if kept else self._gpus.make_page(record.measure, client.version)
-        doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    def _make_page(self, client: Client, taken: ExitStack) -> tuple[int, int]:
+        """Descriptors of its page and its doorbell."""
+        kept = client.kept
         try:
-            try:
-                terms = self._gpus.protection(record, job.warn)
-                dispatcher.add_client(
-                    client.number, page, doorbell, record.priority, record.measure,
-                    max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
-                    resume=kept is not None,
-                )  # fmt: skip
-            except (ValueError, RuntimeError) as error:
-                raise Refused(f"the dispatcher of {device.uuid} took no more clients: {error}") from None
-            # From here on the counters are the job's, whatever happens to the connection.
-            stats_now = partial(dispatcher.stats, client.number)
-            job.client_came(client.number, peer.pid, stats_now)
-            self._present.came(
-                client.number, peer.pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share)
-            )
-            job.trace.came(client.number, peer.pid, device.uuid, partial(dispatcher.journal, client.number))
-            client.came()
-            self._jobs.client_came(job)
-            adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
-            try:
-                if profile.done():
-                    await adopt
-                if kept:
-                    client.notes = Notes(kept.notes)
-                    for packet in kept.kernels:
-                        self._describe(client, dispatcher, packet.ljust(protocol.KERNEL_BYTES, b"\0"))
-                else:
-                    welcome = protocol.welcome(client.version, os.fstat(page).st_size, memory.bytes, share)
-                    self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
-                    send(connection, welcome, (page, doorbell, memory.fd))
-                _log.info(
-                    "job %s: process %d is managed on %s, priority %d, profile %s %s",
-                    record.job, peer.pid, device.uuid, record.priority, client.key or "unknown",
-                    "being measured" if record.measure else "found" if job.profile_found else "not found",
-                )  # fmt: skip
-                await self._listen(connection, client, dispatcher)
-            finally:
-                adopt.cancel()
-                profile.cancel()
-                client.peak_memory_bytes = memory.peak_of(share)
-                self._depart(client, dispatcher)
-        finally:
-            os.close(page)
-            os.close(doorbell)
-            if client.notes is not None and not kept:
-                client.notes.close()
-                if not self.leaving and not client.counted:
-                    self._keeper.drop(client.number)
+            page = os.dup(kept.page) if kept else self._gpus.make_page(client.record.measure, client.version)
+            taken.callback(os.close, page)
+            doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            taken.callback(os.close, doorbell)
+        except OSError as error:
+            raise Refused(f"no page could be made for it: {reason(error)}") from None
+        return page, doorbell
+
+    def _admit(self, client: Client, dispatcher: Dispatcher, page: int, doorbell: int) -> None:
+        record, job = client.record, client.job
+        try:
+            terms = self._gpus.protection(record, job.warn)
+            dispatcher.add_client(
+                client.number, page, doorbell, record.priority, record.measure,
+                max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
+                resume=client.kept is not None,
+            )  # fmt: skip
+        except (ValueError, RuntimeError) as error:
+            raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {error}") from None
+
+    def _introduce(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
+        """From here on the counters are the job's, whatever happens to the connection."""
+        number, pid, device, job = client.number, client.peer.pid, client.device, client.job
+        stats_now = partial(dispatcher.stats, number)
+        job.client_came(number, pid, stats_now)
+        self._present.came(number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share))
+        job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))
+        client.came()
+        self._jobs.client_came(job)
+
+    def _welcome(  # noqa: PLR0917
+        self,
+        connection: socket.socket,
+        client: Client,
+        dispatcher: Dispatcher,
+        page: int,
+        doorbell: int,
+        memory: MemoryPage,
+        share: int,
+    ) -> None:
+        record, kept = client.record, client.kept
+        if kept:
+            client.notes = Notes(kept.notes)
+            for packet in kept.kernels:
+                self._describe(client, dispatcher, packet.ljust(protocol.KERNEL_BYTES, b"\0"))
+        else:
+            welcome = protocol.welcome(client.version, os.fstat(page).st_size, memory.bytes, share)
+            self._keep(connection, client, {"page": page, "doorbell": doorbell, "memory": memory.fd}, share)
+            send(connection, welcome, (page, doorbell, memory.fd))
+        _log.info(
+            "job %s: process %d is managed on %s, priority %d, profile %s %s",
+            record.job, client.peer.pid, client.device.uuid, record.priority, client.key or "unknown",
+            "being measured" if record.measure else "found" if client.job.profile_found else "not found",
+        )  # fmt: skip
+
+    def _note_peak(self, client: Client, memory: MemoryPage, share: int) -> None:
+        client.peak_memory_bytes = memory.peak_of(share)
+
+    def _forget_notes(self, client: Client) -> None:
+        if client.notes is not None and not client.kept:
+            client.notes.close()
+            if not self.leaving and not client.counted:
+                self._keeper.drop(client.number)
 
     def _keep(self, connection: socket.socket, client: Client, descriptors: dict[str, int], share: int) -> None:
         """Leave what the next fikitd needs of a new client with whoever keeps it."""
@@ -243,19 +281,24 @@ class Managed:
         if self.leaving:  # it goes on, and so do its counters
             dispatcher.remove_client(client.number)
             return
+        try:
+            self._take_what_it_learnt(client, dispatcher)
+        finally:  # whatever became of that
+            job.trace.forget(client.number)
+            stats = dispatcher.remove_client(client.number)
+            job.client_went(client.number, client.peer.pid, stats)
+            self._jobs.client_ended(job, self._drop_when_noted(client))
+
+    def _take_what_it_learnt(self, client: Client, dispatcher: Dispatcher) -> None:
+        job = client.job
         dispatcher.ended(client.number)
         job.trace.went(client.number)
         learnt, rhythm = dispatcher.export_profile(client.number), dispatcher.export_rhythm(client.number)
-        stats = dispatcher.remove_client(client.number)
+        stats = dispatcher.stats(client.number)
         if client.key:
             job.uses_profile(client.key, stats["kernels"])
         if (learnt or rhythm) and (client.key or client.record.measure):
-            job.saving(+1)
-            task = asyncio.ensure_future(self._save_profile(client, learnt, rhythm, stats))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        job.client_went(client.number, client.peer.pid, stats)
-        self._jobs.client_ended(job, self._drop_when_noted(client))
+            job.saves(asyncio.ensure_future(self._save_profile(client, learnt, rhythm, stats)))
 
     def _drop_when_noted(self, client: Client) -> Callable[[], None]:
         """What is dropped before the job's counters have it is lost, and what stays afterwards counts twice, for whoever is killed
@@ -310,5 +353,3 @@ class Managed:
                 job.warn(sentence)
             else:  # nobody asked for the samples
                 _log.info("job %s: %s", record.job, sentence)
-        finally:
-            job.saving(-1)

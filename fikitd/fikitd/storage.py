@@ -13,7 +13,6 @@ import os
 import secrets
 import stat
 import threading
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -38,20 +37,22 @@ class Storage:
 
     def __init__(self, limit: int = 32) -> None:
         self._limit = limit
-        self._running: Counter[int] = Counter()
+        self._threads: dict[
+            int, set[threading.Thread]
+        ] = {}  # by user; a place is taken for as long as its thread lives
 
     async def run(self, uid: int, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
         """The result of `function`, which is done for user `uid`.
 
-        Raises what it raises, and StorageTimeout after `timeout_s` or when too many earlier calls for that user still hang.
+        Raises what it raises, StorageTimeout after `timeout_s` or when too many earlier calls for that user still hang, and
+        OSError where the system gives no thread.
         """
-        if self._running[uid] >= self._limit:
+        if len(self._alive(uid)) >= self._limit:
             raise StorageTimeout(errno.EBUSY, "the file system does not answer")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
 
         def finish(result: _T | None, error: BaseException | None) -> None:
-            self._running[uid] -= 1
             if future.done():
                 return
             if error is not None:
@@ -68,8 +69,12 @@ class Storage:
             with suppress(RuntimeError):  # the loop was closed while we hung
                 loop.call_soon_threadsafe(finish, result, error)
 
-        self._running[uid] += 1
-        threading.Thread(target=work, daemon=True, name="storage").start()
+        thread = threading.Thread(target=work, daemon=True, name="storage")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, f"fikitd could start no thread for it ({error})") from None
+        self._threads.setdefault(uid, set()).add(thread)
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
@@ -82,8 +87,15 @@ class Storage:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while any(self._running.values()):
+                while any(self._alive(uid) for uid in list(self._threads)):
                     await asyncio.sleep(SETTLE_LOOK_S)
+
+    def _alive(self, uid: int) -> set[threading.Thread]:
+        """The threads that work for a user. Nothing is counted, so that nothing can be counted wrongly."""
+        alive = {thread for thread in self._threads.pop(uid, ()) if thread.is_alive()}
+        if alive:
+            self._threads[uid] = alive
+        return alive
 
 
 def become(uid: int, gid: int) -> None:

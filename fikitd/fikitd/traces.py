@@ -76,9 +76,13 @@ class JobTrace:
 
     def went(self, number: int) -> None:
         """The client is about to leave its dispatcher."""
-        story = self._live.pop(number)()
-        if story.journal["events"]:
+        tell = self._live.pop(number, None)
+        if tell is not None and (story := tell()).journal["events"]:
             self._gone.append(story)
+
+    def forget(self, number: int) -> None:
+        """The client is about to leave its dispatcher, if it has not left already, and nothing of it is kept."""
+        self._live.pop(number, None)
 
     def stories(self) -> list[Story]:
         """What is known now, empty when the dispatcher keeps no journals."""

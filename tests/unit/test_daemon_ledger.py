@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,9 @@ from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.keeper import KINDS
-from fikitd.ledger import Ledger
+from fikitd.ledger import Entry, Ledger
+from fikitd.protocol import Device
+from fikitd.totals import Totals
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 
@@ -254,3 +258,38 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(tmp_path: Path, caplog: py
         assert first.stored()["kernels"] == 3
     assert "could not be noted" in caplog.text
     assert (tmp_path / "run" / "ledger").is_file()
+
+
+ENTRY = Entry(started_ns=7, last_seen_ns=8, device=Device("Emulated GPU", UUID, 2**34), totals=Totals())
+
+
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_what_is_told_while_no_thread_can_be_started_is_noted_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path)
+    followed: list[str] = []
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        ledger.write("12", ENTRY, lambda: followed.append("12"))
+    assert [job for job, _ in ledger.entries()] == followed == ["12"]
+    ledger.write("13", ENTRY)
+    asyncio.run(ledger.settle(10))
+    assert [job for job, _ in ledger.entries()] == ["12", "13"]
+
+
+def test_one_jobs_note_that_fails_leaves_the_others_theirs(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    ledger = Ledger(tmp_path)
+    ledger.write("12", ENTRY, fail)
+    ledger.write("13", ENTRY)
+    asyncio.run(ledger.settle(10))
+    assert [job for job, _ in ledger.entries()] == ["12", "13"]
+    ledger.remove("12")
+    asyncio.run(ledger.settle(10))
+    assert [job for job, _ in ledger.entries()] == ["13"]

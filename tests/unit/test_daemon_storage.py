@@ -35,9 +35,45 @@ def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
         assert asyncio.get_running_loop().time() - begin < 5, "refused at once"
         assert await storage.run(2, lambda: "fine") == "fine"
         release.set()
-        while storage._running[1]:
-            await asyncio.sleep(0.001)
+        await storage.settle(10)
         assert await storage.run(1, lambda: "again") == "again"
+
+    asyncio.run(ask())
+
+
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_threads_that_cannot_be_started_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask() -> None:
+        storage = Storage(limit=2)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", no_thread)
+            for _ in range(5):
+                with pytest.raises(OSError, match="could start no thread for it"):
+                    await storage.run(1, lambda: None)
+        await storage.settle(0)
+        assert await storage.run(1, lambda: "fine") == "fine"
+
+    asyncio.run(ask())
+
+
+def test_a_caller_that_is_cancelled_leaves_no_place_taken() -> None:
+    release = threading.Event()
+
+    async def ask() -> None:
+        storage = Storage(limit=1)
+        asking = asyncio.ensure_future(storage.run(1, release.wait, timeout_s=30))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        with pytest.raises(StorageTimeout, match="does not answer"):
+            await storage.run(1, lambda: None)
+        release.set()
+        await storage.settle(10)
+        assert await storage.run(1, lambda: "fine") == "fine"
 
     asyncio.run(ask())
 
