@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ class Control:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 connection.settimeout(self._timeout_s)
                 connection.connect(str(self.path))
-                connection.send(" ".join(words).encode())
+                with suppress(
+                    BrokenPipeError
+                ):  # a fikitd without descriptors refuses unheard; its answer is there all the same
+                    connection.send(" ".join(words).encode())
                 while packet := connection.recv(_PACKET_BYTES):
                     packets.append(packet)
         except OSError as error:

@@ -14,6 +14,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,8 @@ from fikitd.present import Present
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, Hello, ProtocolError
 from fikitd.records import JobRecord, JobRecords
-from fikitd.storage import Storage, StorageTimeout, reason
+from fikitd.scarcity import run_out, scarce
+from fikitd.storage import Storage, StorageTimeout
 
 _log = logging.getLogger("fikitd")
 
@@ -116,16 +118,24 @@ class Clients:
             else:
                 await self._converse(connection, peer)
         except Refused as refusal:
-            _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, refusal)
-            send(connection, protocol.refused(str(refusal)))
+            self._refuse(connection, peer, str(refusal))
         except ProtocolError as error:
             self._complain(peer, str(error))
-        except (OSError, TimeoutError):
-            pass  # it went away, or never said what it wants
+        except (OSError, RuntimeError, MemoryError) as error:
+            if scarce(error):
+                self._refuse(connection, peer, run_out(error))
+            elif not isinstance(error, OSError):
+                raise
+            # else it went away, or never said what it wants
         finally:
             connection.close()
             self._connections[peer.uid] -= 1
             self._connections += Counter()  # forgets users with none
+
+    def _refuse(self, connection: socket.socket, peer: Peer, why: str) -> None:
+        """It is told to run unmanaged. One that is managed already does not listen, and finds that the connection ends."""
+        _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, why)
+        send(connection, protocol.refused(why))
 
     async def _converse(self, connection: socket.socket, peer: Peer) -> None:
         if self._connections[peer.uid] > MAX_CONNECTIONS_PER_UID:
@@ -161,18 +171,14 @@ class Clients:
     async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device, version: int) -> None:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
         job = self._jobs.get(record.job)
-        try:
-            memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
+        memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
+        with ExitStack() as ours:
             page = self._gpus.make_page(False, version)
-        except OSError as error:
-            raise Refused(f"its job's GPU memory cannot be shown: {reason(error)}") from None
-        doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
+            ours.callback(os.close, page)
+            doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            ours.callback(os.close, doorbell)
             welcome = protocol.welcome(version, os.fstat(page).st_size, memory.bytes, 0)
             send(connection, welcome, (page, doorbell, memory.fd))
-        finally:
-            os.close(page)
-            os.close(doorbell)
         while await receive(connection):
             raise ProtocolError("a message of one who only watches")
 

@@ -15,6 +15,7 @@ from fikitd.jobs import Jobs
 from fikitd.peer import Peer
 from fikitd.present import Present
 from fikitd.reports import summary_line
+from fikitd.scarcity import run_out, scarce
 from fikitd.untrusted import printable
 
 REQUEST_BYTES: Final = 1024
@@ -26,6 +27,11 @@ _PACKET_BYTES: Final = 32768
 
 class RequestError(Exception):
     """The request is answered with `error` and this sentence."""
+
+
+def refusal(sentence: str) -> bytes:
+    """The answer to a request that is not even read."""
+    return f"error {sentence}; ask again later\n".encode()
 
 
 class Control:
@@ -57,6 +63,10 @@ class Control:
                 answer = "ok\n" + await self._answer(peer, request)
             except RequestError as error:
                 answer = f"error {error}\n"
+            except (OSError, RuntimeError, MemoryError) as error:
+                if not scarce(error):
+                    raise
+                answer = f"error {run_out(error)}; ask again later\n"
             data = answer.encode()
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 for begin in range(0, len(data), _PACKET_BYTES):

@@ -1,7 +1,8 @@
 """Which job a process belongs to: from the kernel and from root's records, never from what the process says (D5).
 
 Pure functions over a /proc root, so that tests show them a tree of their own. Nothing here reads memory of a process that
-a user controls (its cmdline, say): such a read can be made to hang.
+a user controls (its cmdline, say): such a read can be made to hang. OSError comes out of them only where fikitd itself has run out
+of descriptors or memory (fikitd.scarcity): that a process could not be read then does not mean that it is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd.records import JobRecord, JobRecords, start_ticks, stat_fields
+from fikitd.scarcity import scarce
 from fikitd.untrusted import printable
 
 MAX_ANCESTORS: Final = 64
@@ -44,8 +46,20 @@ def read_process(proc: Path, pid: int) -> Process | None:
         status = (proc / str(pid) / "status").read_text(errors="replace")
         uid_line = next(line for line in status.splitlines() if line.startswith("Uid:"))
         return Process(pid, int(after_name[1]), int(uid_line.split()[1]), start_ticks(after_name))
-    except (OSError, ValueError, IndexError, StopIteration):
+    except (OSError, ValueError, IndexError, StopIteration) as error:
+        if scarce(error):
+            raise
         return None
+
+
+def _read(path: Path) -> bytes:
+    """A file of /proc; empty when its process is gone, or is not ours to read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        if scarce(error):
+            raise
+        return b""
 
 
 def family(proc: Path, pid: int) -> Iterator[Process]:
@@ -74,10 +88,7 @@ def _title_of_root(proc: Path, process: Process) -> str:
     """
     if process.real_uid != 0:
         return ""
-    try:
-        return (proc / str(process.pid) / "cmdline").read_bytes().decode("ascii", "replace")
-    except OSError:
-        return ""
+    return _read(proc / str(process.pid) / "cmdline").decode("ascii", "replace")
 
 
 def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
@@ -88,10 +99,7 @@ def job_of_slurmstepd(proc: Path, process: Process) -> str | None:
 
 def _cgroup(proc: Path, pid: int) -> str:
     """Of a process; empty when it is gone."""
-    try:
-        return (proc / str(pid) / "cgroup").read_text(errors="replace")
-    except OSError:
-        return ""
+    return _read(proc / str(pid) / "cgroup").decode(errors="replace")
 
 
 def job_of_process(proc: Path, pid: int) -> str | None:
@@ -129,10 +137,7 @@ def is_the_records(process: Process, record: JobRecord, boot_ns: int) -> bool:
 def candidates(proc: Path, pid: int, records: JobRecords, boot_ns: int) -> Iterator[JobRecord]:
     """Records the process may belong to, the most certain evidence first."""
     relatives = list(family(proc, pid))
-    try:
-        cgroup = (proc / str(pid) / "cgroup").read_text(errors="replace")
-    except OSError:
-        cgroup = ""
+    cgroup = _cgroup(proc, pid)
     by_slurm: list[Callable[[], str | None]] = [lambda: job_of_cgroup(cgroup)]
     by_slurm += [lambda p=p: job_of_slurmstepd(proc, p) for p in relatives]  # type: ignore[misc]
     for ask in by_slurm:

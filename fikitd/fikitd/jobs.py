@@ -90,7 +90,7 @@ class Jobs:
         """fikitd leaves: store every report. The next one goes on with the jobs whose records are still there."""
         await asyncio.gather(*(self._close(job, LEAVING_S) for job in self.all()))
         for job in self.all():
-            if self._records.get(job.record.job) is None:
+            if self._records.gone(job.record.job):
                 self._forget(job)
 
     def of(self, record: JobRecord, device: Device) -> Job:
@@ -166,13 +166,13 @@ class Jobs:
             await self._files.store(job)
             if job.settled.is_set():
                 break
-        if self._records.get(job.record.job) is None or self._jobs.get(job.record.job) is not job:
+        if self._records.gone(job.record.job) or self._jobs.get(job.record.job) is not job:
             self._forget(job)
 
     def sweep(self) -> None:
         """Forget quiet jobs whose record is gone although nobody said `end`; their reports are stored."""
         for job in self.all():
-            if job.quiet and job.quiet_s > 10 * QUIET_S and self._records.get(job.record.job) is None:
+            if job.quiet and job.quiet_s > 10 * QUIET_S and self._records.gone(job.record.job):
                 self._forget(job)
 
     def _forget(self, job: Job) -> None:

@@ -123,8 +123,8 @@ class Managed:
             dispatcher = self._gpus.acquire(uuid)
         except TooManyGpus as error:
             raise Refused(str(error)) from None
-        except RuntimeError as error:
-            raise Refused(f"the dispatcher of {uuid} could not be started: {error}") from None
+        except (OSError, RuntimeError) as error:
+            raise Refused(f"the dispatcher of {uuid} could not be started: {reason(error)}") from None
         taken.callback(self._gpus.release, uuid)
         return dispatcher
 
@@ -164,8 +164,8 @@ class Managed:
                 max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
                 resume=client.kept is not None,
             )  # fmt: skip
-        except (ValueError, RuntimeError) as error:
-            raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {error}") from None
+        except (OSError, ValueError, RuntimeError) as error:
+            raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {reason(error)}") from None
 
     def _introduce(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
         """From here on the counters are the job's, whatever happens to the connection."""

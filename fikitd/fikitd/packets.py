@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from array import array
-from contextlib import suppress
 
 from fikitd import protocol
 from fikitd.protocol import ProtocolError
+from fikitd.scarcity import scarce
 
 
 class Refused(Exception):
@@ -26,5 +26,8 @@ async def receive(connection: socket.socket) -> bytes:
 def send(connection: socket.socket, packet: bytes, descriptors: tuple[int, ...] = ()) -> None:
     """The client has room for the one packet it ever gets; if not, or if it is gone, that is its end of file."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))] if descriptors else []
-    with suppress(OSError):
+    try:
         connection.sendmsg([packet], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    except OSError as error:
+        if descriptors and scarce(error):  # as many are under way as the system allows: it has to be told
+            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd import priorities, quantities
+from fikitd.scarcity import scarce
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import integer, is_name, printable
 
@@ -137,12 +139,14 @@ class JobRecord:
 
     @classmethod
     def read(cls, path: Path | str) -> JobRecord:
-        """The record in `path`; FileNotFoundError when there is none, RecordError when it is unusable."""
+        """The record in `path`; FileNotFoundError when there is none, RecordError when it is unusable. OSError: fikitd.scarcity."""
         try:
             record = cls.parse(read_bounded(Path(path), MAX_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             raise
         except (OSError, ValueError) as error:
+            if scarce(error):
+                raise
             raise RecordError(f"job record {path} is unusable: {error}") from None
         if record.job != Path(path).name:
             raise RecordError(f"job record {path} is unusable: it is about job {record.job}")
@@ -150,7 +154,10 @@ class JobRecord:
 
 
 class JobRecords:
-    """The records of one run_dir as the daemon sees them: only root's and the daemon's own files count (D5)."""
+    """The records of one run_dir as the daemon sees them: only root's and the daemon's own files count (D5).
+
+    OSError comes out of them only where fikitd itself has run out of descriptors or memory (fikitd.scarcity).
+    """
 
     def __init__(self, run_dir: Path) -> None:
         self.directory = run_dir / "jobs"
@@ -166,13 +173,23 @@ class JobRecords:
             if (owner := path.lstat().st_uid) not in (0, os.geteuid()):
                 raise RecordError(f"job record {path} is unusable: it belongs to uid {owner}")
             return JobRecord.read(path)
-        except OSError:
+        except OSError as error:
+            if scarce(error):
+                raise
             return None
         except RecordError as error:
             if job not in self._complained:
                 self._complained.add(job)
                 _log.warning("%s", error)
             return None
+
+    def gone(self, job: str) -> bool:
+        """Whether there is none, not even one that cannot be read: the job is over."""
+        try:
+            (self.directory / job).lstat()
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return False
 
     def remove(self, job: str) -> None:
         """As the epilog does."""
@@ -196,6 +213,8 @@ class JobRecords:
     def all(self) -> list[JobRecord]:
         try:
             names = sorted(path.name for path in self.directory.iterdir())
-        except OSError:
+        except OSError as error:
+            if scarce(error):
+                raise
             return []
         return [record for name in names if (record := self.get(name)) is not None]

@@ -17,10 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd import protocol
 from fikitd.admin_comment import AdminComments
 from fikitd.clients import Clients
 from fikitd.config import Config
-from fikitd.control import Control
+from fikitd.control import Control, refusal
 from fikitd.forgotten import Forgotten
 from fikitd.gpus import Core, Gpus
 from fikitd.job_files import JobFiles
@@ -34,6 +35,7 @@ from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
 from fikitd.pruning import Kept, Pruner
 from fikitd.records import JobRecords
 from fikitd.reports import ReportStore
+from fikitd.scarcity import SpareDescriptor, run_out, scarce
 from fikitd.storage import Storage
 from fikitd.unmanaged import Unmanaged
 
@@ -44,6 +46,8 @@ SWEEP_S: Final = 10.0
 LAST_WORK_S: Final = 3.0  # at the end, for profiles and reports that are still being stored
 LAST_FILES_S: Final = 1.0  # and for files of jobs that have been given up meanwhile
 BACKLOG: Final = 512
+TELL_S: Final = 10.0  # between two lines about that
+REFUSE_S: Final = 0.2  # between two times that connections are refused for want of descriptors
 
 
 class CannotServe(Exception):
@@ -110,6 +114,7 @@ class Server:
             jobs=self._jobs, present=present, policy=config.scheduler.policy, shutdown=self._stop.set
         )
         self._proc = proc
+        self._spare = SpareDescriptor()
         self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -119,7 +124,8 @@ class Server:
         """
         self._prepare_directory()
         lock = self._take_lock()
-        self._jobs.restore()
+        self._restore()
+        self._spare.take_back()
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             # Only the main thread gets signals; a server in a test's thread is stopped otherwise.
@@ -129,11 +135,11 @@ class Server:
             self._converse(conversation)
         self._jobs.clients_are_back()
         listeners = [
-            self._listen(SOCKET_NAME, self._clients.serve),
-            self._listen(CONTROL_NAME, self._control.serve),
+            self._listen(SOCKET_NAME, self._clients.serve, protocol.refused),
+            self._listen(CONTROL_NAME, self._control.serve, refusal),
         ]
-        watches = (self._sweep(), self._unmanaged.watch(), self._forgotten.watch(), self._comments.watch())
-        lookers = [asyncio.ensure_future(watch) for watch in watches]
+        watches = (self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch)
+        lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
         ready()
         try:
@@ -147,6 +153,7 @@ class Server:
                     (self._run_dir / name).unlink()
                 listener.close()
             await self._finish()
+            self._spare.give()
             os.close(lock)
             _log.info("stopped")
 
@@ -172,8 +179,14 @@ class Server:
             raise AlreadyServed(f"another fikitd serves {self._run_dir} already") from None
         return lock
 
+    def _restore(self) -> None:
+        try:
+            self._jobs.restore()
+        except OSError as error:
+            raise CannotServe(f"the jobs in {self._run_dir} cannot be read: {error.strerror}") from None
+
     def _listen(
-        self, name: str, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+        self, name: str, serve: Callable[[socket.socket], Coroutine[Any, Any, None]], refusal: Callable[[str], bytes]
     ) -> tuple[str, socket.socket, asyncio.Task[None]]:
         path = self._run_dir / name
         # Under another name first: whoever sees the socket can connect to it, and nobody meets a stale one.
@@ -187,21 +200,47 @@ class Server:
             unready.rename(path)
         except OSError as error:
             raise CannotServe(f"socket {path} cannot be made: {error.strerror or error}") from None
-        return name, listener, asyncio.ensure_future(self._accept(listener, serve))
+        return name, listener, asyncio.ensure_future(self._accept(listener, serve, refusal))
 
     async def _accept(
-        self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+        self,
+        listener: socket.socket,
+        serve: Callable[[socket.socket], Coroutine[Any, Any, None]],
+        refusal: Callable[[str], bytes],
     ) -> None:
         loop = asyncio.get_running_loop()
+        refused, told_s = 0, -TELL_S
         while True:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError as error:
-                if error.errno not in (errno.ECONNABORTED, errno.EPROTO):
-                    _log.warning("a connection could not be accepted: %s", error.strerror)
-                    await asyncio.sleep(1.0)  # out of descriptors: trying at once again would spin
+                if error.errno in (errno.ECONNABORTED, errno.EPROTO):
+                    continue
+                refused += self._refuse_waiting(listener, refusal(run_out(error)))
+                if refused and loop.time() - told_s >= TELL_S:
+                    _log.warning("%d connections were refused: %s", refused, run_out(error))
+                    refused, told_s = 0, loop.time()
+                await asyncio.sleep(
+                    REFUSE_S
+                )  # the kernel says so also while nobody connects: trying at once again would spin
                 continue
             self._converse(serve(connection))
+
+    def _refuse_waiting(self, listener: socket.socket, answer: bytes) -> int:
+        """Without a descriptor for them: who waits for an answer gets one, instead of waiting until it gives up."""
+        refused = 0
+        with suppress(OSError):
+            while self._spare.give():
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.shutdown(socket.SHUT_RD)
+                    while connection.recv(1):  # what is closed unread takes the answer with it
+                        pass
+                    connection.send(answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                refused += 1
+                self._spare.take_back()
+        self._spare.take_back()
+        return refused
 
     def _converse(self, conversation: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(conversation)
@@ -212,6 +251,21 @@ class Server:
         self._connections.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a connection was dropped because of a fault in fikitd", exc_info=error)
+
+    async def _keep_watching(self, watch: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A watch that fails begins anew: what fikitd has run out of comes back, and a fault of ours must not end it for good."""
+        told: set[str] = set()
+        while True:
+            try:
+                await watch()
+            except Exception as error:
+                if repr(error) not in told:
+                    fault = None if scarce(error) else error
+                    _log.warning("a watch begins anew: %s", run_out(error) if scarce(error) else error, exc_info=fault)
+                told.add(repr(error))
+            else:
+                return
+            await asyncio.sleep(SWEEP_S)
 
     async def _sweep(self) -> None:
         """Forget finished jobs; leave when nobody can reach us, or when there was nothing to do for idle_exit_s."""

@@ -19,6 +19,7 @@ from fikitd.identify import Unidentified, identify, read_process
 from fikitd.jobs import Jobs
 from fikitd.protocol import Device
 from fikitd.records import JobRecord, JobRecords
+from fikitd.scarcity import scarce
 from fikitd.storage import Storage
 
 _log = logging.getLogger("fikitd")
@@ -91,6 +92,8 @@ class Unmanaged:
             try:
                 await self.look()
             except (NoNvml, OSError, ValueError) as error:
+                if scarce(error):
+                    raise  # that is no answer of NVML's
                 _log.info("programs that go around the shim are not looked for any more, because of NVML: %s", error)
                 return
 

@@ -7,9 +7,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "convert.hpp"
 #include "knobs.hpp"
@@ -385,7 +387,27 @@ void bind_policy(nb::module_& m) {
 } // namespace
 } // namespace fikit::binding
 
+// As Python's own errors of the system are: what fikitd has run out of is told by errno.
+void translate(const std::exception_ptr& thrown, void* /*payload*/) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    const nb::object arguments = nb::make_tuple(error.code().value(), error.what());
+    PyErr_SetObject(PyExc_OSError, arguments.ptr());
+  }
+}
+
+// What the system refuses is an OSError, as Python's own calls raise it: its errno tells what fikitd has run out of.
+void as_os_error(const std::exception_ptr& thrown, void* /*payload*/) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    PyErr_SetObject(PyExc_OSError, nb::make_tuple(error.code().value(), error.what()).ptr());
+  }
+}
+
 NB_MODULE(_core, m) {
+  nb::register_exception_translator(as_os_error);
   m.doc() = "fikitd's native core: policy, predictor, dispatcher.";
   m.attr("BUILD") = nb::str(fikit::binding::kBuild);
   m.attr("MAX_CLIENTS") = fikit::policy::kMaxClients;
