@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd import identify, protocol
+from fikitd.devices import Devices, NotItsGpu
 from fikitd.gpus import Gpus
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept
@@ -47,6 +48,7 @@ class Clients:
         self,
         *,
         gpus: Gpus,
+        devices: Devices,
         jobs: Jobs,
         present: Present,
         records: JobRecords,
@@ -60,6 +62,7 @@ class Clients:
             gpus=gpus, jobs=jobs, present=present, store=store, storage=storage, keeper=keeper, proc=proc
         )
         self._gpus = gpus
+        self._devices = devices
         self._jobs = jobs
         self._records = records
         self._storage = storage
@@ -148,18 +151,20 @@ class Clients:
         if version is None:
             raise Refused(_no_common_version(hello))
         record = await self._identify(connection, peer)
+        place = await self._place(record, hello.device)
         if hello.watches:
             await self._let_watch(connection, record, hello.device, version)
             return
         job = self._jobs.of(record, hello.device)
-        client = Client(self._next_number, peer, record, hello.device, job, version=version)
+        client = Client(self._next_number, peer, record, hello.device, job, version=version, place=place)
         self._next_number += 1
         await self._managed.serve(connection, client)
 
     async def _go_on(self, connection: socket.socket, peer: Peer, kept: Kept, record: JobRecord) -> None:
         """The connection is that of a process that was identified; it may have ended since, then its counters are taken."""
         job = self._jobs.of(record, kept.device)
-        client = Client(kept.number, peer, record, kept.device, job, version=kept.version)
+        place = await self._place(record, kept.device)
+        client = Client(kept.number, peer, record, kept.device, job, version=kept.version, place=place)
         client.kept = kept
         try:
             await self._managed.serve(connection, client)
@@ -193,6 +198,12 @@ class Clients:
         if not still_there(connection):
             raise Refused(f"process {peer.pid} of uid {peer.uid} ended while it was identified")
         return record
+
+    async def _place(self, record: JobRecord, device: Device) -> str:
+        try:
+            return await self._devices.place(record, device, self._gpus.in_use)
+        except NotItsGpu as error:
+            raise Refused(str(error)) from None
 
     def _complain(self, peer: Peer, fault: str) -> None:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which processes NVML sees on this node's GPUs, as JSON: `python -m fikitd.gpu_processes`.
+"""This node's GPUs and the processes that NVML sees on them, as JSON: `python -m fikitd.gpu_processes`.
 
 A program of its own: the driver is the machine's, it may hang or crash, and fikitd itself never loads it.
 """
@@ -7,38 +7,73 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pynvml
 
+RECENT_S: Final = 2.0  # who computed then computes now
+
 
 def devices() -> list[dict[str, Any]]:
-    """Every GPU, or the MIG instances that it is split into, with its processes' ids. Raises pynvml.NVMLError."""
+    """Every GPU, or the MIG instances that it is split into, with its processes. Raises pynvml.NVMLError.
+
+    `index`: how NVML counts the GPUs; `minor`: N of the device file /dev/nvidiaN, None where NVML does not tell; of an instance those
+    of its GPU. `processes`: ids; `used_bytes`: by id, where NVML tells; `busy`: who computed lately, None where NVML does not tell.
+    """
     return [
-        {
-            "name": pynvml.nvmlDeviceGetName(device),
-            "uuid": pynvml.nvmlDeviceGetUUID(device),
-            "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
-            "processes": [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(device)],
-        }
+        _described(device, index, gpu, mig)
         for index in range(pynvml.nvmlDeviceGetCount())
-        for device in _parts(pynvml.nvmlDeviceGetHandleByIndex(index))
+        for gpu in [pynvml.nvmlDeviceGetHandleByIndex(index)]
+        for mig, device in _parts(gpu)
     ]
 
 
-def _parts(gpu: Any) -> list[Any]:
-    """What programs can use of a GPU: itself, or its instances."""
+def _described(device: Any, index: int, gpu: Any, mig: bool) -> dict[str, Any]:
+    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+    return {
+        "name": pynvml.nvmlDeviceGetName(device),
+        "uuid": pynvml.nvmlDeviceGetUUID(device),
+        "index": index,
+        "minor": _minor(gpu),
+        "mig": mig,
+        "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
+        "processes": [process.pid for process in processes],
+        "used_bytes": {str(process.pid): process.usedGpuMemory for process in processes if process.usedGpuMemory},
+        "busy": None if mig else _busy(device),
+    }
+
+
+def _minor(gpu: Any) -> int | None:
+    try:
+        return int(pynvml.nvmlDeviceGetMinorNumber(gpu))
+    except pynvml.NVMLError:
+        return None
+
+
+def _busy(device: Any) -> list[int] | None:
+    since_us = int((time.time() - RECENT_S) * 1e6)
+    try:
+        return sorted({s.pid for s in pynvml.nvmlDeviceGetProcessUtilization(device, since_us) if s.smUtil > 0})
+    except pynvml.NVMLError_NotFound:  # nobody did
+        return []
+    except pynvml.NVMLError:
+        return None
+
+
+def _parts(gpu: Any) -> list[tuple[bool, Any]]:
+    """What programs can use of a GPU, and whether that is an instance: itself, or its instances."""
     try:
         split = pynvml.nvmlDeviceGetMigMode(gpu)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     except pynvml.NVMLError_NotSupported:
         split = False
     if not split:
-        return [gpu]
+        return [(False, gpu)]
     parts = []
     for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         with suppress(pynvml.NVMLError_NotFound):
-            parts.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number))
+            parts.append((True, pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)))
     return parts
 
 

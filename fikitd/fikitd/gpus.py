@@ -94,14 +94,18 @@ class Gpus:
         """What lower jobs may cost this one at most."""
         return protection.of_job(record, self._scheduler, warn)
 
-    def acquire(self, uuid: str) -> Dispatcher:
-        """The dispatcher of a GPU for one more client; give it back with `release`."""
-        if uuid not in self._dispatchers:
+    def in_use(self, place: str) -> bool:
+        """Whether clients share under that name (`Devices.place`)."""
+        return self._clients.get(place, 0) > 0
+
+    def acquire(self, place: str) -> Dispatcher:
+        """The dispatcher of a GPU, by the name under which it is shared, for one more client; give it back with `release`."""
+        if place not in self._dispatchers:
             if len(self._dispatchers) >= MAX_GPUS and not self._drop_unused():
                 raise TooManyGpus(f"clients named more than {MAX_GPUS} different GPUs")
             s = self._scheduler
             terms = protection.of_site(s)
-            self._dispatchers[uuid] = self._core.Dispatcher(
+            self._dispatchers[place] = self._core.Dispatcher(
                 s.policy,
                 s.lease_ms * 1_000_000,
                 s.epsilon_us * 1000,
@@ -114,11 +118,11 @@ class Gpus:
                 ageing_ns=s.ageing_ms * 1_000_000 or None,
                 trace_events=self._trace_events,
             )
-        self._clients[uuid] = self._clients.get(uuid, 0) + 1
-        return self._dispatchers[uuid]
+        self._clients[place] = self._clients.get(place, 0) + 1
+        return self._dispatchers[place]
 
-    def release(self, uuid: str) -> None:
-        self._clients[uuid] -= 1
+    def release(self, place: str) -> None:
+        self._clients[place] -= 1
 
     def stop(self) -> None:
         """Stop every dispatcher; gates are left open."""

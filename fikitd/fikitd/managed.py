@@ -46,12 +46,15 @@ _BATCH: Final = 64  # packets of one client before the others get their turn
 class Client:
     """One admitted connection."""
 
-    def __init__(self, number: int, peer: Peer, record: JobRecord, device: Device, job: Job, *, version: int) -> None:
+    def __init__(
+        self, number: int, peer: Peer, record: JobRecord, device: Device, job: Job, *, version: int, place: str
+    ) -> None:
         self.number = number
         self.peer = peer
         self.record = record
         self.device = device
         self.version = version  # of the protocol
+        self.place = place  # under which its GPU is shared (devices.py)
         self.job = job
         self.started_ns = time.time_ns()
         self.key = record.profile
@@ -118,14 +121,13 @@ class Managed:
             await self._listen(connection, client, dispatcher)
 
     def _acquire(self, client: Client, taken: ExitStack) -> Dispatcher:
-        uuid = client.device.uuid
         try:
-            dispatcher = self._gpus.acquire(uuid)
+            dispatcher = self._gpus.acquire(client.place)
         except TooManyGpus as error:
             raise Refused(str(error)) from None
         except (OSError, RuntimeError) as error:
-            raise Refused(f"the dispatcher of {uuid} could not be started: {reason(error)}") from None
-        taken.callback(self._gpus.release, uuid)
+            raise Refused(f"the dispatcher of {client.device.uuid} could not be started: {reason(error)}") from None
+        taken.callback(self._gpus.release, client.place)
         return dispatcher
 
     def _account(self, client: Client, taken: ExitStack) -> tuple[MemoryPage, int]:

@@ -22,6 +22,7 @@ from fikitd.admin_comment import AdminComments
 from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control, refusal
+from fikitd.devices import Devices
 from fikitd.forgotten import Forgotten
 from fikitd.gpus import Core, Gpus
 from fikitd.job_files import JobFiles
@@ -66,6 +67,7 @@ class Server:
         self._run_dir = Path(config.daemon.run_dir)
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
+        self._devices = Devices()
         self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events)
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
@@ -90,6 +92,7 @@ class Server:
             storage=self._storage,
             proc=proc,
             interval_s=config.daemon.unmanaged_s,
+            devices=self._devices,
         )
         self._forgotten = Forgotten(
             jobs=self._jobs,
@@ -102,6 +105,7 @@ class Server:
         self._clients = Clients(
             keeper=Keeper(),
             gpus=self._gpus,
+            devices=self._devices,
             jobs=self._jobs,
             present=present,
             records=self._records,
@@ -145,6 +149,7 @@ class Server:
         try:
             await self._stop.wait()
         finally:
+            self._devices.stop()
             for looker in lookers:
                 looker.cancel()
             for name, listener, acceptor in listeners:

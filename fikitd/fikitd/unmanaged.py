@@ -6,17 +6,16 @@ The shim cannot prevent them; NVML shows them. Each is named once, in the log an
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
-import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from fikitd.devices import Devices
 from fikitd.identify import Unidentified, identify, read_process
 from fikitd.jobs import Jobs
+from fikitd.nvml import NoNvml, Seen, ask
 from fikitd.protocol import Device
 from fikitd.records import JobRecord, JobRecords
 from fikitd.scarcity import scarce
@@ -24,44 +23,9 @@ from fikitd.storage import Storage
 
 _log = logging.getLogger("fikitd")
 
-ASK_S: Final = 10.0
-END_S: Final = 1.0
-MAX_ANSWER_BYTES: Final = 2**20
 DRIVERS_UID: Final = -1  # whose place the reading of /proc takes in Storage: nobody's
 
-Seen = dict[str, Any]  # one GPU, as gpu_processes tells it
 Suspect = tuple[str, int, int]  # GPU, pid, start of the process
-
-
-class NoNvml(Exception):
-    """There is nobody to ask; why."""
-
-
-async def ask() -> list[Seen]:
-    """Every GPU with its processes; NoNvml when NVML does not tell."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-m", "fikitd.gpu_processes",
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(ASK_S):
-            out, error = await child.communicate()
-    except TimeoutError:
-        raise NoNvml(f"it did not answer within {ASK_S:g} s") from None
-    finally:
-        await _end(child)
-    if child.returncode != 0 or len(out) > MAX_ANSWER_BYTES:
-        raise NoNvml((error.decode(errors="replace").strip().splitlines() or ["it does not answer"])[-1])
-    return list(json.loads(out))
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """One that hangs in the driver cannot be ended: nobody waits for it for long."""
-    with suppress(ProcessLookupError):
-        child.kill()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_S):
-            await child.wait()
 
 
 class Unmanaged:
@@ -75,10 +39,12 @@ class Unmanaged:
         storage: Storage,
         proc: Path,
         interval_s: int,
-        ask: Callable[[], Coroutine[Any, Any, list[Seen]]] = ask,
+        devices: Devices | None = None,
+        ask: Callable[[], Coroutine[None, None, list[Seen]]] = ask,
     ) -> None:
         self._jobs, self._records, self._storage = jobs, records, storage
         self._proc, self._interval_s, self._ask = proc, interval_s, ask
+        self._devices = devices
         self._suspects: set[Suspect] = set()
         self._told: set[Suspect] = set()
 
@@ -99,7 +65,10 @@ class Unmanaged:
 
     async def look(self) -> None:
         """A process is named at the second look: at the first it may be about to connect."""
-        seen = {gpu["uuid"]: gpu for gpu in await self._ask()}
+        asked = await self._ask()
+        if self._devices:
+            self._devices.note(asked)
+        seen = {gpu["uuid"]: gpu for gpu in asked}
         managed = self._jobs.pids()
         processes = {
             pid: read_process(self._proc, pid)

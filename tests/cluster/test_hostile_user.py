@@ -39,6 +39,8 @@ def test_whatever_a_user_tries_from_a_job_its_neighbours_run_on(
     script = cluster.script(
         f"victim-{victims}", f"until [ -e {enough} ]; do {spin} 400 250000 || exit 1; done", f"exec {spin} 7 20000"
     )
+    other_gpu = cluster.submit(cluster.script("whole", "exec sleep 600"), GPU)  # so that they share one
+    cluster.until(lambda: cluster.fields(other_gpu)["JobState"] == "RUNNING", "the other GPU is not taken")
     victim = cluster.submit_running(script, f"--fikit-priority={victims}")
     daemons = [process.pid for process in remains.daemons(cluster.sandbox)]
     uuid = Control(cluster.sandbox.run_dir).job(victim)["device"]["uuid"]
@@ -52,20 +54,50 @@ def test_whatever_a_user_tries_from_a_job_its_neighbours_run_on(
         hello(uuid),
         victim,
     )
-    tried = cluster.sandbox.run(
+    done = cluster.sandbox.run(
         [*as_user("www-data"), "srun", *map(str, words), SECONDS],
         env=cluster.env,
         timeout=30 + float(SECONDS),
         cwd=cluster.directory,
-    ).stdout.splitlines()
-    assert tried[-1:] == ["tried everything"]
+    )
+    tried = done.stdout.splitlines()
+    assert tried[-1:] == ["tried everything"], (tried, done.stderr)
     assert [line for line in tried if not line.startswith("held: ")] == tried[-1:]
     assert len(tried) > 20
     assert cluster.fields(victim)["JobState"] == "RUNNING"
     enough.touch()
+    cluster.run("scancel", other_gpu)
     output = cluster.wait(victim)
+    cluster.end(other_gpu)
     rounds = output.count("done") - 1
     assert rounds > 0
     assert f" {400 * rounds + 7} kernels" in cluster.summaries(output, victim)[0]
     assert [process.pid for process in remains.daemons(cluster.sandbox)] == daemons, "fikitd did not stay"
     remains.nothing_remains(cluster.sandbox)
+
+
+SAY_HELLO = """
+import socket, sys
+c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+c.settimeout(10)
+c.connect(sys.argv[1] + "/fikitd.sock")
+c.send(bytes.fromhex(sys.argv[2]))
+packet = c.recv(4096)
+print(int.from_bytes(packet[:4], "little"), packet[8:].split(bytes(1))[0].decode(errors="replace"))
+"""
+
+
+def test_a_job_cannot_share_the_gpu_of_another_job(cluster: Cluster, spin: Path) -> None:
+    enough = cluster.directory / "enough-elsewhere"
+    script = cluster.script("elsewhere", f"until [ -e {enough} ]; do {spin} 400 250000 || exit 1; done")
+    victim = cluster.submit_running(script, "--fikit-priority=low", "--fikit-mem=16G")  # all of its GPU
+    control = Control(cluster.sandbox.run_dir)
+    theirs = cluster.until(lambda: [job for job in control.jobs() if job["job"] == victim], "it is not managed")
+    uuid = theirs[0]["device"]["uuid"]
+    words = (GPU, "--fikit-priority=high", "/usr/bin/python3", "-c", SAY_HELLO, cluster.sandbox.run_dir, hello(uuid))
+    tried = cluster.sandbox.run(
+        [*as_user("www-data"), "srun", *map(str, words)], env=cluster.env, timeout=60, cwd=cluster.directory
+    ).stdout
+    enough.touch()
+    cluster.wait(victim)
+    assert f"{protocol.REFUSED} {uuid} is not a GPU of job " in tried

@@ -142,3 +142,13 @@ def _descriptors_of(file: Path) -> int:
         with suppress(OSError):  # the one that lists them
             found += path.readlink() == file
     return found
+
+
+def test_a_hello_for_a_gpu_that_is_not_the_jobs_is_refused(daemon: Daemon) -> None:
+    daemon.job(gpus="GPU-ffffffff-0405-0607-0809-0a0b0c0d0e0f", mem_bytes=1)
+    for purpose in (protocol.PURPOSE_WORK, protocol.PURPOSE_WATCH):
+        client = FakeClient(daemon.run_dir)
+        client.send(fakes.hello(purpose=purpose))
+        assert client.refusal().startswith("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f is not a GPU of job 12")
+    assert daemon.core.dispatchers == []
+    assert daemon.control.jobs() == []

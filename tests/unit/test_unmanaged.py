@@ -12,11 +12,12 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc
+from fikitd.nvml import NoNvml
 from fikitd.records import JobRecord
 from fikitd.server import Server
-from fikitd.unmanaged import NoNvml, Unmanaged
+from fikitd.unmanaged import Unmanaged
 
-from fikitd import unmanaged
+from fikitd import nvml
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 JOB = "0::/system.slice/slurmstepd.scope/job_12/step_0\n"
@@ -146,10 +147,10 @@ def children() -> set[str]:
 @pytest.mark.filterwarnings("error")
 def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child(tmp_path, monkeypatch, "exec sleep 60")
-    monkeypatch.setattr(unmanaged, "ASK_S", 0.5)
+    monkeypatch.setattr(nvml, "ASK_S", 0.5)
     before = children()
     with pytest.raises(NoNvml, match=r"did not answer within 0\.5 s"):
-        asyncio.run(unmanaged.ask())
+        asyncio.run(nvml.ask())
     gc.collect()  # a transport that was left open says so now
     assert children() == before
 
@@ -157,4 +158,4 @@ def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkey
 def test_why_a_child_failed_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child(tmp_path, monkeypatch, "echo first >&2; echo 'Driver Not Loaded' >&2; exit 1")
     with pytest.raises(NoNvml, match=r"^Driver Not Loaded$"):
-        asyncio.run(unmanaged.ask())
+        asyncio.run(nvml.ask())
