@@ -54,7 +54,11 @@ def _row(jobs: dict[str, list[str]], limits: access.Limits) -> dict[str, Any]:
 
 
 def _groups() -> list[str]:
-    user = pwd.getpwuid(os.getuid())
+    """None for a user whom the machine knows no name of, as slurmctld finds none."""
+    try:
+        user = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return []
     names = []
     for number in os.getgrouplist(user.pw_name, user.pw_gid):
         try:
