@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 build_packages="gcc g++ make python3 python3-dev python3-venv libtomlplusplus-dev flock:util-linux"
 accounting_packages="slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"  # for the tests of accounting
 slurm_packages="slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
-check_packages="lua5.4 clang-tidy valgrind libjemalloc2 iproute2 bindfs systemd-analyze:systemd rpmbuild:rpm"
+check_packages="lua5.4 clang-tidy valgrind libjemalloc2 iproute2 bindfs systemd-analyze:systemd rpmbuild:rpm musl-gcc:musl-tools libc6-dev-i386"
 client_packages="ffmpeg:ffmpeg gcc-offload-nvptx"  # unmodified CUDA programs for the tests
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -1,5 +1,6 @@
 /* What our dlsym and dlvsym answer. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
 #include "driver.h"
+#include "libc_function.h"
 #include "loader.h"
 #include "nvml.h"
 #include "symbols.h"
@@ -36,6 +37,8 @@ struct answer fikit_dlsym_filter(void *handle, const char *name, const char *ver
 struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version) {
   struct answer pass = {NULL, 0};
   fikit_loader_ready();
+  if (!fikit_is_glibc())
+    return pass;
   if (name && !version && handle != RTLD_DEFAULT && handle != RTLD_NEXT && fikit_nvml_handles(name))
     return (struct answer){fikit_nvml_lookup(handle, name), 1};
   /* Pseudo handles keep the caller's meaning: the search finds our exports first anyway, or starts after them. */

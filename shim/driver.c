@@ -1,6 +1,7 @@
 #include "driver.h"
 #include "cuda_abi.h"
 #include "fork.h"
+#include "libc_function.h"
 #include "loader.h"
 #include "lock.h"
 #include "symbols.h"
@@ -39,9 +40,10 @@ static bool search_and_open(const char *path) {
   return driver || (!path && descriptors_left());
 }
 
-/* `path` or, if NULL, the result of the search. A second answer is never looked for: one process, one driver. */
+/* `path` or, if NULL, the result of the search. A second answer is never looked for: one process, one driver. The driver
+ * is glibc's, and no other C library loads it. */
 static void open_driver(const char *path) {
-  if (__atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy || !fikit_lock(&opening))
+  if (!fikit_is_glibc() || __atomic_load_n(&searched, __ATOMIC_ACQUIRE) || busy || !fikit_lock(&opening))
     return;
   if (!searched) {
     busy = true;

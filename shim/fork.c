@@ -7,8 +7,12 @@
 #include "physical.h"
 #include "stream.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+
+/* What glibc's pthread_atfork calls, by a name that a program of another C library (musl) does not have to have. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library)
+    __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
 
 static void in_child(void) {
   fikit_locks_free_all();
@@ -22,6 +26,6 @@ static void in_child(void) {
 
 void fikit_fork_watch(void) {
   static atomic_flag watching = ATOMIC_FLAG_INIT;
-  if (!atomic_flag_test_and_set(&watching))
-    pthread_atfork(NULL, NULL, in_child);
+  if (__register_atfork && !atomic_flag_test_and_set(&watching))
+    __register_atfork(NULL, NULL, in_child, &__dso_handle);
 }

@@ -23,18 +23,26 @@ static void *next(const char *name, void *otherwise) {
   return found ? found : otherwise;
 }
 
+/* A C library without versions (musl) has no dlvsym: nothing has the version that is asked for. */
+static void *no_dlvsym(void *handle, const char *name, const char *version) {
+  (void)handle, (void)name, (void)version;
+  return NULL;
+}
+
 static void find_functions(void) {
   if (__atomic_load_n((void **)&fikit_next_dlsym, __ATOMIC_ACQUIRE))
     return;
   libc_dlsym = fikit_libc_function("dlsym");
   libc_dlvsym = fikit_libc_function("dlvsym");
+  if (!libc_dlvsym)
+    libc_dlvsym = no_dlvsym;
   fikit_next_dlvsym = next("dlvsym", (void *)libc_dlvsym);
   __atomic_store_n((void **)&fikit_next_dlsym, next("dlsym", (void *)libc_dlsym), __ATOMIC_RELEASE);
 }
 
 /* A program linked with the driver has it before main(), whatever it does to its file system, limits or rights then. */
 static bool linked_with_driver(void) {
-  for (const struct link_map *object = _r_debug.r_map; object; object = object->l_next) {
+  for (const struct link_map *object = fikit_objects(); object; object = object->l_next) {
     const char *names = NULL;
     for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++)
       if (entry->d_tag == DT_STRTAB)
@@ -49,7 +57,7 @@ static bool linked_with_driver(void) {
 /* Runs in every process of a job: nothing but memory is read, unless the program would have opened the driver too. */
 __attribute__((constructor)) static void at_start(void) {
   find_functions();
-  if (linked_with_driver())
+  if (fikit_is_glibc() && linked_with_driver())
     fikit_driver();
 }
 

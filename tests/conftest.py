@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from hypothesis import settings
 from fikitd import paths
 
 ROOT = Path(__file__).resolve().parent.parent
+OTHER_LIBC = "tests/other_libc.c"
 
 settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
 settings.load_profile("no_deadline")
@@ -63,3 +65,26 @@ def cc(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return done[key]
 
     return compile_
+
+
+@pytest.fixture(scope="session")
+def musl_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dynamic program with another C library than glibc; it prints "fine" and becomes the program that it is given."""
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("needs musl-tools")
+    program = tmp_path_factory.mktemp("musl") / "musl"
+    subprocess.run(["musl-gcc", "-rdynamic", "-o", program, OTHER_LIBC], cwd=ROOT, check=True)
+    return program
+
+
+@pytest.fixture(scope="session")
+def program_of_32_bits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with glibc, for 32 bits. Built with what the C library has, without the compiler's own files for 32 bits."""
+    start, end = (Path("/usr/lib32") / name for name in ("crt1.o", "crti.o")), Path("/usr/lib32/crtn.o")
+    if not end.exists():
+        pytest.skip("needs libc6-dev-i386")
+    program = tmp_path_factory.mktemp("bits") / "bits_32"
+    flags = ["-m32", "-rdynamic", "-nostartfiles", "-nodefaultlibs"]
+    command = ["gcc", *flags, "-o", program, *start, OTHER_LIBC, "-lc", "-ldl", "-lpthread", end]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return program

@@ -28,6 +28,14 @@ def shim() -> Path:
     return native_dir() / "libfikit_shim.so"
 
 
+def preload_entry(library: Path) -> str:
+    """What LD_PRELOAD says of `library`: each program's own loader replaces `$PLATFORM` by its processor's name, so that it
+    finds what it can load (shim/CMakeLists.txt; the SPANK plugin's fikit_preload.c writes the same).
+    """
+    for_every_loader = library.parent / "x86_64" / library.name
+    return str(library.parent / "$PLATFORM" / library.name if os.access(for_every_loader, os.R_OK) else library)
+
+
 def emulator_dir() -> Path:
     """Directory of the emulated `libcuda.so.1`, for LD_LIBRARY_PATH."""
     return native_dir() / "emulator"

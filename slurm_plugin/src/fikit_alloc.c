@@ -10,9 +10,10 @@
  * which the new job would look like a sharing one; slurmstepd sets the right one. */
 static void strip_outer_job(const struct fikit_config *config) {
   const char *list = getenv("LD_PRELOAD");
+  const char *file = strrchr(config->shim, '/');
   unsetenv("FIKIT_SOCKET");
   unsetenv("SLURM_SHARDS_ON_NODE");
-  if (!list || !strstr(list, config->shim))
+  if (!list || !file || !strstr(list, file))
     return;
   const size_t size = strlen(list) + 1;
   char *rest = malloc(size);

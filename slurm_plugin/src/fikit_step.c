@@ -175,6 +175,12 @@ void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
                     strerror(errno));
     return;
   }
+  if (!fikit_preload_can_name(config->shim)) {
+    slurm_spank_log("fikit: couldn't preload %s: ld.so divides LD_PRELOAD at spaces and colons, so fikit needs a path "
+                    "without; this task runs unmanaged",
+                    config->shim);
+    return;
+  }
   snprintf(socket, sizeof socket, "%s/fikitd.sock", config->run_dir);
   spank_setenv(sp, "FIKIT_SOCKET", socket, 1);
   preload_shim(sp, config);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,17 +45,28 @@ def test_job_without_fikit_is_untouched(
 def test_managed_job_gets_two_variables(cluster: Cluster, batch_probed: Callable[..., Probe]) -> None:
     probe = batch_probed(cluster.probe, GPU, HIGH)
     assert probe.env["FIKIT_SOCKET"] == f"{cluster.sandbox.run_dir}/fikitd.sock"
-    assert probe.env["LD_PRELOAD"] == str(cluster.sandbox.root / "native" / "libfikit_shim.so")
+    assert probe.env["LD_PRELOAD"] == str(cluster.sandbox.root / "native" / "$PLATFORM" / "libfikit_shim.so")
     assert sorted(name for name in probe.env if name.startswith("FIKIT")) == ["FIKIT_SOCKET"]
 
 
 def test_preload_keeps_the_users_entries_and_never_doubles(
     cluster: Cluster, batch_probed: Callable[..., Probe]
 ) -> None:
-    shim = str(cluster.sandbox.root / "native" / "libfikit_shim.so")
+    shim = cluster.sandbox.root / "native" / "libfikit_shim.so"
     mine = "/lib/x86_64-linux-gnu/libm.so.6"
     probe = batch_probed(cluster.script("nested", f"srun {cluster.probe}"), GPU, HIGH, LD_PRELOAD=f"{mine}:{shim}")
-    assert probe.env["LD_PRELOAD"] == f"{shim}:{mine}"
+    assert probe.env["LD_PRELOAD"] == f"{shim.parent}/$PLATFORM/{shim.name}:{mine}"
+
+
+def test_programs_that_are_no_64_bit_glibc_programs_run_silently_beside_managed_ones(
+    cluster: Cluster, spin: Path, musl_program: Path, program_of_32_bits: Path
+) -> None:
+    programs = [shutil.copy(program, cluster.directory) for program in (musl_program, program_of_32_bits)]
+    script = cluster.script("kinds", *map(str, programs), f"srun {programs[0]} {programs[1]}", f"exec {spin} 5 20000")
+    job = cluster.submit(script, GPU, HIGH)
+    *lines, summary = cluster.wait(job).splitlines()
+    assert (lines, cluster.summaries(summary, job)) == (["fine"] * 4 + ["done"], [summary])
+    assert " 5 kernels" in summary
 
 
 def test_job_submitted_from_a_managed_job_inherits_no_preload(cluster: Cluster) -> None:

@@ -15,6 +15,8 @@ import pytest
 from fikitd.client import Control, DaemonUnreachable
 from fikitd.config import SchedulerConfig
 
+from fikitd import paths
+
 # Whoever runs the tests in the background ignores SIGINT, and programs inherit that: these tests send it.
 WITH_SIGINT = ["env", "--default-signal=INT"]
 
@@ -121,6 +123,26 @@ def test_only_the_socket_and_the_preload_entry_enter_the_program(site: dict[str,
     added = {name for name, value in inside.items() if site.get(name) != value} - {"_"}
     assert added == {"FIKIT_SOCKET", "LD_PRELOAD"}
     assert re.fullmatch(r"\S+/libfikit_shim\.so:/lib/mine\.so", inside["LD_PRELOAD"])
+    within = fikit({**site, "LD_PRELOAD": f"{paths.shim()}:{inside['LD_PRELOAD']}"}, "run", "--", "env")
+    assert f"\nLD_PRELOAD={inside['LD_PRELOAD']}\n" in within.stdout
+
+
+@pytest.mark.parametrize("kind", ["musl_program", "program_of_32_bits"])
+def test_program_that_is_no_64_bit_glibc_program_runs_silently(
+    request: pytest.FixtureRequest, site: dict[str, str], kind: str
+) -> None:
+    done = fikit(site, "run", "--", str(request.getfixturevalue(kind)))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+def test_installation_at_a_path_that_no_preload_list_can_name_is_one_sentence(
+    site: dict[str, str], native: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "my fikit").symlink_to(native)
+    done = fikit({**site, "FIKIT_NATIVE": str(tmp_path / "my fikit")}, "run", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert done.stderr.count("\n") == 1
+    assert "space or a colon" in done.stderr
 
 
 def test_record_exists_while_the_program_runs_and_option_beats_environment(

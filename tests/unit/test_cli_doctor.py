@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fikit.checks import daemon, gpu, plugstack, slurm
 from fikit.checks.check import Check
-from fikit.checks.native import symbols
+from fikit.checks.native import preload, symbols
 from fikit.places import Place
 
 from fikitd import __version__, _core, build, paths
@@ -201,6 +201,22 @@ def test_library_that_needs_a_newer_glibc_is_refused(cc: Callable[..., Path], tm
     (tmp_path / "new.c").write_text("#include <dlfcn.h>\nvoid *f(void) { return dlopen(0, RTLD_LAZY); }\n")
     found = symbols(cc(tmp_path / "new.c", "-shared", "-fPIC"))
     assert (found.status, found.found) == ("fail", "needs glibc 2.34, newer than 2.28")
+
+
+def test_preload_libraries_that_are_not_the_same_for_every_processor_are_found(native: Path, tmp_path: Path) -> None:
+    for file in native.glob("**/libfikit_shim.so"):
+        target = tmp_path / file.relative_to(native)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(file, target)
+    shim = tmp_path / "libfikit_shim.so"
+    assert preload(shim).status == "ok"
+    with (tmp_path / "xeon_phi" / shim.name).open("ab") as copy:
+        copy.write(b"of another build")
+    assert preload(shim).found == f"{tmp_path / 'xeon_phi' / shim.name} is not the same as {shim}"
+    for name in ("haswell", "x86_64"):
+        (tmp_path / name / shim.name).write_bytes(b"")
+    assert "$PLATFORM" in preload(shim).found
+    assert preload(shim).status == "fail"
 
 
 @pytest.mark.parametrize("content", [b"", b"not ELF", b"\x7fELF\x02" + b"\xff" * 100])

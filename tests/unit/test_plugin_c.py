@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plugin_fake import HAVE_HEADERS, SHARES, TIMES, Options, Record, job_option, load, load_config, log_of
 
-from fikitd import priorities, quantities
+from fikitd import paths, priorities, quantities
 
 GIB = 2**30
 
@@ -133,6 +133,23 @@ def test_preload_puts_the_shim_first_once_and_keeps_the_users_entries(plugin: ct
         assert plugin.fikit_preload_without(out.value, b"/s", out2 := ctypes.create_string_buffer(100), 100)
         assert out2.value.decode() == after.removeprefix("/s").removeprefix(":")
     assert not plugin.fikit_preload_with(b"/a:/bbbbbbb", b"/s", out, 8)
+
+
+def test_preload_entry_names_the_platforms_directory_where_there_is_one(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    """As fikitd.paths writes it. An older fikit's jobs have the path itself."""
+    shim, out = tmp_path / "shim.so", ctypes.create_string_buffer(1000)
+    (tmp_path / "x86_64").mkdir()
+    (tmp_path / "x86_64" / "shim.so").touch()
+    entry = paths.preload_entry(shim)
+    assert entry == f"{tmp_path}/$PLATFORM/shim.so"
+    for before in ("/a:/b", f"{shim}:/a:/b", f"{entry}:/a /b", f"/a:{shim}:{entry}:/b"):
+        assert plugin.fikit_preload_with(before.encode(), str(shim).encode(), out, len(out))
+        assert out.value.decode() == f"{entry}:/a:/b"
+        assert plugin.fikit_preload_without(before.encode(), str(shim).encode(), out, len(out))
+        assert out.value == b"/a:/b"
+    (tmp_path / "x86_64" / "shim.so").unlink()
+    assert plugin.fikit_preload_with(f"{entry}:/a".encode(), str(shim).encode(), out, len(out))
+    assert out.value.decode() == f"{shim}:/a"
 
 
 def a_record(**changes: object) -> Record:

@@ -76,6 +76,20 @@ def test_missing_shim_is_one_line_and_no_preload(node: Node, tmp_path: Path) -> 
     assert f"couldn't read {tmp_path}/shim.so" in node.log()
 
 
+@pytest.mark.parametrize("separator", [" ", ":"])
+def test_shim_at_a_path_that_no_preload_list_can_name_is_one_line_and_no_preload(
+    cc: Callable[..., Path], tmp_path: Path, separator: str
+) -> None:
+    shim = tmp_path / f"my{separator}shim.so"
+    shim.touch()
+    with answering(Node(load(cc, tmp_path / "slurm"), tmp_path / "run", f"shim={shim}")) as node:
+        set_job_option(node.plugin, "fikit-priority", "high")
+        node.prolog()
+        assert start(node) == {}
+        assert node.log().count("\n") == 1
+        assert f"couldn't preload {shim}: ld.so divides" in node.log()
+
+
 def test_shards_of_a_job_are_not_gpus_for_its_steps(node: Node) -> None:
     env = start(
         node, SLURM_SHARDS_ON_NODE="4", SLURM_GPUS="1", SLURM_GPUS_PER_NODE="1", SLURM_TRES_PER_TASK="gres:gpu:1"

@@ -20,6 +20,15 @@ VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, aux, n
 VERNAUX = struct.Struct("<IHHII")  # Elf64_Vernaux: hash, flags, other, name, next
 
 
+MAGIC_64 = b"\x7fELF\x02"
+
+
+def is_64_bit(path: Path) -> bool:
+    """Whether `path` begins as a 64-bit ELF file."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC_64)) == MAGIC_64
+
+
 def constant(path: Path, name: str) -> int:
     """The value of the exported `uint32_t name`. Raises ValueError when `path` is no 64-bit ELF file or has none."""
     data, sections = _open(path)
@@ -74,7 +83,7 @@ def needed_versions(path: Path) -> set[str]:
 def _open(path: Path) -> tuple[bytes, list[tuple[int, ...]]]:
     """The file and its section headers."""
     data = path.read_bytes()
-    if data[:5] != b"\x7fELF\x02":
+    if not data.startswith(MAGIC_64):
         raise ValueError(f"{path} is no 64-bit ELF file")
     try:
         return data, list(_sections(data))

@@ -41,11 +41,16 @@ def slurm_files() -> Path:
 
 def preload(shim: Path) -> Check:
     """ld.so reports a library that cannot be preloaded on stderr and goes on without it."""
-    env = {**os.environ, "LD_PRELOAD": str(shim)}
-    done = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False, timeout=10)
-    if done.returncode or done.stderr:
-        said = done.stderr.strip() or f"exit code {done.returncode}"
-        return fail("preload library", f"{shim} cannot be loaded: {said}", REBUILD)
+    for entry in dict.fromkeys((str(shim), paths.preload_entry(shim))):
+        env = {**os.environ, "LD_PRELOAD": entry}
+        done = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False, timeout=10)
+        if done.returncode or done.stderr:
+            said = done.stderr.strip() or f"exit code {done.returncode}"
+            advice = "install fikit at a path without spaces and colons" if re.search("[ :]", entry) else REBUILD
+            return fail("preload library", f"{entry} cannot be loaded: {said}", advice)
+    for copy in sorted(shim.parent.glob(f"*/{shim.name}")):
+        if elf.is_64_bit(copy) and copy.read_bytes() != shim.read_bytes():
+            return fail("preload library", f"{copy} is not the same as {shim}", REBUILD)
     return ok("preload library", str(shim))
 
 

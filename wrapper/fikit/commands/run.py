@@ -83,7 +83,7 @@ def command(
     """
     env = dict(os.environ)
     if emulated:
-        _prepend(env, "LD_LIBRARY_PATH", paths.emulator_dir())
+        _prepend(env, "LD_LIBRARY_PATH", str(paths.emulator_dir()))
     wishes = JobRecord(
         job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
         gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
@@ -92,7 +92,7 @@ def command(
     admitted = _admit(policy, wishes)
     if admitted is not None:
         place, _, shim = admitted
-        _prepend(env, "LD_PRELOAD", shim)
+        _prepend(env, "LD_PRELOAD", paths.preload_entry(shim), str(shim))
         env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
     try:
         return child.run(argv, env)
@@ -174,10 +174,14 @@ def _readable(shim: Path) -> Path:
     """The preload library if it is there: without it, every process would print a complaint of ld.so's."""
     if not os.access(shim, os.R_OK):
         raise daemon.CannotStart(f"{shim} is not there, run `make build`")
+    if re.search("[ :]", str(shim)):
+        raise daemon.CannotStart(
+            f"ld.so would take {shim} for several paths, for it has a space or a colon: install fikit elsewhere"
+        )
     return shim
 
 
-def _prepend(env: dict[str, str], variable: str, path: Path) -> None:
-    """Put `path` in front of a colon-separated list, once."""
-    others = [entry for entry in env.get(variable, "").split(":") if entry and entry != str(path)]
-    env[variable] = ":".join([str(path), *others])
+def _prepend(env: dict[str, str], variable: str, first: str, *stale: str) -> None:
+    """Put `first` in front of a colon-separated list, once and without `stale` entries."""
+    others = [entry for entry in env.get(variable, "").split(":") if entry not in ("", first, *stale)]
+    env[variable] = ":".join([first, *others])
