@@ -1,0 +1,112 @@
+"""Reports and profiles on storage that is full, gone, read-only or broken, at every single operation."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner
+from failing_storage import OPERATIONS, FailingStorage
+from fikitd.profiles import ProfileStore
+
+from fikitd import paths
+
+ERRORS = [errno.EDQUOT, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("storage")
+
+
+@pytest.fixture(scope="module")
+def storage(cc: Callable[..., Path], place: Path) -> FailingStorage:
+    (place / "shared").mkdir()
+    return FailingStorage(cc, place, place / "shared")
+
+
+@pytest.fixture(scope="module")
+def daemon(place: Path, storage: FailingStorage) -> Iterator[Fikitd]:
+    daemon = Fikitd(place, "budget")
+    daemon.reports, daemon.profiles = place / "shared" / "reports", place / "shared" / "profiles"
+    daemon.config.write_text(
+        f'[daemon]\nrun_dir = "{daemon.run_dir}"\nreport_dir = "{daemon.reports}"\nprofile_dir = "{daemon.profiles}"\n'
+    )
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in storage.env.items():
+            environment.setenv(name, value)
+        daemon.start()
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+    assert "Traceback" not in daemon.log.read_text()
+
+
+@pytest.fixture
+def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    runner = Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+    runner._numbers = NUMBERS
+    return runner
+
+
+NUMBERS = iter(range(1, 10**6))
+
+
+def jobs_run(runner: Runner, daemon: Fikitd) -> tuple[list[str], list[str]]:
+    """One that measures and one that uses its profile, as jobs beside each other; they must succeed, and print nothing of ours.
+    Their ids, and what fikitd's log says meanwhile."""
+    before = len(daemon.log.read_text())
+    started = [runner.start(20, 50_000, measure=measure, profile="mine") for measure in (True, False)]
+    for _, process in started:
+        assert process.communicate(timeout=60) == ("done 20\n", "")
+        assert process.returncode == 0
+    for job, _ in started:
+        daemon.control.summary(job)
+        runner.end(job)
+    return [job for job, _ in started], daemon.log.read_text()[before:].splitlines()
+
+
+def complete(daemon: Fikitd, jobs: list[str]) -> bool:
+    for job in jobs:
+        report = daemon.report(job)
+        if report["warnings"] or report["profile"]["stored"] is False or report["kernels"] != 20:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_error_at_every_operation_is_a_line_and_what_follows_is_stored(
+    daemon: Fikitd, runner: Runner, storage: FailingStorage, operation: str
+) -> None:
+    jobs_run(runner, daemon)
+    for error in ERRORS:
+        with storage.fails(operation, error=error) as struck:
+            jobs, log = jobs_run(runner, daemon)
+        if struck():
+            said = [line for line in log if os.strerror(error) in line]
+            assert said or complete(daemon, jobs), (errno.errorcode[error], log)
+            assert len(said) <= 20, said  # each of the sixteen runs of a profile may be named
+        assert daemon.control.ping()
+    jobs, log = jobs_run(runner, daemon)
+    assert complete(daemon, jobs), log
+    if operation not in ("unlink", "write", "fsync", "rename", "chmod"):
+        return
+    left = [path for path in daemon.reports.parent.rglob(".*") if path.is_file()]
+    assert left == [] or operation == "unlink", left
+
+
+def test_storage_that_is_slow_at_every_operation_loses_nothing(
+    daemon: Fikitd, runner: Runner, storage: FailingStorage
+) -> None:
+    with storage.fails(*OPERATIONS, hang_s=0.005) as struck:
+        jobs, log = jobs_run(runner, daemon)
+    assert struck() > len(OPERATIONS)
+    assert complete(daemon, jobs), log
+
+
+def test_a_profile_that_was_there_is_used_again_afterwards(daemon: Fikitd, runner: Runner) -> None:
+    jobs, _ = jobs_run(runner, daemon)
+    assert daemon.report(jobs[1])["profile"]["found"] is True
+    assert ProfileStore(daemon.profiles).load(os.getuid(), "mine") is not None
