@@ -90,10 +90,13 @@ def run_command(command: click.Command, name: str) -> None:
         _drop_output()  # the reader (`| head`) has seen enough
         sys.exit(0)
     except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
+        if error.filename is not None and error.strerror is not None:
+            click.echo(f"{name}: {error.filename} could not be used: {error.strerror}", err=True)
+        elif error.errno in UNWRITABLE:
+            _drop_output()
+            click.echo(f"{name}: the output could not be written: {error.strerror}", err=True)
+        else:
             raise
-        _drop_output()
-        click.echo(f"{name}: the output could not be written: {error.strerror}", err=True)
         sys.exit(1)
     finally:
         interrupt.ends_at_once()

@@ -12,17 +12,27 @@ OPERATIONS = ("open", "read", "write", "fsync", "rename", "stat", "list", "mkdir
 _BYTES = 16 + 4000
 
 
+def _mapped(file: Path) -> mmap.mmap:
+    with file.open("r+b") as opened:
+        return mmap.mmap(opened.fileno(), _BYTES)
+
+
 class FailingStorage:
     """Everything below `below`, in processes that have `env`."""
 
     def __init__(self, cc: Callable[..., Path], directory: Path, below: Path) -> None:
         library = cc("tests/device/src/failing_storage.c", "-shared", "-fPIC", "-ldl")
         file = directory / "fault"
-        file.write_bytes(bytes(_BYTES))
-        with file.open("r+b") as opened:
-            self._page = mmap.mmap(opened.fileno(), _BYTES)
-        self._page[16 : 16 + len(str(below))] = str(below).encode()
+        file.write_bytes(bytes(16) + str(below).encode().ljust(_BYTES - 16, b"\0"))
+        self._page = _mapped(file)
         self.env = {"LD_PRELOAD": str(library), "FAILING_STORAGE": str(file)}
+
+    @classmethod
+    def of(cls, file: Path) -> FailingStorage:
+        """In a process that was started with `env`: the faults of all such processes."""
+        storage = cls.__new__(cls)
+        storage._page = _mapped(file)
+        return storage
 
     @contextmanager
     def fails(self, *operations: str, error: int = 0, hang_s: float = 0) -> Iterator[Callable[[], int]]:
