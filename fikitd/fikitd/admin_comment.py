@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Coroutine
@@ -16,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.reports import Report, gpu_time_bound
+from fikitd.report_format import Report
+from fikitd.reports import gpu_time_bound
 from fikitd.untrusted import printable
 
 _log = logging.getLogger("fikitd")
@@ -30,6 +32,8 @@ GIVE_UP_S: Final = 86_400.0
 MOST: Final = 10_000  # files; jobs that end beyond have no comment
 MOST_BYTES: Final = 60_000  # of an AdminComment: the database's column has 65535
 UNFINISHED: Final = ("PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "RESIZING")
+
+_ONE: Final = re.compile(r"\d+([_+]\d+)?", re.ASCII)  # job, task or component; sacctmgr takes an empty number for all
 
 Run = Callable[..., Coroutine[Any, Any, str]]
 
@@ -77,8 +81,9 @@ def text_of(report: Report) -> str:
 
 
 def survives(comment: str) -> bool:
-    """Whether sacctmgr hands a comment on as it is: that of Slurm 22.05 writes capital letters small and quotes as backquotes."""
-    return comment == comment.lower() and not set(comment) & {'"', "'", "\0"}
+    """Whether sacctmgr hands a comment on as it is: that of Slurm 22.05 writes capital letters small and quotes as backquotes; and
+    we what was no UTF-8 as a sign for that."""
+    return comment == comment.lower() and not set(comment) & {'"', "'", "\0", "\ufffd"}
 
 
 class AdminComments:
@@ -137,7 +142,11 @@ class AdminComments:
     async def _append(self, job: str, text: str) -> None:
         # By its number alone the leader of an array or a heterogeneous job would stand for all of it.
         rows = [row.split("|") for row in (await self._sacct(job, "JobIDRaw,JobID,State")).splitlines()]
-        found = [(name, state) for raw, name, state in (row for row in rows if len(row) == 3) if raw == job]
+        found = [
+            (name, state)
+            for raw, name, state in (row for row in rows if len(row) == 3)
+            if raw == job and _ONE.fullmatch(name)
+        ]
         if not found or found[-1][1].startswith(UNFINISHED):
             raise NotYet
         name = found[-1][0]

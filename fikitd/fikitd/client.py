@@ -1,18 +1,30 @@
-"""Control: the other side of RUN_DIR/control.sock, for the command line and for tests. Blocking, one connection per call."""
+"""Control: the other side of RUN_DIR/control.sock, for the command line and for tests. Blocking, one connection per call.
+
+Where the socket is, a variable of the environment may say, and in a directory like /tmp anybody may have made one first. So
+only root and the caller's own user are believed, and what they answer is bounded and checked like a file.
+"""
 
 from __future__ import annotations
 
-import json
+import os
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from fikitd import node_format, report_format, schema, trace_format
+from fikitd.peer import Peer
 from fikitd.protocol import CONTROL_NAME
+from fikitd.untrusted import printable
 
-_PACKET_BYTES = 65536
+_PACKET_BYTES: Final = 65536
+MAX_BYTES: Final = 2**24  # of an answer: a report has some KB
+MAX_JOBS: Final = 2**16
+MAX_TRACE_BYTES: Final = 2**27
+TRANSFER_S: Final = 30.0  # for an answer that has begun
 
 
 class DaemonUnreachable(Exception):
@@ -32,67 +44,89 @@ class Control:
 
     def ping(self) -> str:
         """`fikitd <version>+<build> <policy>`."""
-        return self._ask("ping").rstrip("\n")
+        return printable(self._ask("ping").rstrip("\n"))
 
     def jobs(self) -> list[dict[str, Any]]:
         """Report records of the running jobs that the caller may see."""
-        answer: list[dict[str, Any]] = json.loads(self._ask("jobs"))
+        check = schema.several(lambda value, _: report_format.checked(value), MAX_JOBS)
+        answer: list[dict[str, Any]] = self._checked(lambda value: check(value, "the answer"), "jobs")
         return answer
 
     def job(self, job: str) -> dict[str, Any]:
         """Report record of one running job; ControlError when fikitd has none or the caller may not see it."""
-        answer: dict[str, Any] = json.loads(self._ask("job", job))
+        answer: dict[str, Any] = self._checked(report_format.checked, "job", job)
         return answer
 
     def trace(self, job: str) -> dict[str, Any]:
         """What fikitd remembers of a running job's schedule; ControlError as for `job`, or when it remembers nothing."""
-        answer: dict[str, Any] = json.loads(self._ask("trace", job))
+        answer: dict[str, Any] = self._checked(trace_format.checked, "trace", job)
         return answer
 
     def node(self) -> dict[str, Any]:
         """Who uses this node's GPUs now, as far as the caller may see it (docs/design/contracts.md, "Control socket")."""
-        answer: dict[str, Any] = json.loads(self._ask("node"))
+        answer: dict[str, Any] = self._checked(node_format.checked, "node")
         return answer
 
     def summary(self, job: str, step: str = "0") -> str:
         """The report line of a job, empty when nothing of it was managed."""
-        return self._ask("summary", job, step).rstrip("\n")
+        return printable(self._ask("summary", job, step).rstrip("\n"))
 
     def end(self, job: str) -> str:
         """The job is over: finish and store its report. Its report line, as `summary`."""
-        return self._ask("end", job).rstrip("\n")
+        return printable(self._ask("end", job).rstrip("\n"))
 
     def shutdown(self) -> None:
         """Stop the daemon."""
         self._ask("shutdown")
 
-    def _ask(self, *words: str) -> str:
-        packets = []
+    def _checked(self, check: Callable[[Any], Any], *words: str) -> Any:
+        trace = words[0] == "trace"
+        answer = self._ask(*words, limit=MAX_TRACE_BYTES if trace else MAX_BYTES)
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-                connection.settimeout(self._timeout_s)
-                connection.connect(str(self.path))
-                with suppress(
-                    BrokenPipeError
-                ):  # a fikitd without descriptors refuses unheard; its answer is there all the same
-                    connection.send(" ".join(words).encode())
-                while packet := connection.recv(_PACKET_BYTES):
-                    packets.append(packet)
-        except OSError as error:
-            why = error.strerror or "it did not answer in time"
-            raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}; is it running?") from None
-        status, _, payload = b"".join(packets).decode().partition("\n")
+            return check(schema.document(answer.encode(), trace_format.MAX_VALUES if trace else schema.MAX_VALUES))
+        except ValueError as error:
+            raise DaemonUnreachable(f"what fikitd at {self.path} says is no answer to {words[0]}: {error}") from None
+
+    def _ask(self, *words: str, limit: int = MAX_BYTES) -> str:
+        status, _, payload = self._answer(" ".join(words), limit).decode("utf-8", "replace").partition("\n")
         if status == "ok":
             return payload
         if not status:
             raise DaemonUnreachable(f"fikitd at {self.path} closed the connection without an answer; did it just stop?")
-        sentence = status.removeprefix("error ")
+        sentence = printable(status.removeprefix("error "))
         if sentence.startswith(f'verb "{words[0]}" is not known'):
             sentence = (
                 f'the fikitd at {self.path} is older than this program and does not know "{words[0]}"; '
                 "restart it (systemctl restart fikitd): running jobs go on with the next one"
             )
         raise ControlError(sentence)
+
+    def _answer(self, request: str, limit: int) -> bytes:
+        answer = bytearray()
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(self.path))
+                if (uid := Peer.of(connection).uid) not in (0, os.geteuid()):
+                    raise DaemonUnreachable(
+                        f"what listens at {self.path} belongs to uid {uid}, neither to root nor to you: it is not asked"
+                    )
+                with suppress(
+                    BrokenPipeError
+                ):  # a fikitd without descriptors refuses unheard; its answer is there all the same
+                    connection.send(request.encode())
+                deadline = time.monotonic() + self._timeout_s + TRANSFER_S
+                while packet := connection.recv(_PACKET_BYTES):
+                    answer += packet
+                    if len(answer) > limit:
+                        raise DaemonUnreachable(f"fikitd at {self.path} answered with more than {limit} bytes")
+                    if (left_s := deadline - time.monotonic()) <= 0:
+                        raise TimeoutError
+                    connection.settimeout(min(self._timeout_s, left_s))
+        except OSError as error:
+            why = error.strerror or "it did not answer in time"
+            raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}; is it running?") from None
+        return bytes(answer)
 
 
 def wait_until_there(run_dir: Path | str, process: subprocess.Popen[bytes], patience_s: float) -> None:

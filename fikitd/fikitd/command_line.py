@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from fikitd import build, interrupt
+from fikitd.untrusted import printable_lines
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a file or terminal behind stdout says
@@ -82,7 +83,8 @@ def run_command(command: click.Command, name: str) -> None:
         sys.exit(result if isinstance(result, int) else 0)
     except click.ClickException as error:
         asked_nothing = isinstance(error, click.exceptions.NoArgsIsHelpError)  # its message is the help page
-        click.echo(error.format_message() if asked_nothing else f"{name}: {_sentence(error)}", err=True)
+        message = error.format_message() if asked_nothing else f"{name}: {_sentence(error)}"
+        click.echo(printable_lines(message), err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(interrupt.INTERRUPTED)

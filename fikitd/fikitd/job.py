@@ -17,14 +17,17 @@ from fikitd.ledger import Entry
 from fikitd.memory import MemoryPage
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
-from fikitd.reports import FORMAT, VERSION, Report
+from fikitd.report_format import FORMAT, VERSION, Report
 from fikitd.totals import Stats, Totals
-from fikitd.traces import JobTrace, Trace, document
+from fikitd.trace_format import Trace
+from fikitd.traces import JobTrace, document
+from fikitd.untrusted import printable
 
 _log = logging.getLogger("fikitd")
 
 StatsNow = Callable[[], Stats]
 MAX_WARNINGS: Final = 50
+MAX_WARNING: Final = 4096  # characters of one
 
 
 def iso(moment_ns: int) -> str:
@@ -205,7 +208,8 @@ class Job:
         self._changed()
 
     def warn(self, sentence: str) -> None:
-        """Say something once for this job: in the log and in its report."""
+        """Say something once for this job: in the log and in its report. Names of files and reasons in it may be anything."""
+        sentence = printable(sentence)[:MAX_WARNING]
         if sentence not in self.warnings and len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(sentence)
             _log.warning("job %s: %s", self.record.job, sentence)

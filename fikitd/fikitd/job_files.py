@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from fikitd import own_directory
 from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
 from fikitd.peaks import Peaks
@@ -41,15 +42,12 @@ class JobFiles:
     async def store(self, job: Job) -> None:
         """Write the job's report as far as it is known; a failure is one warning."""
         report = job.report()
-        owner = (job.record.uid, job.record.gid)
+        uid, gid = job.record.uid, job.record.gid
 
         def save() -> None:
-            self._reports.prepare()
-            if self._reports.users_may_change():
-                become(*owner)
-                self._reports.save(report)
-            else:
-                self._reports.save(report, owner=owner)
+            own_directory.prepare(self._reports.directory, uid, gid)
+            become(uid, gid)
+            self._reports.save(report)
 
         try:
             await self._storage.run(job.record.uid, save)
@@ -60,17 +58,15 @@ class JobFiles:
 
     async def _store_trace(self, job: Job) -> None:
         """Beside its report and with the same rights; a failure is one warning."""
-        owner = (job.record.uid, job.record.gid)
+        uid, gid = job.record.uid, job.record.gid
         make = job.trace_so_far()
 
         def save() -> None:
             if (trace := make()) is None:
                 return
-            if self._reports.users_may_change():
-                become(*owner)
-                self._traces.save(trace)
-            else:
-                self._traces.save(trace, owner=owner)
+            own_directory.prepare(self._traces.directory, uid, gid)
+            become(uid, gid)
+            self._traces.save(trace)
 
         try:
             await self._storage.run(job.record.uid, save, TRACE_TIMEOUT_S)
@@ -91,5 +87,5 @@ class JobFiles:
 
         try:
             await self._storage.run(record.uid, remember)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             job.warn(f"how much GPU memory it needed could not be stored: {reason(error)}")

@@ -343,10 +343,13 @@ class Managed:
             )
             self._store.prepare(record.uid, record.gid)
             become(record.uid, record.gid)
-            self._store.save(record.uid, document, run, sampled=not record.measure)
+            self._store.save(record.uid, document, run, sampled=not record.measure, warn=removed.append)
 
+        removed: list[str] = []
         try:
             await self._storage.run(record.uid, save, SAVING_TIMEOUT_S)
+            for sentence in removed:
+                job.warn(sentence)
             job.profile_stored = job.profile_stored is not False
         except (OSError, ValueError) as error:
             job.profile_stored = False

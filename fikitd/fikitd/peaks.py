@@ -7,10 +7,14 @@ name that end at the same moment may lose each other's line: the next one writes
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from fikitd import own_directory
 from fikitd.profiles import ProfileStore
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import is_name
@@ -18,6 +22,7 @@ from fikitd.untrusted import is_name
 DIRECTORY: Final = ".memory"
 KEPT: Final = 8
 MAX_BYTES: Final = 4096
+MAX_NAMES: Final = 1024  # of one user
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}) (\d{1,16})", re.ASCII)
 
 
@@ -34,7 +39,9 @@ class Peaks:
     def of(self, uid: int, name: str) -> dict[str, int]:
         """Job id -> peak of the last jobs of that name, oldest first; empty when nothing can be read."""
         try:
-            text = read_bounded(self._path(uid, name), MAX_BYTES).decode()
+            if (directory := self._store.of(uid, DIRECTORY)) is None:
+                return {}
+            text = read_bounded(directory / _file(name), MAX_BYTES, uid).decode()
         except (OSError, ValueError):
             return {}
         return {match[1]: int(match[2]) for line in text.splitlines() if (match := _LINE.fullmatch(line))}
@@ -44,12 +51,28 @@ class Peaks:
         known = self.of(uid, name)
         known.pop(job, None)
         lines = [f"{old} {peak}\n" for old, peak in [*known.items(), (job, peak_bytes)][-KEPT:]]
-        path = self._path(uid, name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._store.check_owner(uid)
+        directory = own_directory.make(self._store.directory, uid) / DIRECTORY
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        path = directory / _file(name)
+        new = not path.exists()
         write_atomic(path, "".join(lines).encode(), mode=0o600)
+        if new:
+            _make_room(directory)
 
-    def _path(self, uid: int, name: str) -> Path:
-        if not is_name(name):
-            raise ValueError("name is not a job's or a profile's")
-        return self._store.directory / str(uid) / DIRECTORY / name
+
+def _file(name: str) -> str:
+    if not is_name(name):
+        raise ValueError("name is not a job's or a profile's")
+    return name
+
+
+def _make_room(directory: Path) -> None:
+    """A user may give jobs any names: those of the jobs that ended longest ago go."""
+    with os.scandir(directory) as entries:
+        known = [entry for entry in itertools.islice(entries, own_directory.MOST_LOOKED_AT) if is_name(entry.name)]
+    if len(known) <= MAX_NAMES:
+        return
+    for entry in sorted(known, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)[:-MAX_NAMES]:
+        with suppress(OSError):
+            os.unlink(entry.path)  # noqa: PTH108

@@ -12,16 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from fikitd import priorities
+from fikitd import node_format, priorities
 from fikitd.held import LOWER_WORK
 from fikitd.job import Job
 from fikitd.protocol import Device
 from fikitd.totals import Stats
 
-FORMAT: Final = "fikit-node"
-VERSION: Final = 1
 FRESH_S: Final = 0.2  # so long one look serves all who ask: asking often costs the dispatchers nothing
-PUBLIC: Final = ("client", "gpu", "job", "uid", "priority", "priority_name", "gpu_time_s")
+PUBLIC: Final = tuple(node_format.PUBLIC)
 
 
 class _Client(NamedTuple):
@@ -66,8 +64,8 @@ class Present:
         master = uid in (0, os.geteuid())
         gpus = {client.device.uuid: client.device for client in self._clients.values()}
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": node_format.FORMAT,
+            "version": node_format.VERSION,
             "node": socket.gethostname().partition(".")[0],
             "policy": self._policy,
             "now_ns": self._seen_ns,

@@ -7,14 +7,13 @@ the user's own and may hold anything: every number is bounded here, once, so tha
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from fikitd import profile_rhythm
-from fikitd.untrusted import integer, is_name, no_constant, number, printable, string
+from fikitd import profile_rhythm, schema
+from fikitd.untrusted import integer, is_name, number, printable, string
 
 FORMAT: Final = "fikit-profile"
 VERSION: Final = 1
@@ -34,15 +33,7 @@ Statistics = Mapping[str, Any]
 
 def parse(data: bytes) -> Profile:
     """A checked profile; ValueError with the reason, as the end of a sentence, for anything that is not one."""
-    try:
-        document = json.loads(data, parse_constant=no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error.msg} at line {error.lineno})") from None
-    return checked(document)
+    return checked(schema.document(data))
 
 
 def checked(document: Any) -> Profile:

@@ -1,26 +1,34 @@
-"""ProfileStore: profiles on shared storage, PROFILE_DIR/<uid>/<key>/<run>.json, one immutable file per run and process."""
+"""ProfileStore: profiles on shared storage, PROFILE_DIR/<uid>/<key>/<run>.json, one immutable file per run and process.
+
+What a user's jobs leave there is bounded, for a job may have any number of programs: the profiles that were added to longest ago go.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fikitd import profile_format
+from fikitd import own_directory, profile_format
 from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_rhythm import Rhythm
 from fikitd.storage import read_bounded, reason, write_atomic
-from fikitd.untrusted import is_name
+from fikitd.untrusted import AHEAD_S, is_name
 
 # What one load may cost the daemon: a profile of 4000 kernels has about 2 MiB. Older runs say less about today's program.
 MAX_FILE_BYTES: Final = 8 * 2**20
 MAX_TOTAL_BYTES: Final = 32 * 2**20
 MAX_RUNS: Final = 16
+MAX_KEYS: Final = 512  # of one user
+MAX_USER_BYTES: Final = 2**30
+LARGE_BYTES: Final = MAX_USER_BYTES // (MAX_KEYS * 2 * MAX_RUNS)  # smaller ones are within that, whatever their number
 _SAMPLED: Final = "-sampled.json"  # a run that was not measured: it knows little about much, so there are many of them
 
 _log = logging.getLogger("fikitd")
@@ -35,7 +43,8 @@ class ProfileStore:
     def keys(self, uid: int) -> list[str]:
         """The profile keys of a user; empty when there are none or they cannot be seen."""
         try:
-            return sorted(path.name for path in (self.directory / str(uid)).iterdir() if is_name(path.name))
+            own = own_directory.of(self.directory, uid)
+            return sorted({entry.name for directory in own for entry in _keys_in(directory)})
         except OSError:
             return []
 
@@ -48,24 +57,27 @@ class ProfileStore:
     ) -> Profile | None:
         """All runs of `key` on devices of that name (None: of the newest run's name), merged; None when there are none.
 
-        A file that is no profile is skipped with one `warn` that names it. OSError when the directory cannot be read.
+        A file that is no profile is skipped with one `warn` that names it. OSError when the directory cannot be read, or is
+        on storage that is not mounted.
         """
         runs = self._runs(uid, key, warn)
         if device is None and runs:
             device = max(runs, key=lambda profile: str(profile["created"]))["device"]["name"]
         return profile_format.merge(profile for profile in runs if profile["device"]["name"] == device)
 
-    def save(self, uid: int, profile: Profile, run: str, *, sampled: bool = False) -> Path:
+    def save(
+        self, uid: int, profile: Profile, run: str, *, sampled: bool = False, warn: Callable[[str], None] = _log.warning
+    ) -> Path:
         """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile.
 
-        Runs that no reader takes any more are removed.
+        Runs that no reader takes any more are removed; profiles beyond what a user may have as well, with one `warn`.
         """
         document = profile_format.checked(profile)
         if not is_name(run):
             raise ValueError("run is not a name")
-        directory = self._of(uid, document["key"])
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.check_owner(uid)
+        own = own_directory.make(self.directory, uid)
+        directory = own / str(document["key"])
+        new = _make(directory)
         path = directory / (run + (_SAMPLED if sampled else ".json"))
         data = _encoded(document)
         if len(data) > MAX_FILE_BYTES:  # programs of so many kernels learn anew where they wait
@@ -73,34 +85,40 @@ class ProfileStore:
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
-        names = [found.name for found in directory.glob("[!.]*.json") if found.name.endswith(_SAMPLED) == sampled]
+        names = [name for name in _runs_in(directory) if name.endswith(_SAMPLED) == sampled]
         for old in by_age(names)[:-MAX_RUNS]:
             (directory / old).unlink(missing_ok=True)
+        if (new or len(data) > LARGE_BYTES) and make_room(own, directory.name):
+            warn(
+                f"profiles in {own} that were added to longest ago have been removed: fikit keeps {MAX_KEYS} of a user, "
+                f"of {MAX_USER_BYTES >> 20} MiB together; give programs that do the same one --fikit-profile"
+            )
         return path
 
     def prepare(self, uid: int, gid: int) -> None:
         """As root, make the user's directory when only root may; where that fails, `save` says what is wrong."""
-        if os.geteuid() != 0:
-            return
-        with suppress(OSError):
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if self.directory.stat().st_mode & 0o022:
-                return  # users make their own, and could swap ours before it is theirs
-            own = self.directory / str(uid)
-            own.mkdir(mode=0o700)
-            os.chown(own, uid, gid, follow_symlinks=False)
+        own_directory.prepare(self.directory, uid, gid)
+
+    def of(self, uid: int, name: str) -> Path | None:
+        """What is called `name` in the user's directory, if it is there. OSError when nobody can say."""
+        for own in own_directory.of(self.directory, uid):
+            if (own / name).exists():
+                return own / name
+        if not self.directory.exists() and not self.directory.parent.is_dir():
+            own_directory.make_parent(self.directory)  # which says why it cannot
+        return None
 
     def _runs(self, uid: int, key: str, warn: Callable[[str], None]) -> list[Profile]:
-        directory = self._of(uid, key)
-        if not directory.is_dir():
+        if not is_name(key):
+            raise ValueError("key is not a profile name")
+        if (directory := self.of(uid, key)) is None:
             return []
-        self.check_owner(uid)
-        names = by_age([path.name for path in directory.iterdir() if path.suffix == ".json" and path.name[0] != "."])
+        names = by_age(_runs_in(directory))
         runs: list[Profile] = []
         room = MAX_TOTAL_BYTES
         for name in _worth_reading(names):
             try:
-                data = read_bounded(directory / name, MAX_FILE_BYTES)
+                data = read_bounded(directory / name, MAX_FILE_BYTES, uid)
                 room -= len(data)
                 if room < 0:
                     break
@@ -113,17 +131,61 @@ class ProfileStore:
                 runs.append(profile)
         return runs
 
-    def _of(self, uid: int, key: str) -> Path:
-        if not is_name(key):
-            raise ValueError("key is not a profile name")
-        return self.directory / str(uid) / key
 
-    def check_owner(self, uid: int) -> None:
-        """PermissionError when a user's directory is not the user's."""
-        # In a directory that everybody may write, somebody else may have come first.
-        owner = (self.directory / str(uid)).lstat().st_uid
-        if owner not in (0, uid):
-            raise PermissionError(f"{self.directory / str(uid)} belongs to uid {owner}, not to uid {uid}")
+def make_room(own: Path, newest: str) -> bool:
+    """Remove profiles in a user's directory, those that were added to longest ago first, until it has no more than a user may have.
+    `newest` stays. Whether one had to go.
+    """
+    keys = _keys_in(own)
+    sizes = {entry.name: _bytes_in(entry) for entry in keys}
+    latest = time.time() + AHEAD_S
+    oldest = sorted((entry for entry in keys if entry.name != newest), key=lambda entry: _changed(entry, latest))
+    left, room = len(keys), MAX_USER_BYTES - sum(sizes.values())
+    gone = False
+    for entry in oldest:
+        if left <= MAX_KEYS and room >= 0:
+            break
+        shutil.rmtree(entry.path, ignore_errors=True)
+        left, room, gone = left - 1, room + sizes[entry.name], True
+    return gone
+
+
+def _changed(entry: os.DirEntry[str], latest: float) -> float:
+    with suppress(OSError):  # removed meanwhile
+        changed = entry.stat(follow_symlinks=False).st_mtime
+        return changed if changed <= latest else 0.0
+    return 0.0
+
+
+def _bytes_in(directory: os.DirEntry[str]) -> int:
+    total = 0
+    with suppress(OSError):
+        for entry in _entries(Path(directory.path)):
+            with suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(directory) as entries:
+        return list(itertools.islice(entries, own_directory.MOST_LOOKED_AT))
+
+
+def _keys_in(own: Path) -> list[os.DirEntry[str]]:
+    return [entry for entry in _entries(own) if is_name(entry.name) and entry.is_dir(follow_symlinks=False)]
+
+
+def _runs_in(directory: Path) -> list[str]:
+    return [entry.name for entry in _entries(directory) if entry.name.endswith(".json") and entry.name[0] != "."]
+
+
+def _make(directory: Path) -> bool:
+    """Whether it was not there."""
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
 def by_age(names: list[str]) -> list[str]:
@@ -131,7 +193,7 @@ def by_age(names: list[str]) -> list[str]:
 
     A run of a later day was stored by a node whose clock was wrong: it counts as old, or it would be the newest for years.
     """
-    later = time.strftime("%Y%m%d", time.gmtime(time.time() + 2 * 86400))
+    later = time.strftime("%Y%m%d", time.gmtime(time.time() + AHEAD_S))
     return sorted(names, key=lambda name: (not (name[:8].isdecimal() and name >= later), name))
 
 

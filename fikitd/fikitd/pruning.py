@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from fikitd import own_directory
 from fikitd.peaks import DIRECTORY as PEAKS
 from fikitd.records import JobRecord
 from fikitd.storage import Storage, become, reason
@@ -43,6 +44,16 @@ class Kept:
         return bool(self.reports or self.traces or self.profiles)
 
 
+class Have(NamedTuple):
+    """How many a user has in another place."""
+
+    reports: int
+    traces: int
+
+
+NONE: Final = Have(0, 0)
+
+
 class Pruner:
     def __init__(self, kept: Kept, report_dir: Path, profile_dir: Path, storage: Storage) -> None:
         self._kept, self._report_dir, self._profile_dir, self._storage = kept, report_dir, profile_dir, storage
@@ -55,33 +66,44 @@ class Pruner:
             return
         self._last_s[record.uid] = now
         try:
-            await self._storage.run(record.uid, lambda: self._prune(record.uid, record.gid), LONGEST_S)
+            have = await self._storage.run(record.uid, lambda: self._prune_own(record.uid, record.gid), LONGEST_S)
+            await self._storage.run(record.uid, lambda: self._prune_before(record.uid, record.gid, have), LONGEST_S)
         except OSError as error:
             _log.info("old files of uid %d could not be removed: %s", record.uid, reason(error))
 
-    def _prune(self, uid: int, gid: int) -> None:
-        status = self._report_dir.stat()
-        open_to_users = status.st_uid != os.geteuid() or bool(status.st_mode & 0o022)
-        if open_to_users:
+    def _prune_own(self, uid: int, gid: int) -> Have:
+        """In the user's own directories. How many reports and traces are left there."""
+        become(uid, gid)
+        have = NONE
+        for own in own_directory.of(self._report_dir, uid):
+            left = prune_reports(own, uid, self._kept)
+            have = Have(have.reports + left.reports, have.traces + left.traces)
+        for own in own_directory.of(self._profile_dir, uid):
+            prune_profiles(own, uid, self._kept.profiles)
+            prune_peaks(own / PEAKS, uid, self._kept.profiles)
+        return have
+
+    def _prune_before(self, uid: int, gid: int, have: Have) -> None:
+        """What fikitds of before put where everybody's are: it is older than what the user has now."""
+        if own_directory.open_to_users(self._report_dir):
             become(uid, gid)
-        prune_reports(self._report_dir, uid, self._kept)
-        if not open_to_users:
-            become(uid, gid)
-        profiles = self._profile_dir / str(uid)
-        prune_profiles(profiles, uid, self._kept.profiles)
-        prune_peaks(profiles / PEAKS, uid, self._kept.profiles)
+        prune_reports(self._report_dir, uid, self._kept, have)
 
 
-def prune_reports(directory: Path, uid: int, kept: Kept) -> None:
-    """Remove the user's oldest reports and traces. Raises OSError when the directory cannot be read."""
+def prune_reports(directory: Path, uid: int, kept: Kept, have: Have = NONE) -> Have:
+    """Remove the user's oldest reports and traces, of a user who has so many already; how many are left. OSError when the
+    directory cannot be read.
+    """
     with os.scandir(directory) as entries:
         own = [entry for entry in itertools.islice(entries, MOST_LOOKED_AT) if _belongs(entry, uid)]
     traces = [entry for entry in own if entry.name.endswith(SUFFIX)]
     reports = [entry for entry in own if entry.name.endswith(".json")]
-    old = [*_oldest(reports, kept.reports), *_oldest(traces, kept.traces)]
-    for entry in old[:MOST_REMOVED]:
+    old_reports = _oldest(reports, kept.reports, have.reports)
+    old_traces = _oldest(traces, kept.traces, have.traces)
+    for entry in [*old_reports, *old_traces][:MOST_REMOVED]:
         with suppress(FileNotFoundError):
             os.unlink(entry.path)  # noqa: PTH108
+    return Have(len(reports) - len(old_reports), len(traces) - len(old_traces))
 
 
 def prune_profiles(directory: Path, uid: int, kept: int) -> None:
@@ -120,7 +142,7 @@ def _belongs(entry: os.DirEntry[str], uid: int, of: Callable[..., bool] = os.Dir
         return False
 
 
-def _oldest(entries: Iterable[os.DirEntry[str]], kept: int) -> list[os.DirEntry[str]]:
-    """All but the `kept` that were written last; none for 0."""
+def _oldest(entries: Iterable[os.DirEntry[str]], kept: int, have: int = 0) -> list[os.DirEntry[str]]:
+    """All but the ones that were written last and make it `kept` with those that the user `have`; none for 0."""
     by_age = sorted(entries, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
-    return by_age[:-kept] if kept else []
+    return by_age[: max(0, len(by_age) - max(0, kept - have))] if kept else []

@@ -1,22 +1,24 @@
-"""Report records: what a job's use of the GPU looked like, kept as REPORT_DIR/<job>.json, and its one-line summary."""
+"""Report records: what a job's use of the GPU looked like, kept as REPORT_DIR/<uid>/<job>.json, and its one-line summary."""
 
 from __future__ import annotations
 
 import json
-import os
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from fikitd.storage import read_bounded, unreadable, write_atomic
-from fikitd.untrusted import is_name, no_constant
+from fikitd import report_format
+from fikitd.report_format import Report
+from fikitd.user_files import Kind, UserFiles
 
-FORMAT: Final = "fikit-report"
-VERSION: Final = 1
+SUFFIX: Final = ".json"
 MAX_BYTES: Final = 2**20
+MOST_DAMAGED: Final = 20  # of one user's: then the rest of that user's is not looked at
 NOT_STORED: Final = "its report could not be stored"  # a warning that begins so is in no report that anybody could read
 
-Report = dict[str, Any]
+Skipped = Callable[[str], None]
 
 
 class ReportError(Exception):
@@ -24,52 +26,63 @@ class ReportError(Exception):
 
 
 class ReportStore:
-    """Finished reports. Reads and writes in the calling thread with its rights."""
+    """Finished reports. Reads and writes in the calling thread with its rights: users see their own, root everybody's."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
+        self._files = UserFiles(self.directory, Kind("report", SUFFIX, MAX_BYTES, report_format.parse, ReportError))
 
-    def load(self, job: str) -> Report | None:
-        """The report of `job`; None when there is none, ReportError when it cannot be read."""
-        if not is_name(job):
-            return None
-        path = self.directory / f"{job}.json"
-        try:
-            report = json.loads(read_bounded(path, MAX_BYTES), parse_constant=no_constant)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise ReportError(f"report {path} could not be read: {unreadable(path, error)}") from None
-        if not isinstance(report, dict) or report.get("format") != FORMAT or report.get("version") != VERSION:
-            raise ReportError(f"report {path} is not a version {VERSION} {FORMAT} file")
-        return report
+    def load(self, job: str, uid: int | None = None) -> Report | None:
+        """The report of `job`, of user `uid`'s where several have one; None when there is none, ReportError when it cannot be read."""
+        return self._files.load(job, uid)
+
+    def newest(self, limit: int | None = None, uid: int | None = None, skipped: Skipped | None = None) -> list[Report]:
+        """The reports that were written last, the newest first; of user `uid` alone. `skipped` hears of each that is none."""
+        found: list[Report] = []
+        damaged: Counter[int] = Counter()
+        for file in self._files.newest():
+            if len(found) == limit:
+                break
+            if uid not in (None, file.uid) or damaged[file.uid] >= MOST_DAMAGED:
+                continue
+            try:
+                found.append(self._files.read(file))
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            except ReportError as error:
+                damaged[file.uid] += 1
+                if skipped is not None:
+                    skipped(str(error))
+        return found
+
+    def jobs(self) -> list[str]:
+        """The jobs that have a report which the caller may see, the newest first."""
+        return [file.job for file in self._files.newest()]
+
+    def parts(self, whole: str) -> list[Report]:
+        """The reports of the tasks of array `whole`, and of the components of heterogeneous job `whole`."""
+        found = []
+        for file in self._files.newest():
+            with suppress(FileNotFoundError, ReportError):
+                data = self._files.bytes_of(file)
+                # Of twenty thousand, some: a look is cheaper than understanding all of them.
+                if f'"{whole}_'.encode() in data or f'"{whole}+'.encode() in data:
+                    report = self._files.read(file, data)
+                    if place_of(report).replace("+", "_").startswith(f"{whole}_"):
+                        found.append(report)
+        return found
+
+    def has(self, job: str) -> bool:
+        """Whether there is one, readable or not. OSError: nobody can say."""
+        return self._files.has(job)
+
+    def save(self, record: Report) -> Path:
+        """Store a report in its user's directory, replacing an earlier one of the same job."""
+        return self._files.save(record, json.dumps(record, indent=1).encode() + b"\n")
 
     def list(self) -> list[Report]:
-        """Every report the caller may read, the latest started last; others are left out."""
-        reports = []
-        with suppress(OSError):
-            for path in self.directory.glob("*.json"):
-                with suppress(ReportError):
-                    reports.append(self.load(path.stem))
-        return sorted((report for report in reports if report), key=lambda report: str(report.get("started", "")))
-
-    def save(self, record: Report, owner: tuple[int, int] | None = None) -> Path:
-        """Store a report, replacing an earlier one of the same job; `owner` (uid, gid) gets the file when root writes it."""
-        if not is_name(record["job"]):
-            raise ValueError("job is not a job id")
-        path = self.directory / f"{record['job']}.json"
-        write_atomic(path, json.dumps(record, indent=1).encode() + b"\n", mode=0o600, owner=owner)
-        return path
-
-    def prepare(self) -> None:
-        """Make the directory where only root may; where that fails, `save` says what is wrong."""
-        with suppress(OSError):
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-
-    def users_may_change(self) -> bool:
-        """Whether others than its owner may write into the directory: then root must not, files there may be traps."""
-        status = self.directory.stat()
-        return status.st_uid != os.geteuid() or bool(status.st_mode & 0o022)
+        """Every report that the caller may read, the latest started last; others are left out."""
+        return sorted(self.newest(), key=lambda report: str(report["started"]))
 
 
 _STORED: Final = {True: "stored", False: "not stored", None: "not stored yet"}

@@ -113,28 +113,31 @@ def become(uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, f"could not act as uid {uid}")
 
 
-def read_bounded(path: Path, limit: int) -> bytes:
-    """The whole file, which must be a regular one, no link, and at most `limit` bytes; ValueError when it is not."""
+def read_bounded(path: Path, limit: int, owner: int | None = None) -> bytes:
+    """The whole file, which must be a regular one, no link, and at most `limit` bytes; ValueError when it is not.
+
+    `owner`: and be this user's, or root's: anybody may link to others' files, or put one into a directory that is open.
+    """
     # O_NONBLOCK: opening a FIFO that somebody left there must not wait for a writer.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is not a regular file")
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise ValueError(f"it is larger than {limit} bytes")
-    return data
+        if owner is not None and status.st_uid not in (0, owner):
+            raise ValueError(f"it belongs to uid {status.st_uid}, not to uid {owner}")
+        if status.st_size <= limit and len(data := file.read(limit + 1)) <= limit:
+            return data
+    raise ValueError(f"it is larger than {limit} bytes")
 
 
-def write_atomic(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+def write_atomic(path: Path, data: bytes, mode: int) -> None:
     """Replace `path` by `data`: temporary file, fsync, rename. A reader sees the old or the new file, never a part."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "wb") as file:
             os.fchmod(fd, mode)
-            if owner is not None:
-                os.fchown(fd, *owner)
             file.write(data)
             file.flush()
             os.fsync(fd)

@@ -1,4 +1,4 @@
-"""Traces: the newest events of a job's clients, kept by the dispatcher, stored beside the report as REPORT_DIR/<job>.trace.gz.
+"""Traces: the newest events of a job's clients, kept by the dispatcher, stored beside the report as <job>.trace.gz.
 
 Only what concerns the job itself is in it. Others that held it are named by their priority, and by their job id where they
 are the same user's; their kernels never are.
@@ -15,21 +15,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from fikitd import trace_format
 from fikitd._core import JOURNAL_KINDS, REASONS
 from fikitd.held import Owners
-from fikitd.storage import read_bounded, unreadable, write_atomic
-from fikitd.untrusted import is_name, no_constant
+from fikitd.report_format import ABOUT
+from fikitd.trace_format import Trace
+from fikitd.user_files import Kind, UserFiles
 
-FORMAT: Final = "fikit-trace"
-VERSION: Final = 1
 SUFFIX: Final = ".trace.gz"
 MAX_FILE_BYTES: Final = 2**26
-MAX_BYTES: Final = 2**28
+MAX_BYTES: Final = 2**27
 KEPT_CLIENTS: Final = 4  # of those that are gone, the newest: a job may have thousands of short processes
 
 _EVENT: Final = struct.Struct("<qqqIHBB")  # struct JournalEvent, fikitd/core/dispatcher/journal.hpp
-
-Trace = dict[str, Any]
 
 
 class TraceError(Exception):
@@ -101,18 +99,26 @@ def document(report: Mapping[str, Any], stories: list[Story], owners: Owners) ->
             others.setdefault(str(by), owners.seen_by(by, report["uid"]))
         return [event.kind, event.t_ns, event.length_ns, event.predicted_ns, event.slot, event.reason, by]
 
-    clients = [
-        {
+    def client(story: Story) -> dict[str, Any]:
+        """As much of it as a reader takes: the newest."""
+        journal = story.journal["events"]
+        kept = journal[-(trace_format.MAX_EVENTS // len(stories) * _EVENT.size) :]
+        return {
             "pid": story.pid,
             "gpu": story.gpu,
-            "lost": story.journal["lost"],
+            "lost": story.journal["lost"] + (len(journal) - len(kept)) // _EVENT.size,
             "kernels": {str(slot): name for slot, name in story.journal["kernels"].items()},
-            "events": [row(event) for event in events_of(story.journal["events"])],
+            "events": [row(event) for event in events_of(kept)],
         }
-        for story in stories
-    ]
-    about = {key: report[key] for key in ("job", "name", "uid", "node", "priority", "policy", "device", "state")}
-    return {"format": FORMAT, "version": VERSION, **about, "clients": clients, "others": others}
+
+    about = {key: report[key] for key in ABOUT}
+    return {
+        "format": trace_format.FORMAT,
+        "version": trace_format.VERSION,
+        **about,
+        "clients": list(map(client, stories)),
+        "others": others,
+    }
 
 
 class TraceStore:
@@ -120,30 +126,23 @@ class TraceStore:
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
+        self._files = UserFiles(self.directory, Kind("trace", SUFFIX, MAX_FILE_BYTES, _parse, TraceError))
 
-    def save(self, trace: Trace, owner: tuple[int, int] | None = None) -> Path:
-        """Store a trace, replacing an earlier one of the same job; `owner` (uid, gid) gets the file when root writes it."""
-        if not is_name(trace["job"]):
-            raise ValueError("job is not a job id")
-        path = self.directory / f"{trace['job']}{SUFFIX}"
+    def save(self, trace: Trace) -> Path:
+        """Store a trace beside its job's report, replacing an earlier one of the same job."""
         data = gzip.compress(json.dumps(trace, separators=(",", ":")).encode(), compresslevel=6, mtime=0)
-        write_atomic(path, data, mode=0o600, owner=owner)
-        return path
+        return self._files.save(trace, data)
 
-    def load(self, job: str) -> Trace | None:
-        """The trace of `job`; None when there is none, TraceError when it cannot be read."""
-        if not is_name(job):
-            return None
-        path = self.directory / f"{job}{SUFFIX}"
-        try:
-            trace = json.loads(_inflate(read_bounded(path, MAX_FILE_BYTES)), parse_constant=no_constant)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError, zlib.error) as error:
-            raise TraceError(f"trace {path} could not be read: {unreadable(path, error)}") from None
-        if not isinstance(trace, dict) or trace.get("format") != FORMAT or trace.get("version") != VERSION:
-            raise TraceError(f"trace {path} is not a version {VERSION} {FORMAT} file")
-        return trace
+    def load(self, job: str, uid: int | None = None) -> Trace | None:
+        """The trace of `job`, of user `uid`'s where several have one; None when there is none, TraceError when it cannot be read."""
+        return self._files.load(job, uid)
+
+
+def _parse(data: bytes) -> Trace:
+    try:
+        return trace_format.parse(_inflate(data))
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
 
 
 def _inflate(data: bytes) -> bytes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+AHEAD_S: Final = 2 * 86_400.0  # nodes' clocks differ; what is from so far ahead, is from one that is wrong
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -18,6 +19,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def slug(text: str, limit: int) -> str:

@@ -32,6 +32,13 @@ static bool connect_until(int fd, const struct sockaddr_un *address, int64_t dea
   return true;
 }
 
+/* Only root's fikitd, or the own one of the user who runs Slurm, is asked; who else can listen there, nobody should know. */
+static bool is_trusted(int fd) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == 0 || peer.uid == geteuid());
+}
+
 /* Bytes of the answer, or -1 at the deadline. */
 static ssize_t receive_until(int fd, char *answer, size_t size, int64_t deadline_ms) {
   for (;;) {
@@ -69,7 +76,8 @@ bool fikit_control(const char *run_dir, const char *request, int timeout_ms, cha
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return false;
-  const bool answered = connect_until(fd, &address, deadline_ms) && ask(fd, request, deadline_ms, payload, size);
+  const bool answered = connect_until(fd, &address, deadline_ms) && is_trusted(fd) &&
+                        ask(fd, request, deadline_ms, payload, size);
   close(fd);
   return answered;
 }

@@ -11,6 +11,7 @@
 #include "fikit_control.h"
 #include "fikit_preload.h"
 #include "fikit_record.h"
+#include "fikit_text.h"
 
 /* slurm.h has these, but it is no header for SPANK plugins. */
 #define BATCH_STEP 0xfffffffbU
@@ -195,7 +196,8 @@ static bool reports(void) {
 
 void fikit_step_task_exit(spank_t sp, const struct fikit_config *config) {
   char request[64];
-  char line[1024];
+  char answer[1024];
+  char line[sizeof answer];
   (void)sp;
   if (!reports() || !config->report)
     return;
@@ -203,9 +205,10 @@ void fikit_step_task_exit(spank_t sp, const struct fikit_config *config) {
     snprintf(request, sizeof request, "summary %" PRIu32 " batch", step.job);
   else
     snprintf(request, sizeof request, "summary %" PRIu32 " %" PRIu32, step.job, step.id);
-  if (!fikit_control(config->run_dir, request, SUMMARY_MS, line, sizeof line))
+  if (!fikit_control(config->run_dir, request, SUMMARY_MS, answer, sizeof answer))
     return;
-  line[strcspn(line, "\n")] = '\0';
+  answer[strcspn(answer, "\n")] = '\0';
+  fikit_printable(answer, line, sizeof line);
   if (line[0])
     slurm_spank_log("%s", line);
 }

@@ -56,5 +56,5 @@ def test_a_job_that_waited_is_shown_with_whom_it_waited_for(cluster: Cluster, sp
     about, shown = tracks(fikit_trace(cluster, high).stdout)
     assert about["priority"] == "1"
     assert not [event for event in shown["waits"] if event["name"] != "lower work"]
-    status = (cluster.sandbox.report_dir / f"{high}.trace.gz").stat()
+    status = (cluster.sandbox.report_dir / str(os.getuid()) / f"{high}.trace.gz").stat()
     assert (status.st_uid, status.st_mode & 0o777) == (os.getuid(), 0o600)

@@ -254,17 +254,14 @@ def test_another_users_job_owns_its_profile_and_report(daemon: Fikitd, runner: R
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
     daemon.control.summary(job)
-    if mode == 0o1777:
-        os.chown(
-            daemon.reports / "1.json", 1234, 1234, follow_symlinks=False
-        )  # in a sticky directory, users replace their own
     runner.end(job)
-    report = daemon.reports / f"{job}.json"
+    report = daemon.reports / "1234" / f"{job}.json"
     assert daemon.report(job)["warnings"] == []
     (profile,) = (daemon.profiles / "1234" / "mine").iterdir()
-    for path in (profile, profile.parent, profile.parent.parent, report):
+    for path in (profile, profile.parent, profile.parent.parent, report, report.parent):
         assert (path.lstat().st_uid, path.lstat().st_gid) == (1234, 1234), path
     assert report.stat().st_mode & 0o777 == 0o600
+    assert (report.parent.stat().st_mode & 0o777, profile.parents[1].stat().st_mode & 0o777) == (0o700, 0o700)
     assert trap.read_text() == "root's"
 
 

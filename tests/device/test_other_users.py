@@ -76,7 +76,7 @@ def test_a_job_of_a_user_without_a_name_has_its_report_and_profile(user: OtherUs
         assert "profile mine stored" in daemon.control.end(job)
     finally:
         assert daemon.stop() == 0, daemon.log.read_text()
-    for path in (daemon.reports / f"{job}.json", *(daemon.profiles / str(UID) / "mine").iterdir()):
+    for path in (daemon.reports / str(UID) / f"{job}.json", *(daemon.profiles / str(UID) / "mine").iterdir()):
         assert path.stat().st_uid == UID
     daemon.config.chmod(0o644)
     told = user.run("fikit", "report", job, FIKIT_CONFIG=str(daemon.config))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 DEVICE = {"name": "Emulated GPU", "uuid": "GPU-0", "memory_bytes": 2**34, "emulated": True}
 
 REPORT: dict[str, Any] = {
-    "format": "fikit-report", "version": 1, "job": "12", "name": "serve", "uid": 1000, "node": "n1", "state": "ended",
+    "format": "fikit-report", "version": 1, "job": "12", "name": "serve", "uid": os.getuid(), "node": "n1", "state": "ended",
     "priority": 1, "priority_name": "high", "measured": False, "policy": "fikit", "device": DEVICE,
     "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
     "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1, "slowdown": 1.0395,

@@ -177,12 +177,12 @@ class Node:
 
 
 @contextmanager
-def answering(node: Node) -> Iterator[Node]:
-    """A fikitd on the node that answers `node.answer` to everything."""
+def answering(node: Node, listen: Callable[[Callable[[], None]], object] = lambda listen: listen()) -> Iterator[Node]:
+    """A fikitd on the node that answers `node.answer` to everything. `listen` says as whom."""
     node.run_dir.mkdir()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(node.run_dir / "control.sock"))
-    listener.listen()
+    listen(listener.listen)
 
     def serve() -> None:
         while True:
@@ -191,14 +191,18 @@ def answering(node: Node) -> Iterator[Node]:
                 request = connection.recv(1024).decode()
                 if request == "leave":
                     return
+                if not request:  # whoever connected did not ask
+                    continue
                 node.heard.append(request)
                 connection.send(node.answer)
 
     thread = threading.Thread(target=serve)
     thread.start()
-    yield node
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
-        last.connect(str(node.run_dir / "control.sock"))
-        last.send(b"leave")
-    thread.join()
-    listener.close()
+    try:
+        yield node
+    finally:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+            last.connect(str(node.run_dir / "control.sock"))
+            last.send(b"leave")
+        thread.join()
+        listener.close()

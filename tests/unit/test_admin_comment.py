@@ -210,3 +210,8 @@ def test_the_end_of_a_job_only_leaves_a_file(tmp_path: Path, caplog: pytest.LogC
         assert waiting(Path(config.daemon.run_dir)) == ["12"]
     assert waiting(Path(config.daemon.run_dir)) == ["12"], "for the next fikitd"
     assert "AdminComment" not in caplog.text
+
+
+def test_a_comment_that_is_no_utf8_is_left_as_it_is() -> None:
+    assert not survives(b"caf\xe9".decode(errors="replace"))
+    assert survives("café")

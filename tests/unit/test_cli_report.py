@@ -73,12 +73,12 @@ def test_an_unknown_job_that_is_like_none_names_the_newest(store: ReportStore) -
 def test_a_report_that_belongs_to_somebody_else_is_called_that(
     store: ReportStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = store.save(REPORT)
+    path = store.save(REPORT).rename(store.directory / "12.json")  # where fikitds of before put everybody's
 
     def denied(*_: object) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("fikitd.reports.read_bounded", denied)
+    monkeypatch.setattr("fikitd.user_files.read_bounded", denied)
     assert report("12").output.strip().endswith("12.json could not be read: Permission denied")
     owner = path.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import select
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -108,7 +109,7 @@ def test_a_job_that_ended_while_no_daemon_ran_has_its_report(tmp_path: Path) -> 
     with serving(tmp_path) as first:
         first.job(started_ns=7)
         work(first, 3)
-        (Path(first.config.daemon.report_dir) / "12.json").unlink(missing_ok=True)
+        shutil.rmtree(first.config.daemon.report_dir, ignore_errors=True)
     with serving(tmp_path) as second:
         second.control.end("12")
         assert second.stored()["kernels"] == 3
@@ -125,7 +126,7 @@ def test_what_another_run_of_the_job_did_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_job_whose_end_no_daemon_heard_has_its_report(tmp_path: Path) -> None:
-    report = tmp_path / "reports" / "12.json"
+    report = tmp_path / "reports" / str(os.getuid()) / "12.json"
     with serving(tmp_path) as first:
         first.job(started_ns=7, name="train")
         work(first, 3)

@@ -89,13 +89,13 @@ def test_at_the_end_of_a_job_its_trace_lies_beside_the_report_and_is_its_users(s
     assert stored is not None
     assert stored["state"] == "ended"
     assert len(stored["clients"]) == 1
-    assert (site.traces.directory / "12.trace.gz").stat().st_uid == ME
+    assert (site.traces.directory / str(ME) / "12.trace.gz").stat().st_uid == ME
     assert [report["job"] for report in ReportStore(site.traces.directory).list()] == ["12"], "no report itself"
 
 
 def test_a_trace_that_cannot_be_stored_costs_a_warning_and_not_the_report(site: Site) -> None:
     site.core.journal = EVENTS
-    (site.traces.directory / "12.trace.gz").mkdir(parents=True)  # in the way
+    (site.traces.directory / str(ME) / "12.trace.gz").mkdir(parents=True)  # in the way
     client = site.client("12")
     client.close()
     eventually(lambda: site.control.job("12")["warnings"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from daemon_in_thread import as_nobody
 from fikitd.records import JobRecord
 from plugin_fake import HAVE_HEADERS, Node, answering, environment, load, set_job_option, set_step
 
@@ -208,6 +210,26 @@ def test_batch_script_reports_once_for_all_its_steps(cc: Callable[..., Path], no
     node.task_exit()
     assert node.log() == LINE + "\n"
     assert node.heard[-1] == "summary 12 batch"
+
+
+def test_summary_is_shown_as_text(node: Node) -> None:
+    start(node)
+    node.answer = b"ok\nfikit: job 12 \x1b[2J\x07\xc2\x9b31m caf\xc3\xa9 \xff\r%s%n\nforged\n"
+    node.task_exit()
+    assert node.log() == "fikit: job 12 [2J31m café ?%s%n\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_what_another_user_serves_is_not_asked(cc: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "shim.so").touch()
+    other = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", f"shim={tmp_path}/shim.so")
+    with answering(other, listen=as_nobody) as node:
+        node.answer = f"ok\n{LINE}\n".encode()
+        JobRecord(job="12", uid=33, gid=33, priority=1).write(node.run_dir)
+        start(node)
+        node.task_exit()
+        assert node.heard == []
+        assert node.log() == ""
 
 
 def test_empty_summary_and_report_off_print_nothing(cc: Callable[..., Path], node: Node, tmp_path: Path) -> None:

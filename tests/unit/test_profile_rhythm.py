@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -250,17 +251,16 @@ def stored(store: ProfileStore, run: str, rhythm: dict[str, Any]) -> Path:
         key="k", command=[], created=run, device={"name": "Emulated", "memory_bytes": 1, "emulated": True},
         span_ns=1, launches=1, peak_bytes=1, kernels=[kernel()], rhythm=rhythm,
     )  # fmt: skip
-    return store.save(7, profile, run)
+    return store.save(os.getuid(), profile, run)
 
 
-def test_profiles_with_and_without_it_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_profiles_with_and_without_it_are_read_together(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
-    monkeypatch.setattr(ProfileStore, "check_owner", lambda *_: None)
     assert "rhythm" not in json.loads(stored(store, "a", {}).read_text())
     stored(store, "b", GOOD)
     newer = stored(store, "c", GOOD)
     newer.write_text(newer.read_text().replace('"rhythm":{"version":1', '"rhythm":{"version":9'))
-    found = store.load(7, "k")
+    found = store.load(os.getuid(), "k")
     assert found is not None
     assert found["runs"] == 3
     assert found["rhythm"] == GOOD
@@ -268,7 +268,6 @@ def test_profiles_with_and_without_it_are_read_together(tmp_path: Path, monkeypa
 
 def test_a_profile_too_large_with_it_is_stored_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ProfileStore(tmp_path)
-    monkeypatch.setattr(ProfileStore, "check_owner", lambda *_: None)
     many = {**GOOD, "slacks": {f"{i:016x}": [8, *range(8)] for i in range(1000)}}
     monkeypatch.setattr("fikitd.profiles.MAX_FILE_BYTES", 20_000)
     assert "rhythm" not in json.loads(stored(store, "a", many).read_text())

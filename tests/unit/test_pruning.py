@@ -42,6 +42,15 @@ def test_the_newest_reports_and_traces_stay(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 5
 
 
+def test_what_fikitds_of_before_left_counts_with_what_the_user_has_now(tmp_path: Path) -> None:
+    put(tmp_path / "own", "5.json", "6.json")
+    put(tmp_path / "shared", "1.json", "2.json", "2.trace.gz")
+    have = prune_reports(tmp_path / "own", ME, Kept(reports=3, traces=3, profiles=0))
+    assert have == (2, 0)
+    prune_reports(tmp_path / "shared", ME, Kept(reports=3, traces=3, profiles=0), have)
+    assert names(tmp_path / "shared") == ["2.json", "2.trace.gz"]
+
+
 @root_only
 def test_other_users_files_and_links_and_directories_stay(tmp_path: Path) -> None:
     put(tmp_path, "1.json", "2.json", "3.json", "4.json")
@@ -96,9 +105,10 @@ def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> Non
             daemon.client().close()
             daemon.control.end(job)
             if job == "12":
-                eventually(lambda: names(reports) == ["12.json", "3.json"])
+                eventually(lambda: names(reports) == sorted(["3.json", str(ME)]))
                 eventually(lambda: names(peaks) == ["new"])
-    assert names(reports) == ["12.json", "13.json", "14.json", "3.json"]
+    assert names(reports) == sorted(["3.json", str(ME)])
+    assert names(reports / str(ME)) == ["12.json", "13.json", "14.json"]
 
 
 def test_measured_runs_that_nobody_reads_any_more_are_removed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ DEVICE = {"name": "NVIDIA H200", "uuid": "GPU-0", "memory_bytes": 1, "emulated":
 def record(stats: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
     totals = Totals().plus({**NOTHING, "kernels": 1834, "wait_count": 10, "wait_total_ns": 12_000_000, **(stats or {})})
     return {
-        "format": "fikit-report", "version": 1, "job": "12", "uid": 0, "state": "ended", "priority_name": "high",
-        "measured": False, "device": DEVICE, "started": "2026-11-21T12:00:00Z", **totals.fields(),
+        "format": "fikit-report", "version": 1, "job": "12", "name": "", "uid": os.getuid(), "node": "n1",
+        "state": "ended", "priority": 1, "priority_name": "high", "policy": "budget", "measured": False, "device": DEVICE,
+        "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:04Z", "processes": 1, **totals.fields(),
         "profile": {"key": "net", "found": True, "stored": None}, "warnings": [], **facts,
     }  # fmt: skip
 

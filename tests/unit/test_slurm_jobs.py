@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,9 @@ def test_a_task_that_slurm_has_forgotten_is_told_where_its_number_is(
         assert "its own number" in done.output
 
 
+ME = str(os.getuid())
+
+
 @pytest.fixture
 def array(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportStore:
     """Array 12, whose last task has its number; Slurm has forgotten it."""
@@ -85,12 +89,12 @@ def test_an_arrays_number_lists_its_tasks_and_says_how_to_ask_for_one(array: Rep
     shown = CliRunner().invoke(report.command, ["12"]).output
     assert [line.split()[1] for line in shown.splitlines() if "serve" in line] == ["(12_3)", "(12_20)"]
     assert "Job 12 is an array. One of its tasks: fikit-report 12_TASK" in shown
-    (array.directory / "12.json").unlink()
+    (array.directory / ME / "12.json").unlink()
     assert "is an array" in CliRunner().invoke(report.command, ["12"]).output, "as long as one of its tasks is known"
 
 
 def test_a_task_that_is_all_there_is_of_its_array_is_shown(array: ReportStore) -> None:
-    (array.directory / "13.json").unlink()
+    (array.directory / ME / "13.json").unlink()
     assert "Job 12 (12_20) serve" in CliRunner().invoke(report.command, ["12"]).output
     assert "Job 14 serve" in CliRunner().invoke(report.command, ["14"]).output
 
@@ -107,9 +111,9 @@ def test_programs_get_a_list_for_an_arrays_number_however_many_tasks_there_are(a
     assert tasks() == ["12_3", "12_20"]
     for jobid, own in (("12_3", "13"), ("12_20", "12"), ("13", "13"), ("14", "14")):
         assert said(jobid) == array.load(own), "one job's record is an object"
-    (array.directory / "13.json").unlink()
+    (array.directory / ME / "13.json").unlink()
     assert tasks() == ["12_20"]
-    (array.directory / "12.json").unlink()
+    (array.directory / ME / "12.json").unlink()
     array.save({**REPORT, "job": "13", "array": "12_3"})
     assert tasks() == ["12_3"]
 
@@ -118,7 +122,7 @@ def test_a_trace_is_of_one_task(array: ReportStore) -> None:
     done = CliRunner().invoke(trace.command, ["12"])
     assert (done.exit_code, done.output) == (1, "Error: job 12 is an array: name one of its tasks, 12_3, 12_20\n")
     assert "there is no trace of job 13 " in CliRunner().invoke(trace.command, ["12_3"]).output
-    (array.directory / "13.json").unlink()
+    (array.directory / ME / "13.json").unlink()
     assert "there is no trace of job 12 " in CliRunner().invoke(trace.command, ["12"]).output, "the one that there is"
 
 

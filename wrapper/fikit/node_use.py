@@ -72,7 +72,7 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
 def _since(client: Client, earlier: Client | None, key: str) -> float | None:
     """How much a counter grew; all of it for a client that came meanwhile."""
     now = client[key]
-    then = 0.0 if earlier is None else earlier[key]
+    then = 0.0 if earlier is None else earlier.get(key)
     return None if now is None or then is None else max(now - then, 0.0)  # an estimate may be corrected downwards
 
 

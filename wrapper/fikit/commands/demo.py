@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fikit import room
@@ -19,7 +18,7 @@ from fikit.demo.doors import Door, open_door
 from fikit.demo.experiment import Experiment, Outcome
 from fikit.demo.result import Result
 from fikit.errors import UserError
-from fikit.reporters import json, picture, table
+from fikit.reporters import json, picture, screen, table
 from fikit.reporters.line import say
 
 
@@ -85,7 +84,7 @@ def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="fikit-meet-") as meet,
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        Progress(*columns, console=screen.console(stderr=True), transient=True) as progress,
     ):
         sample = functools.partial(usage.emulated, door) if emulated else functools.partial(usage.real, door)
         experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), sample, Path(meet), logs)

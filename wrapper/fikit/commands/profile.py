@@ -11,7 +11,7 @@ from fikitd.profiles import ProfileStore
 
 from fikit.errors import UserError, did_you_mean
 from fikit.places import closed, looked_in, places
-from fikit.reporters import json, table
+from fikit.reporters import json, screen, table
 from fikit.reporters.line import say_warnings
 from fikitd import _core
 
@@ -41,7 +41,7 @@ def list_(as_json: bool) -> None:
     else:
         if any(map(closed, _directories())):
             raise UserError(f"there is no profile in {looked_in(_directories())}")
-        click.echo("no profiles yet; run a job once with --fikit-measure, or a program with fikit run --measure")
+        screen.echo("no profiles yet; run a job once with --fikit-measure, or a program with fikit run --measure")
 
 
 @command.command("show", short_help="The kernels of profile KEY.")

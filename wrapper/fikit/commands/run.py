@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from fikitd.client import Control, DaemonUnreachable
 from fikitd.records import JobRecord, start_ticks, stat_fields
+from fikitd.reports import ReportStore
 
 from fikit import child, daemon
 from fikit.errors import UserError
@@ -128,7 +129,8 @@ def _register(place: Place, wishes: JobRecord) -> str:
     """
     ids = (f"run-{os.getpid()}-{number}" for number in itertools.count(1))  # pids come back, reports stay
     try:
-        record = replace(wishes, job=next(job for job in ids if not (place.report_dir / f"{job}.json").exists()))
+        reports = ReportStore(place.report_dir)
+        record = replace(wishes, job=next(job for job in ids if not reports.has(job)))
         record.write(place.run_dir)
     except OSError as error:
         raise daemon.CannotStart(

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import FrameType
 
 import click
-from rich.console import Console
+from rich.text import Text
 
 from fikit import child, slurm_root
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
+from fikit.reporters import screen
+from fikit.reporters.line import say
 from fikit.sandbox import Sandbox
 from fikitd import config
 
@@ -65,8 +67,10 @@ def command(
     SLURM_CONF and PATH are set, so `sbatch`, `srun` and `fikit report` just work. Everything ends with CMD, also by Ctrl-C.
     """
     if line and not slurm_root.installed(line):
-        with Console(stderr=True).status(f"Slurm {line}") as status:
-            there = slurm_root.command(line, [sys.executable, *sys.orig_argv[1:]], status.update)
+        with screen.console(stderr=True).status(Text(f"Slurm {line}")) as status:
+            there = slurm_root.command(
+                line, [sys.executable, *sys.orig_argv[1:]], lambda step: status.update(Text(step))
+            )
         os.execvp(there[0], there)
     try:
         sandbox = Sandbox(
@@ -78,8 +82,8 @@ def command(
     for number in ENDING:
         signal.signal(number, _interrupt)
     try:
-        with Console(stderr=True).status("starting a throw-away Slurm") as status:
-            sandbox.start(lambda step: status.update(f"starting a throw-away Slurm: {step}"))
+        with screen.console(stderr=True).status("starting a throw-away Slurm") as status:
+            sandbox.start(lambda step: status.update(Text(f"starting a throw-away Slurm: {step}")))
         return child.run(argv, sandbox.env)
     except FileNotFoundError:
         raise NotFound(f'there is no program "{argv[0]}"; check the name and PATH') from None
@@ -88,7 +92,7 @@ def command(
     finally:
         _ignore_signals()
         if keep and sandbox.root != Path():
-            print(f"fikit: the sandbox's files are in {sandbox.root}", file=sys.stderr)
+            say(f"the sandbox's files are in {sandbox.root}")
         sandbox.stop()
 
 

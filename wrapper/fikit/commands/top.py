@@ -16,7 +16,7 @@ from rich.text import Text
 from fikit import node_use
 from fikit.errors import UserError
 from fikit.places import places
-from fikit.reporters import json, table, top
+from fikit.reporters import json, screen, table, top
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(interval: float, once: bool, as_json: bool) -> None:
 
 
 def _watch(control: Control, before: dict[str, Any] | None, interval: float) -> None:
-    console = Console(highlight=False)
+    console = screen.console()
     if console.is_dumb_terminal:  # on which nothing can be replaced, and rich's Live shows nothing at all
         _watch_below(console, control, before, interval)
     with Live(console=console, screen=True, auto_refresh=False) as live:

@@ -15,7 +15,7 @@ from fikitd.traces import TraceStore
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.places import Place, elsewhere, places
-from fikit.reporters import perfetto
+from fikit.reporters import perfetto, screen
 
 NAMED = 10  # of an array's tasks, or components
 
@@ -23,7 +23,8 @@ NAMED = 10  # of an array's tasks, or components
 @click.command()
 @click.argument("jobid")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
-def command(jobid: str, output: Path | None) -> None:
+@click.option("--user", metavar="USER", help="Of this user's job; root sees everybody's.")
+def command(jobid: str, output: Path | None, user: str | None) -> None:
     """When job JOBID launched, waited and for whom, and how its gaps were predicted: a file for ui.perfetto.dev.
 
     It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
@@ -32,14 +33,15 @@ def command(jobid: str, output: Path | None) -> None:
         raise click.UsageError(
             f"a trace is for a program: name a file (fikit trace {jobid} -o trace.json), or use a pipe"
         )
-    parts = jobs_known.parts(jobid)
+    uid = None if user is None else jobs_known.user(user)
+    parts = jobs_known.parts(jobid, uid)
     if parts and not jobs_known.one_alone(parts, jobid):
         known, (what, part) = [jobs_known.place_of(record) for record in parts], jobs_known.whole(parts)
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
         raise UserError(f"job {jobid} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
-    text = json.dumps(perfetto.convert(_find(jobs_known.own_number(jobid))))
+    text = json.dumps(perfetto.convert(_find(jobs_known.own_number(jobid), uid)))
     if output is None:
-        click.echo(text)
+        screen.echo(text)
         return
     try:
         output.write_text(text)
@@ -47,17 +49,19 @@ def command(jobid: str, output: Path | None) -> None:
         raise UserError(f"{output} could not be written: {error.strerror}") from None
 
 
-def _find(jobid: str) -> dict[str, Any]:
+def _find(jobid: str, uid: int | None) -> dict[str, Any]:
     """The trace of one job: from fikitd while it runs, else the stored one."""
     answers = []
 
     def load(place: Place) -> dict[str, Any] | None:
         with suppress(DaemonUnreachable):
             try:
-                return Control(place.run_dir).trace(jobid)
+                running = Control(place.run_dir).trace(jobid)
+                if uid in (None, running["uid"]):
+                    return running
             except ControlError as error:
                 answers.append(str(error))
-        return TraceStore(place.report_dir).load(jobid)
+        return TraceStore(place.report_dir).load(jobid, uid)
 
     if (found := jobs_known.first(load)) is not None:
         return found

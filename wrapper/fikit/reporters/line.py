@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-import click
+from fikit.reporters import screen
 
 
 def say(text: str) -> None:
     """`fikit: TEXT`; a text that is already such a line (fikitd's summary) goes out as it is."""
-    click.echo(text if text.startswith("fikit: ") else f"fikit: {text}", err=True)
+    screen.echo(text if text.startswith("fikit: ") else f"fikit: {text}", err=True)
 
 
 class _Once(logging.Handler):

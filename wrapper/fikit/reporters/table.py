@@ -10,11 +10,11 @@ from typing import Any
 from fikitd.quantities import percent
 from fikitd.reports import gpu_time_bound, nothing_completed, place_of
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import units
+from fikit.reporters import screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.why import delayed, waits_now_s, why
 
@@ -35,11 +35,11 @@ NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers be
 def show(*renderables: RenderableType) -> None:
     """Print to stdout. Into a pipe or file: without colour or padding, and wide enough that nothing is cut off."""
     if sys.stdout.isatty():
-        Console(highlight=False).print(*renderables, sep="\n")
+        screen.console().print(*renderables, sep="\n")
         return
     sink = io.StringIO()
-    Console(file=sink, width=PIPE_WIDTH, highlight=False).print(*renderables, sep="\n")
-    print("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
+    screen.console(file=sink, width=PIPE_WIDTH).print(*renderables, sep="\n")
+    screen.echo("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
 def report(record: dict[str, Any]) -> Table:

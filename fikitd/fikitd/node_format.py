@@ -1,0 +1,45 @@
+"""What fikitd answers to `node`, as whoever asked checks it (docs/design/contracts.md, "Control socket")."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fikitd import schema
+from fikitd.schema import amount, name, null_or, one_of, several, text, whole
+
+FORMAT: Final = "fikit-node"
+VERSION: Final = 1
+MAX_CLIENTS: Final = 2**16
+
+_COUNT: Final = whole()
+_GPU = schema.fields({"uuid": text(96), "name": text(256), "memory_bytes": null_or(_COUNT), "emulated": schema.flag})
+PUBLIC: Final = {
+    "client": _COUNT, "gpu": text(96), "job": name, "uid": whole(0, 2**32 - 1), "priority": whole(0, 9),
+    "priority_name": text(32), "gpu_time_s": null_or(amount()),
+}  # fmt: skip
+_OWN: Final = {
+    "name": text(1024), "pid": _COUNT, "kernels": _COUNT, "wait_s": amount(), "others_kernels": _COUNT,
+    "memory_bytes": _COUNT, "memory_limit_bytes": null_or(_COUNT),
+}  # fmt: skip
+_OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN})
+
+
+def _client(value: Any, what: str) -> dict[str, Any]:
+    own = isinstance(value, dict) and "pid" in value
+    client: dict[str, Any] = (_OWN_CLIENT if own else _OTHERS_CLIENT)(value, what)
+    return client
+
+
+_NODE = schema.fields(
+    {
+        "format": one_of(FORMAT), "version": whole(VERSION, VERSION), "node": text(256), "policy": text(64),
+        "now_ns": _COUNT, "gpus": several(_GPU, 4096), "clients": several(_client, MAX_CLIENTS),
+        "unmanaged": several(schema.fields({"gpu": text(96), "pid": _COUNT}), MAX_CLIENTS),
+    }
+)  # fmt: skip
+
+
+def checked(document: Any) -> dict[str, Any]:
+    """`document` with known fields only, all within bounds; ValueError says what is not."""
+    node: dict[str, Any] = _NODE(document, "the answer")
+    return node

@@ -1,0 +1,72 @@
+"""The report record: checking one that somebody wrote (docs/design/contracts.md, "Report records").
+
+A stored report is its user's own file, and root reads it too: what gets through here can be added, compared and printed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fikitd import schema
+from fikitd.schema import amount, empty_or, flag, moment, name, null_or, one_of, several, text, whole
+
+FORMAT: Final = "fikit-report"
+VERSION: Final = 1
+
+Report = dict[str, Any]
+
+_COUNT: Final = whole()
+_TIME: Final = amount()
+_PRIORITY: Final = whole(0, 9)
+_MAX_ENTRIES: Final = 1024
+
+DEVICE: Final = schema.fields(
+    {"name": text(256), "emulated": flag}, {"uuid": text(96), "memory_bytes": null_or(_COUNT)}
+)
+_WAIT = schema.fields({"count": _COUNT, "total_s": _TIME, "mean_us": _TIME, "p99_us": _TIME})
+_GAPS = schema.fields(
+    {
+        "offered": _COUNT, "filled": _COUNT, "others_kernels": _COUNT,
+        "predicted_us": _TIME, "actual_us": _TIME, "error_p50_us": _TIME, "error_p90_us": _TIME,
+    }
+)  # fmt: skip
+_HELD = schema.fields(
+    {
+        "reason": text(64), "job": null_or(name), "priority": null_or(_PRIORITY), "kernel": text(1024),
+        "p90_us": null_or(_TIME), "total_s": _TIME, "count": _COUNT,
+    }
+)  # fmt: skip
+_DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
+_MEMORY = schema.fields({"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT})
+_PROFILE = schema.fields({"key": empty_or(name), "found": flag, "stored": null_or(flag)})
+ABOUT: Final = {
+    "job": name, "name": text(1024), "uid": whole(0, 2**32 - 1), "node": text(256), "priority": _PRIORITY,
+    "policy": text(64), "state": one_of("running", "ended"), "device": DEVICE,
+}  # fmt: skip
+_RECORD = schema.fields(
+    {
+        "format": one_of(FORMAT), "version": whole(VERSION, VERSION), **ABOUT,
+        "priority_name": text(32), "measured": flag, "started": moment, "ended": null_or(moment), "processes": _COUNT,
+        "kernels": _COUNT, "gpu_time_s": null_or(_TIME), "span_s": _TIME, "solo_s": null_or(_TIME),
+        "slowdown": null_or(_TIME), "wait": _WAIT, "gaps": _GAPS, "expired": _COUNT, "profile": _PROFILE,
+        "warnings": several(text(8192), _MAX_ENTRIES),
+    },
+    {  # which reports of before do not have
+        "array": text(64), "het": text(64), "unmanaged": _COUNT, "gpu_time_at_most_s": null_or(_TIME),
+        "untimed": _COUNT, "beside": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
+        "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES),
+    },
+)  # fmt: skip
+
+
+def parse(data: bytes) -> Report:
+    """A checked report; ValueError with the reason, as the end of a sentence, for anything that is not one."""
+    return checked(schema.document(data))
+
+
+def checked(document: Any) -> Report:
+    """`document` with known fields only, all within bounds; ValueError says what is not."""
+    if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        raise ValueError(f"it is not a version {VERSION} {FORMAT} file")
+    report: Report = _RECORD(document, "the report")
+    return report

@@ -1,0 +1,233 @@
+"""Reports, traces, answers, peaks and sacct's words are others': whatever is in them, no reader falls over, and no terminal sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import DEVICE, PROFILE, REPORT, site_without_daemon
+from click.testing import CliRunner
+from fikit import node_use
+from fikit.commands import report
+from fikit.reporters import json as json_reporter
+from fikit.reporters import perfetto, screen, table, top
+from fikit.reporters.line import say
+from fikitd.admin_comment import AdminComments
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.peaks import Peaks
+from fikitd.profiles import ProfileStore
+from fikitd.reports import ReportStore, summary_line
+from hostile_values import TEXTS, as_bytes, is_text, junk, spoiled, values
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.text import Text
+
+from fikitd import admin_comment, node_format, report_format, trace_format
+
+ME = os.getuid()
+FULL: dict[str, Any] = {
+    **REPORT, "array": "12_3", "het": "", "unmanaged": 1, "gpu_time_at_most_s": None, "untimed": 3, "beside": 2,
+    "unfinished": 1, "drifted": 1, "warnings": ["its profile could not be stored"],
+}  # fmt: skip
+TRACE: dict[str, Any] = {
+    "format": "fikit-trace", "version": 1,
+    **{key: REPORT[key] for key in ("job", "name", "uid", "node", "priority", "policy", "state", "device")},
+    "clients": [{
+        "pid": 7, "gpu": "GPU-0", "lost": 0, "kernels": {"1": "gemm"},
+        "events": [["launch", 10, 5, 20, 1, "none", None], ["wait", 11, 5, -1, 1, "behind", 3], ["gap", 30, 4, 5, 0, "none", None]],
+    }],
+    "others": {"3": {"job": "17", "priority": 1}},
+}  # fmt: skip
+CLIENT = {
+    "client": 1, "gpu": "GPU-0", "job": "12", "uid": ME, "priority": 1, "priority_name": "high", "gpu_time_s": 0.5,
+    "name": "train", "pid": 4, "kernels": 3, "wait_s": 0.1, "others_kernels": 2, "memory_bytes": 5, "memory_limit_bytes": None,
+}  # fmt: skip
+NODE: dict[str, Any] = {
+    "format": "fikit-node", "version": 1, "node": "n1", "policy": "budget", "now_ns": 10**9,
+    "gpus": [{key: DEVICE[key] for key in ("uuid", "name", "memory_bytes", "emulated")}],
+    "unmanaged": [{"gpu": "GPU-0", "pid": 9}],
+    "clients": [CLIENT, {**{key: CLIENT[key] for key in node_format.PUBLIC}, "client": 2, "job": "13", "priority": 8}],
+}  # fmt: skip
+quickly = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def all_text(shown: str) -> None:
+    assert is_text(shown)
+
+
+def shown(*renderables: Any, width: int = 100) -> str:
+    sink = io.StringIO()
+    screen.console(file=sink, width=width).print(*renderables)
+    return sink.getvalue()
+
+
+@quickly
+@given(spoiled(FULL))
+def test_any_value_in_a_report_is_accepted_or_refused_and_what_is_accepted_can_be_shown(document: Any) -> None:
+    try:
+        accepted = report_format.parse(as_bytes(document))
+    except ValueError as error:
+        all_text(str(error))
+        return
+    assert report_format.checked(accepted) == accepted
+    assert is_text(shown(table.report(accepted), table.reports([accepted, FULL])))
+    assert is_text(shown(table.report(accepted), table.reports([accepted]), width=20))
+    assert is_text(summary_line(accepted))
+
+
+@quickly
+@given(st.one_of(junk, spoiled(FULL).map(as_bytes)))
+def test_the_command_shows_any_report_or_says_in_a_line_that_it_is_none(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        reports = site_without_daemon(tmp_path_factory.mktemp("site"), patch)
+        own = reports / str(ME)
+        own.mkdir()
+        (own / "12.json").write_bytes(data)
+        ReportStore(reports).save({**REPORT, "job": "11"})
+        for argv in (["12"], ["--list"], ["12", "--json"], ["--list", "--json"], ["12_3"], []):
+            done = CliRunner().invoke(report.command, argv)
+            assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
+            assert is_text(done.output)
+            if argv[:1] == ["--list"]:
+                assert "11" in done.output, "one that is none hides no other"
+
+
+@quickly
+@given(st.one_of(junk, spoiled(TRACE).map(as_bytes)))
+def test_any_trace_becomes_a_picture_or_is_refused(data: bytes) -> None:
+    try:
+        accepted = trace_format.parse(data)
+    except ValueError as error:
+        all_text(str(error))
+        return
+    assert is_text(json.dumps(perfetto.convert(accepted)))
+
+
+@quickly
+@given(st.one_of(junk, spoiled(NODE).map(as_bytes)), spoiled(NODE).map(as_bytes))
+def test_any_answer_about_the_node_can_be_shown_or_is_none(before: bytes, after: bytes) -> None:
+    looks = []
+    for data in (before, after, as_bytes(NODE)):
+        try:
+            looks.append(answered(data).node())
+        except (DaemonUnreachable, ControlError) as error:
+            all_text(str(error))
+    for earlier in looks:
+        for later in looks:
+            assert is_text(shown(top.view(node_use.between(earlier, later))))
+
+
+def answered(data: bytes, status: bytes = b"ok\n") -> Control:
+    control = Control("/nowhere")
+    control._answer = lambda *_: status + data  # type: ignore[method-assign]
+    return control
+
+
+@quickly
+@given(
+    st.one_of(junk, spoiled([FULL]).map(as_bytes), spoiled(FULL).map(as_bytes)),
+    st.sampled_from([b"ok\n", b"error ", b""]),
+)
+def test_any_answer_is_understood_or_refused(data: bytes, status: bytes) -> None:
+    control = answered(data, status)
+    asked: list[Any] = [
+        control.jobs, control.node, control.ping, control.shutdown, lambda: control.job("12"), lambda: control.trace("12"),
+        lambda: control.summary("12"), lambda: control.end("12"),
+    ]  # fmt: skip
+    for ask in asked:
+        try:
+            answer = ask()
+        except (DaemonUnreachable, ControlError) as error:
+            all_text(str(error))
+        else:
+            assert is_text(answer or "") if not isinstance(answer, list | dict) else is_text(shown(repr(answer)))
+
+
+@quickly
+@given(st.binary(max_size=5000))
+def test_any_bytes_are_peaks_or_none(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    store = ProfileStore(tmp_path_factory.mktemp("profiles"))
+    directory = store.directory / str(ME) / ".memory"
+    directory.mkdir(parents=True)
+    (directory / "train").write_bytes(data)
+    for job, peak in Peaks(store).of(ME, "train").items():
+        assert is_text(job)
+        assert 0 <= peak < 10**16
+
+
+cells = st.sampled_from(["12", "12_3", "COMPLETED", "RUNNING", "12_[1-5]", "12 where jobid=13", *TEXTS])
+sacct = st.one_of(
+    st.text(max_size=60), st.lists(st.tuples(st.just("12"), cells, cells).map("|".join), max_size=3).map("\n".join)
+)
+
+
+@quickly
+@given(st.lists(sacct, min_size=1, max_size=3))
+def test_whatever_sacct_says_ends_no_watch_and_names_one_job(
+    tmp_path_factory: pytest.TempPathFactory, said: list[str]
+) -> None:
+    run_dir = tmp_path_factory.mktemp("run")
+    (run_dir / admin_comment.DIRECTORY).mkdir()
+    (run_dir / admin_comment.DIRECTORY / "12").write_text("fikit:gpu_s=1.000")
+    answers, commands = iter(said), []
+
+    async def run(*command: str) -> str:
+        commands.append(command)
+        assert not any("\0" in word for word in command)
+        return next(answers, "").encode(errors="replace").decode()
+
+    comments = AdminComments(run_dir, 1, run)
+    os.utime(run_dir / admin_comment.DIRECTORY / "12", (time.time() - 60, time.time() - 60))
+    asyncio.run(comments.round())
+    for command in commands:
+        if command[0] == "sacctmgr":
+            assert command[5].removeprefix("jobid=").replace("_", "").replace("+", "").isdecimal()
+
+
+@quickly
+@given(values)
+def test_json_says_what_it_was_given_and_shows_it_as_text(value: Any) -> None:
+    sink: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screen.click, "echo", lambda text, err: sink.append(text))
+        json_reporter.emit(value)
+    assert is_text(sink[0])
+    assert json.loads(sink[0]) == json.loads(json.dumps(value)) or "NaN" in sink[0]
+
+
+@given(st.text() | st.sampled_from(TEXTS))
+def test_no_text_moves_a_cursor_or_is_taken_for_markup(text: str) -> None:
+    assert is_text(shown(text, Text(text), table._title(text)))
+    plain = "".join(c for c in text if c.isprintable())
+    if plain == text and len(text) < 90:
+        assert shown(text).rstrip("\n").rstrip() == text.rstrip()
+    sink: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screen.click, "echo", lambda text, err: sink.append(text))
+        say(text)
+    assert is_text(sink[0])
+
+
+def test_names_in_a_profile_are_shown_as_they_are_written() -> None:
+    odd = {**PROFILE, "key": "[red]x", "kernels": [{**PROFILE["kernels"][0], "name": "k[bold]"}]}
+    assert "k[bold]" in shown(table.profile(odd))
+
+
+def test_everything_that_is_shown_goes_one_way() -> None:
+    """reporters/screen.py, and what every program has in common."""
+    folder = Path(report.__file__).parents[1]
+    for file in folder.rglob("*.py"):
+        if file.name != "screen.py" and "slurm_versions" not in file.name:
+            code = (
+                file.read_text().replace("screen.echo(", "").replace("screen.console(", "").replace("\nprint(json", "")
+            )
+            for way in ("click.echo(", "Console(", " print(", "click.secho(", "sys.stdout.write(", "sys.stderr.write("):
+                assert way not in code, f"{file} has {way}: use fikit.reporters.screen"
