@@ -87,9 +87,14 @@ def survives(comment: str) -> bool:
 
 
 class AdminComments:
-    def __init__(self, run_dir: Path, after_s: int, run: Run = run) -> None:
-        self._directory, self._after_s, self._run = run_dir / DIRECTORY, after_s, run
+    def __init__(
+        self, run_dir: Path, after_s: int, run: Run = run, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory, self._after_s, self._run, self._clock = run_dir / DIRECTORY, after_s, run, clock
         self._complained, self._told = "", False
+        self._since: dict[
+            str, float
+        ] = {}  # when each was noted: no time of a file's, which the clock's steps make days old
 
     def note(self, report: Report) -> None:
         """A job of Slurm's is over. Never raises; a failure is a line in the log."""
@@ -101,6 +106,7 @@ class AdminComments:
             if len(os.listdir(self._directory)) >= MOST:  # noqa: PTH208
                 raise OSError(f"{MOST} others wait already")
             (self._directory / job).write_text(text_of(report))
+            self._since[job] = self._clock()
         except OSError as error:
             _log.warning("job %s: what it used cannot be put into its AdminComment: %s", job, error)
 
@@ -121,20 +127,25 @@ class AdminComments:
             except (NoAnswer, OSError) as error:
                 self._complain(f"AdminComments have to wait: {error}")
                 return False
-            path.unlink(missing_ok=True)
+            self._drop(path)
             self._complained = ""
         return True
 
+    def _drop(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self._since.pop(path.name, None)
+
     def _due(self) -> list[Path]:
-        now, due = time.time(), []
+        now, due = self._clock(), []
         with suppress(OSError):
             for path in self._directory.iterdir():
-                age_s = now - path.stat().st_mtime
-                if age_s > GIVE_UP_S:
+                # What the fikitd before this one left is due at once.
+                age_s = now - self._since.setdefault(path.name, now - self._after_s)
+                if age_s > self._after_s + GIVE_UP_S:
                     _log.warning(
                         "job %s: what it used did not get into its AdminComment for a day: given up", path.name
                     )
-                    path.unlink(missing_ok=True)
+                    self._drop(path)
                 elif age_s >= self._after_s:
                     due.append(path)
         return sorted(due)

@@ -54,13 +54,15 @@ def slurm() -> FakeSlurm:
     return FakeSlurm(j12=["12", "COMPLETED", ""])
 
 
-def comments(run_dir: Path, slurm: FakeSlurm, *reports: dict[str, Any], after_s: int = 1) -> AdminComments:
+def comments(
+    run_dir: Path, slurm: FakeSlurm, *reports: dict[str, Any], after_s: int = 1, now: list[float] | None = None
+) -> AdminComments:
     """With jobs that ended an hour ago."""
-    made = AdminComments(run_dir, after_s, slurm)
+    now = [0.0] if now is None else now
+    made = AdminComments(run_dir, after_s, slurm, lambda: now[0])
     for report in reports:
         made.note(report)
-    for path in (run_dir / "comments").glob("*"):
-        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    now[0] += 3600
     return made
 
 
@@ -138,12 +140,21 @@ def test_where_slurmdbd_does_not_answer_it_waits_and_says_so_once(
 def test_what_cannot_be_written_for_a_day_is_given_up(
     tmp_path: Path, slurm: FakeSlurm, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = comments(tmp_path, slurm, REPORT)
-    old = time.time() - GIVE_UP_S - 60
-    os.utime(tmp_path / "comments" / "12", (old, old))
+    now = [0.0]
+    made = comments(tmp_path, slurm, REPORT, now=now)
+    now[0] = GIVE_UP_S + 60
     assert asyncio.run(made.round())
     assert (waiting(tmp_path), slurm.asked) == ([], 0)
     assert "given up" in caplog.text
+
+
+@pytest.mark.parametrize("step_s", [-10 * 86_400, 10 * 86_400], ids=["back", "forward"])
+def test_a_clock_that_was_set_neither_delays_it_nor_gives_it_up(tmp_path: Path, slurm: FakeSlurm, step_s: int) -> None:
+    made = comments(tmp_path, slurm, REPORT)
+    noted = time.time() - step_s
+    os.utime(tmp_path / "comments" / "12", (noted, noted))
+    assert asyncio.run(made.round())
+    assert (waiting(tmp_path), slurm.jobs["12"][2]) == ([], TEXT)
 
 
 def test_it_is_not_yet_due(tmp_path: Path, slurm: FakeSlurm) -> None:
