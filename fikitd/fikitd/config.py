@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import access, quantities
+from fikitd import access, priorities, quantities
 from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
@@ -190,6 +190,11 @@ def parse(text: str, file: str) -> Config:
     if faults:
         raise ConfigError([f"{file}:{line}: {fault}" for line, fault in faults])
     config = Config(**{name: section(**document.get(name, {})) for name, section in _SECTIONS.items()})
+    said = document.get("slurm", {}).get("default_priority")
+    if priorities.site_default(text) != (None if said is None else priorities.parse(str(said))):
+        line = _line_of(text, ("slurm", "default_priority"))
+        raise ConfigError([f"{file}:{line}: default_priority is read by the nodes' prologs, too, which know no TOML: write it as a line "
+                           'of its own below [slurm], as default_priority = "low"'])  # fmt: skip
     if config.access != AccessConfig() and (fault := access.text_fault(text)):
         raise ConfigError([f"{file}: {fault}"])
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 LOWEST: Final = 9
@@ -21,3 +22,29 @@ def parse(text: str) -> int:
 def name(priority: int) -> str:
     """`high` for 1 and so on; numbers without a name are their own name."""
     return _BY_NUMBER.get(priority, str(priority))
+
+
+_BLANK: Final = r"[ \t\r]*"
+_SLURM: Final = re.compile(rf"\[{_BLANK}slurm{_BLANK}\]{_BLANK}(?:#.*)?", re.DOTALL)
+_DEFAULT: Final = re.compile(
+    rf"""default_priority{_BLANK}={_BLANK}(?:"([^"]+)"|'([^']+)'|([^"' \t\r#][^ \t\r#]*)){_BLANK}(?:#.*)?""", re.DOTALL
+)
+_LONGEST_LINE: Final = 255
+
+
+def site_default(text: str) -> int | None:
+    """What a text of fikit.toml says by the line default_priority under [slurm]; None without one.
+
+    The rule by which a node's prolog and slurmctld read it (fikit_site.c, fikit_site.lua): they know no other TOML.
+    """
+    inside = False
+    for line in text.partition("\0")[0].split("\n"):
+        begin = line.lstrip(" \t\r") if len(line.encode(errors="surrogateescape")) <= _LONGEST_LINE else ""
+        if begin.startswith("["):
+            inside = _SLURM.fullmatch(begin) is not None
+        elif inside and (match := _DEFAULT.fullmatch(begin)):
+            try:
+                return parse(next(filter(None, match.groups())))
+            except ValueError:
+                continue
+    return None

@@ -1,4 +1,4 @@
-"""Shares and times as people write them: `5%`, `200us`, `1.5ms`. The SPANK plugin reads the same (fikit_quantities.c)."""
+"""Sizes, shares and times as people write them: `20G`, `5%`, `200us`. slurmctld and the SPANK plugin read the same."""
 
 from __future__ import annotations
 
@@ -6,25 +6,45 @@ import re
 from typing import Final
 
 _NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_BYTES: Final = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_MILLION: Final = 1_000_000
 MAX_NS: Final = 3_600 * 1_000_000_000  # an hour: nobody bounds a delay of a kernel by more
+MAX_BYTES: Final = 2**53
+
+
+def size(text: str) -> int:
+    """`20G`, `512M`, `16GiB` or a plain number of MB -> bytes, 8 PiB at most; ValueError with one sentence for anything else."""
+    match = re.fullmatch(r"(\d{1,16})(?:([KMGT])(?:i?B)?)?", text, re.ASCII | re.IGNORECASE)
+    value = int(match[1]) * _BYTES[(match[2] or "").upper()] if match else 0
+    if not 0 < value <= MAX_BYTES:
+        raise ValueError(f'"{text}" is not a size, write it as 20G, 512M or 1T')
+    return value
 
 
 def share(text: str) -> float:
     """`5%` or `0.05`, from 0 to 100 %, to a millionth; ValueError with one sentence for anything else."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)(%?)", text, re.ASCII)
-    value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
-    if value > 1:
+    millionths, unit = _decimal(text)
+    whole = {"": 1, "%": 100}.get(unit, 0)
+    if not whole or millionths > whole * _MILLION:
         raise ValueError(f'"{text}" is not a share, write 5% or 0.05')
-    return round(value, 6)
+    return millionths // whole / _MILLION
 
 
 def nanoseconds(text: str) -> int:
     """`200us`, `1.5ms`, `2s`, an hour at most; ValueError with one sentence for anything else."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([a-zµ]+)", text, re.ASCII)
-    value = round(float(match[1]) * _NS[match[2]]) if match and match[2] in _NS else MAX_NS + 1
-    if value > MAX_NS:
+    millionths, unit = _decimal(text)
+    ns = _NS.get(unit, 0)
+    if not ns or millionths * ns > MAX_NS * _MILLION:
         raise ValueError(f'"{text}" is not a time, write it as 200us, 1.5ms or 2s')
-    return value
+    return millionths * ns // _MILLION
+
+
+def _decimal(text: str) -> tuple[int, str]:
+    """`1.5ms` -> 1500000, `ms`; the unit is no unit where the text is no number."""
+    match = re.fullmatch(r"(\d{1,12})(?:\.(\d{1,6}))?([^\d.].*)?", text, re.ASCII | re.DOTALL)
+    if not match:
+        return 0, "?"
+    return int(match[1]) * _MILLION + int((match[2] or "").ljust(6, "0")), match[3] or ""
 
 
 def percent(value: float) -> str:

@@ -71,6 +71,10 @@ local function invalid_option(request)
   if request.mem and not values.bytes(request.mem) then
     return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"
   end
+  if request.profile and not values.profile(request.profile) then
+    return "--fikit-profile=" .. request.profile .. " is not valid: use 1 to 64 letters, digits, dots, underscores or dashes, "
+      .. "without a dot in front"
+  end
   if request.max_slowdown and not values.share(request.max_slowdown) then
     return "--fikit-max-slowdown=" .. request.max_slowdown .. " is not valid: use a share of 0 to 100 % such as 5% or 0.05"
   end

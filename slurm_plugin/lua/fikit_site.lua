@@ -9,6 +9,7 @@
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
 local access = dofile(here .. "/fikit_access.lua")
 local toml = dofile(here .. "/fikit_toml.lua")
+local values = dofile(here .. "/fikit_values.lua")
 
 local site = {}
 
@@ -21,7 +22,6 @@ local MOST_USERS = 4096
 local SETTINGS = {
   gpu_memory_gib = { "slurm", 16 },
   default_share_gib = { "slurm", 4 },
-  default_priority = { "slurm", "normal" },
   profile_dir = { "daemon", "/var/lib/fikit/profiles" },
 }
 
@@ -39,13 +39,45 @@ local function read(path)
   return text or ""
 end
 
+local BLANK = "[ \t\r]*"
+local LONGEST_LINE = 255
+
+local function ends(rest)
+  return rest:match("^" .. BLANK .. "$") or rest:match("^" .. BLANK .. "#")
+end
+
+-- `default_priority = "low"`, 'low' or a digit -> the word.
+local function priority_of_line(line)
+  local value = line:match("^default_priority" .. BLANK .. "=" .. BLANK .. "(.*)$") or ""
+  for _, form in ipairs({ '^"([^"]+)"(.*)$', "^'([^']+)'(.*)$", "^([^\"' \t\r#][^ \t\r#]*)(.*)$" }) do
+    local word, rest = value:match(form)
+    if word and ends(rest) and values.priority(word) then return word end
+  end
+  return nil
+end
+
+-- The line default_priority of [slurm], as text, by the rule of the nodes, which read no other TOML (fikit_site.c): a job that
+-- names no priority is asked about as what its node gives it, also where the file is broken elsewhere.
+function site.default_priority(text)
+  local inside = false
+  for line in (text:gsub("%z.*", "") .. "\n"):gmatch("([^\n]*)\n") do
+    local begin = #line <= LONGEST_LINE and line:match("^" .. BLANK .. "(.*)$") or ""
+    if begin:match("^%[") then
+      local rest = begin:match("^%[" .. BLANK .. "slurm" .. BLANK .. "%](.*)$")
+      inside = rest and ends(rest)
+    elseif inside and priority_of_line(begin) then
+      return priority_of_line(begin)
+    end
+  end
+  return nil
+end
+
 local function settings_of(document)
   local found = {}
   for key, where in pairs(SETTINGS) do
     local section, default = document[where[1]], where[2]
     local value = type(section) == "table" and section[key]
     found[key] = type(value) == type(default) and value or default
-    if key == "default_priority" and type(value) == "number" then found[key] = tostring(value) end
   end
   return found
 end
@@ -58,7 +90,10 @@ local last = {} -- the text that was understood last
 
 function site.settings(path)
   local text = read(path) or ""
-  if last.text ~= text then last = { text = text, settings = settings_of(toml.parse(text) or {}) } end
+  if last.text ~= text then
+    last = { text = text, settings = settings_of(toml.parse(text) or {}) }
+    last.settings.default_priority = site.default_priority(text) or "normal"
+  end
   return last.settings
 end
 

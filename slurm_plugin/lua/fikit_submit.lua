@@ -9,59 +9,20 @@
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
 local access = dofile(here .. "/fikit_access.lua")
+local options = dofile(here .. "/fikit_options.lua")
 local rule = dofile(here .. "/fikit_request.lua")
 local values = dofile(here .. "/fikit_values.lua")
 local files = dofile(here .. "/fikit_site.lua")
 local client = dofile(here .. "/fikit_client.lua")
 
-local given, number, truth = values.given, values.number, values.truth
+local given, number = values.given, values.number
 
 local fikit = { priorities = values.priorities, cli_filter = client.filter }
 
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
 local GRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
-
-local OPTIONS = { "priority", "measure", "mem", "profile", "max_slowdown", "max_delay" }
-local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_"
-
--- Only batch jobs have an environment here.
-local function variables_of(job)
-  return job.script and job.environment or {}
-end
-
--- The options as they travel with the job (the plugin sends FIKIT_* variables the same way), for the prolog and, in a batch
--- job's environment, for its first step: name -> value. And a sentence where a client sent one twice: the node would take
--- one of the two and we the other.
-local function carried_options(job)
-  local found, twice = {}, nil
-  local function add(name, value)
-    local flag = name == "measure" -- whose value is whatever Slurm puts there
-    if found[name] and value and found[name] ~= value and not flag then
-      twice = ("--fikit-%s was sent twice, as %s and %s: use Slurm's own commands"):format(
-        name:gsub("_", "-"), found[name], value)
-    end
-    found[name] = found[name] or value
-  end
-  -- A zero-based table: ipairs would miss the first entry.
-  for _, entry in pairs(job.spank_job_env or {}) do
-    local name, value = entry:match(CARRIED .. "([%w_]+)=(.*)$")
-    if name then add(name, value) end
-  end
-  local variables = variables_of(job)
-  for _, name in ipairs(OPTIONS) do add(name, variables[CARRIED .. name]) end
-  return found, twice
-end
-
--- Whether nobody typed an option: the plugin says so, and where it never was there are variables alone.
-local function only_wished(job_desc)
-  local options = false
-  for _, entry in pairs(job_desc.spank_job_env or {}) do
-    if entry:find("FIKIT_ONLY_WISHED=1", 1, true) then return true end
-    options = options or entry:find("_SLURM_SPANK_OPTION_fikit_", 1, true) ~= nil
-  end
-  return not options
-end
+local NO_VALUE_16 = 65534 -- Slurm's NO_VAL16
 
 local function prefixed(gres)
   local parts = rule.split(gres)
@@ -71,22 +32,21 @@ local function prefixed(gres)
   return table.concat(parts, ",")
 end
 
--- What the job asks for; and a sentence when that cannot be said.
+-- What the job asks for; and a sentence when that cannot be said. A job with which options travel goes by them alone, as its
+-- node does; of one that never met the plugin (slurmrestd's), variables are wishes, which its node does not see.
 local function request_of(job)
-  local carried, twice = carried_options(job)
-  local variables = variables_of(job)
-  local function option(name)
-    return carried[name] or variables["FIKIT_" .. name:upper()] -- slurmrestd's jobs never met the plugin
-  end
-  local measure = option("measure")
+  local carried, sentence = options.carried(job)
+  local carries = next(carried) ~= nil
+  local asked = carries and carried or options.plain(job)
   return {
-    priority = given(option("priority")),
-    carried_priority = given(carried.priority),
-    mem = given(option("mem")),
-    profile = given(option("profile")),
-    max_slowdown = given(option("max_slowdown")),
-    max_delay = given(option("max_delay")),
-    measure = measure == "(null)" or truth(measure),
+    carries = carries,
+    carried_priority = carried.priority,
+    priority = asked.priority,
+    mem = asked.mem,
+    profile = asked.profile,
+    max_slowdown = asked.max_slowdown,
+    max_delay = asked.max_delay,
+    measure = asked.measure ~= nil,
     per_node = given(job.tres_per_node),
     per_job = given(job.tres_per_job),
     per_task = given(job.tres_per_task),
@@ -95,8 +55,25 @@ local function request_of(job)
     tasks = number(job.num_tasks),
     exclusive = job.shared == WHOLE_NODE,
     -- Slurm hands a heterogeneous job's options on to its further components, also to those that name none.
-    wished = only_wished(job) or (number(job.het_job_offset) or 0) > 0,
-  }, twice
+    wished = options.wished(job) or (number(job.het_job_offset) or 0) > 0,
+  }, sentence
+end
+
+-- Whether Slurm makes a number of GPUs of the job's tasks.
+local function by_tasks(job)
+  for _, key in ipairs({ "ntasks_per_tres", "ntasks_per_gpu" }) do
+    if (tonumber(job[key]) or 0) % NO_VALUE_16 > 0 then return true end
+  end
+  return false
+end
+
+-- Whether the job's node will write a record: for shards, and for options that travel with a job that may have a GPU, whether
+-- it shares it or not. What is in the record has been approved.
+local function will_have_record(job, request)
+  local gpus = request.exclusive or request.whole_nodes
+  for _, key in ipairs(GRES) do gpus = gpus or tostring(job[key]):lower():find("gpu", 1, true) ~= nil end
+  gpus = gpus or by_tasks(job)
+  return rule.gpus_of(request).shards or request.carries and gpus
 end
 
 local function default_partition(part_list)
@@ -125,21 +102,29 @@ local function named(who)
   return #words > 0 and table.concat(words, ", ") or "without account and partition"
 end
 
--- Why the site does not let a sharing job have what it asks for, or nil. job: account, qos, partition (a list, as Slurm
+-- What the node gives a job, or more: one that names no priority gets the site's, one that only measures, alone, the lowest.
+local function priority_of(request, settings)
+  local default = request.carries and request.measure and values.lowest
+    or values.priority(settings.default_priority) or values.priorities.normal
+  return math.min(request.carried_priority and values.priority(request.carried_priority) or default,
+    request.priority and values.priority(request.priority) or values.lowest)
+end
+
+-- Why a job may not have what will be in its record, or nil. job: account, qos, partition (a list, as Slurm
 -- writes it), user.
 local function forbidden(request, job, settings)
+  if request.carries and request.measure and rule.gpus_of(request).shards then
+    return "--fikit-measure measures a job alone on its GPU, and not on shards of one: ask for it with --gres=gpu:1"
+  end
   local rules = files.rules(files.config_path())
   if rules.free then return nil end
-  local default = values.priority(settings.default_priority) or values.priorities.normal
   local partitions = rule.split(job.partition)
   if #partitions == 0 then partitions = { false } end
   for _, partition in ipairs(partitions) do
     local who = { account = job.account, qos = job.qos, partition = partition or nil,
       groups = function() return files.groups(job.user) end }
     local asked = {
-      -- What did not travel as an option does not reach the node, which gives the default.
-      priority = math.min(request.carried_priority and values.priority(request.carried_priority) or default,
-        request.priority and values.priority(request.priority) or values.lowest),
+      priority = priority_of(request, settings),
       priority_text = request.priority,
       max_slowdown = request.max_slowdown and values.share(request.max_slowdown),
       max_delay_ns = request.max_delay and values.time_ns(request.max_delay),
@@ -152,22 +137,24 @@ local function forbidden(request, job, settings)
 end
 
 local function say(sentence)
-  slurm.log_user("fikit: %s", sentence)
+  slurm.log_user("fikit: %s", (sentence:gsub("%c", "?")))
   return slurm.ERROR
 end
 
 -- Where Lua ends in an error, Slurm lets the job through as it is: what the site forbids could be had by provoking one. So
--- every error ends here and is named in slurmctld's log. What asks for no shards has its GPU to itself and goes on; what
--- does, only where the site forbids nothing. jobs: all that say what the job has or wants.
+-- every error ends here and is named in slurmctld's log. What asks for no shards and has no options of ours goes on; what does,
+-- only where the site forbids nothing. jobs: all that say what the job has or wants.
 local function after_error(fault, jobs)
   local shares = false
   for _, job in ipairs(jobs) do
     for _, key in ipairs(GRES) do shares = shares or tostring(job[key]):lower():find("shard", 1, true) ~= nil end
+    local done, carried = pcall(options.carried, { spank_job_env = job.spank_job_env })
+    shares = shares or not done or next(carried) ~= nil
   end
   local known, rules = pcall(files.rules, files.config_path())
   local stays = shares and not (known and rules.free)
   files.log(("an error in fikit's Lua: %s; a job that %s"):format(tostring(fault),
-    stays and "asks for shards was refused" or "needs no permission went on as it was submitted"))
+    stays and "asks for shards, or has options of fikit's, was refused" or "needs no permission went on as it was submitted"))
   if not stays then return slurm.SUCCESS end
   return say("an error of fikit's, which slurmctld's log names, keeps jobs from sharing GPUs: tell your administrator, or "
     .. "ask for --gres=gpu:1 without options of fikit's")
@@ -180,6 +167,11 @@ local function guarded(jobs, decide)
   return after_error(result, jobs)
 end
 
+-- A user by name, which not every Slurm tells of a job that there is; else by number, which newer Luas write 33.0.
+local function user_of(job)
+  return given(job.user_name) or job.user_id and ("%d"):format(job.user_id)
+end
+
 local function submit(job_desc, part_list)
   local partition = given(job_desc.partition) or default_partition(part_list)
   local request, sentence = request_of(job_desc)
@@ -187,12 +179,12 @@ local function submit(job_desc, part_list)
   local settings = files.settings(files.config_path())
   local gres
   if not sentence then gres, sentence = rule.rewrite(request, settings) end
-  if not sentence and (gres or rule.gpus_of(request).shards) then
+  if not sentence and (gres or will_have_record(job_desc, request)) then
     sentence = forbidden(request, {
       account = given(job_desc.account) or given(job_desc.default_account),
       qos = given(job_desc.qos) or given(job_desc.default_qos),
       partition = partition,
-      user = given(job_desc.user_name) or job_desc.user_id,
+      user = user_of(job_desc),
     }, settings)
   end
   if sentence then return say(sentence) end
@@ -209,33 +201,41 @@ function fikit.job_submit(job_desc, part_list)
   return guarded({ job_desc }, function() return submit(job_desc, part_list) end)
 end
 
-local function modify(job_desc, job_rec)
-  local request = request_of({
-    spank_job_env = job_rec.spank_job_env,
-    tres_per_node = given(job_desc.tres_per_node) or job_rec.tres_per_node,
-    tres_per_job = given(job_desc.tres_per_job) or job_rec.tres_per_job,
-    tres_per_task = given(job_desc.tres_per_task) or job_rec.tres_per_task,
-    tres_per_socket = given(job_desc.tres_per_socket) or job_rec.tres_per_socket,
-  })
-  if not rule.gpus_of(request).shards then return slurm.SUCCESS end
-  local sentence = forbidden(request, {
-    account = given(job_desc.account) or given(job_rec.account),
-    qos = given(job_desc.qos) or given(job_rec.qos),
-    partition = given(job_desc.partition) or given(job_rec.partition),
-    user = job_rec.user_id,
+-- What a change makes of a field: "" puts Slurm's own default in its place.
+local function changed(job_desc, job_rec, key)
+  local new = job_desc[key]
+  if new == nil then return given(job_rec[key]) end
+  return given(new) or given(job_desc["default_" .. key])
+end
+
+local function modify(job_desc, job_rec, part_list)
+  local job = { spank_job_env = job_rec.spank_job_env, shared = job_desc.shared }
+  for _, key in ipairs(GRES) do job[key] = given(job_desc[key]) or job_rec[key] end
+  job.ntasks_per_tres, job.ntasks_per_gpu = job_desc.ntasks_per_tres, job_desc.ntasks_per_gpu
+  local partition = given(job_desc.partition) or given(job_rec.partition)
+  local request, sentence = request_of(job)
+  request.whole_nodes = whole_nodes(partition, part_list)
+  if not will_have_record(job, request) then return slurm.SUCCESS end
+  sentence = sentence or forbidden(request, {
+    account = changed(job_desc, job_rec, "account"),
+    qos = changed(job_desc, job_rec, "qos"),
+    partition = partition,
+    user = user_of(job_rec),
   }, files.settings(files.config_path()))
   if sentence then return say(sentence) end
   return slurm.SUCCESS
 end
 
--- A job that moves to another account, QOS or partition, or comes to have shards, must be allowed there what it has. What an
--- operator changes for somebody is the operator's business.
+-- A job that moves to another account, QOS or partition, or comes to have GPUs or shards, must be allowed there what it has.
+-- What an operator changes for somebody is the operator's business.
 function fikit.job_modify(job_desc, job_rec, part_list, modify_uid)
   if modify_uid ~= job_rec.user_id then return slurm.SUCCESS end
-  local changes = given(job_desc.account) or given(job_desc.qos) or given(job_desc.partition)
-  for _, key in ipairs(GRES) do changes = changes or given(job_desc[key]) end
+  local changes = job_desc.shared == WHOLE_NODE or by_tasks(job_desc)
+  for _, keys in ipairs({ GRES, { "account", "qos", "partition" } }) do
+    for _, key in ipairs(keys) do changes = changes or job_desc[key] ~= nil end
+  end
   if not changes then return slurm.SUCCESS end
-  return guarded({ job_desc, job_rec }, function() return modify(job_desc, job_rec) end)
+  return guarded({ job_desc, job_rec }, function() return modify(job_desc, job_rec, part_list) end)
 end
 
 return fikit

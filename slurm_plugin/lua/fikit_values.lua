@@ -1,5 +1,6 @@
--- Priorities, sizes, shares and times as people write them: fikitd.priorities, fikitd.quantities, fikit_priority.h and
--- fikit_quantities.c read the same; tests compare them. And what Slurm hands over where nothing was given.
+-- Priorities, sizes, shares, times and names of profiles as people write them. slurmctld approves by this what the node then
+-- goes by (fikit_args.c, fikit_quantities.c), and fikitd reads the same (fikitd.priorities, fikitd.quantities): a test compares
+-- all three on any text. And what Slurm hands over where nothing was given.
 
 local values = {}
 
@@ -9,40 +10,49 @@ values.lowest = 9
 local UNITS = { [""] = 2 ^ 20, K = 2 ^ 10, M = 2 ^ 20, G = 2 ^ 30, T = 2 ^ 40 }
 local TIME_UNITS = { ns = 1, us = 1e3, ["\194\181s"] = 1e3, ms = 1e6, s = 1e9 }
 local LONGEST_NS = 3600e9
+local MOST_SIZE_DIGITS = 16
+local MOST_BYTES = 2 ^ 53 -- which is exact in every language
 
 -- "high", "3" -> a number; nil when it is no priority.
 function values.priority(text)
-  return values.priorities[text] or text:match("^%d$") and tonumber(text)
+  return values.priorities[text] or text:match("^%d$") and tonumber(text) or nil
 end
 
 -- "20G", "512M", "16GiB", "4096" (MB) -> bytes; nil when it is no size.
 function values.bytes(text)
-  local number, unit = text:match("^(%d+)([kKmMgGtT]?)[iI]?[bB]?$")
-  if not number or text:match("^%d+[iI]?[bB]$") or tonumber(number) == 0 then return nil end
-  return tonumber(number) * UNITS[unit:upper()]
+  local number, unit, rest = text:match("^(%d+)([kKmMgGtT]?)([iI]?[bB]?)$")
+  if not number or #number > MOST_SIZE_DIGITS or rest ~= "" and unit == "" or rest:lower() == "i" then return nil end
+  local bytes = tonumber(number) * UNITS[unit:upper()]
+  return bytes > 0 and bytes <= MOST_BYTES and bytes or nil
 end
 
--- "1.5rest" -> 1.5, "rest"
+-- "1.5rest" -> 1, 500000, "rest"
 local function decimal(text)
   local whole, places, rest = text:match("^(%d+)%.(%d+)(.*)$")
   if not whole then whole, rest = text:match("^(%d+)(.*)$") end
   if not whole or #whole > 12 or places and #places > 6 then return nil end
-  return tonumber(whole .. "." .. (places or "0")), rest
+  return tonumber(whole), tonumber(((places or "") .. "000000"):sub(1, 6)), rest
 end
 
--- "5%", "0.05" -> 0.05; nil when it is no share.
+-- "5%", "0.05" -> 0.05, to a millionth; nil when it is no share.
 function values.share(text)
-  local number, rest = decimal(text)
-  if not number or (rest ~= "" and rest ~= "%") then return nil end
-  if rest == "%" then number = number / 100 end
-  return number <= 1 and number or nil
+  local whole, millionths, rest = decimal(text)
+  local all = rest == "" and 1 or rest == "%" and 100
+  if not whole or not all or whole > all or whole == all and millionths > 0 then return nil end
+  return math.floor((whole * 1e6 + millionths) / all) / 1e6
 end
 
 -- "200us" -> 200000; nil when it is no time, or longer than an hour.
 function values.time_ns(text)
-  local number, unit = decimal(text)
-  if not number or not TIME_UNITS[unit] or number * TIME_UNITS[unit] > LONGEST_NS then return nil end
-  return number * TIME_UNITS[unit]
+  local whole, millionths, unit = decimal(text)
+  local ns = whole and TIME_UNITS[unit]
+  if not ns or whole * ns > LONGEST_NS or whole * ns == LONGEST_NS and millionths > 0 then return nil end
+  return whole * ns + math.floor(millionths * ns / 1e6)
+end
+
+-- 1 to 64 letters, digits, dots, underscores or dashes, without a dot in front; nil when it is no such name.
+function values.profile(text)
+  return #text <= 64 and text:match("^[A-Za-z0-9_-][A-Za-z0-9._-]*$") or nil
 end
 
 local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given

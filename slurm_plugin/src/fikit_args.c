@@ -1,6 +1,5 @@
 #include "fikit_args.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,33 +57,6 @@ static const char *const expected[ARGUMENTS] = {
 static struct fikit_options seen = {.priority = -1, .max_slowdown_ppm = -1, .max_delay_ns = -1};
 static bool given[ARGUMENTS];
 
-/* A number with Slurm's suffix K, M, G or T; "B" or "iB" may follow. Without a suffix it is MB, as for --mem. */
-static bool parse_size(const char *text, uint64_t *bytes) {
-  static const char suffixes[] = "KMGT";
-  unsigned shift = 20;
-  char *end = NULL;
-  if (text[0] < '0' || text[0] > '9')
-    return false;
-  errno = 0;
-  unsigned long long number = strtoull(text, &end, 10);
-  if (errno || number == 0)
-    return false;
-  if (*end != '\0') {
-    const char upper = (char)(*end & ~0x20);
-    const char *suffix = strchr(suffixes, upper);
-    if (upper == '\0' || !suffix)
-      return false;
-    shift = 10U * (unsigned)(suffix - suffixes + 1);
-    end++;
-    if (*end != '\0' && strcasecmp(end, "B") != 0 && strcasecmp(end, "iB") != 0)
-      return false;
-  }
-  if (number > (UINT64_MAX >> 1) >> shift)
-    return false;
-  *bytes = (uint64_t)number << shift;
-  return true;
-}
-
 static bool parse_flag(const char *text, bool *flag) {
   *flag = strcmp(text, "1") == 0 || strcasecmp(text, "yes") == 0 || strcasecmp(text, "true") == 0;
   return *flag || strcmp(text, "0") == 0 || strcasecmp(text, "no") == 0 || strcasecmp(text, "false") == 0;
@@ -104,7 +76,7 @@ static bool parse(enum argument argument, const char *value, struct fikit_option
   switch (argument) {
   case PRIORITY: return fikit_parse_priority(value, &options->priority);
   case MEASURE: return parse_flag(value, &options->measure);
-  case MEM: return parse_size(value, &options->mem_bytes);
+  case MEM: return fikit_parse_size(value, &options->mem_bytes);
   case PROFILE: return parse_profile(value, options->profile);
   case MAX_SLOWDOWN: return fikit_parse_share(value, &options->max_slowdown_ppm);
   case MAX_DELAY: return fikit_parse_time(value, &options->max_delay_ns);
@@ -124,27 +96,14 @@ static bool submitting(void) {
   return context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR;
 }
 
-/* On a node an option may be there twice only if somebody made it so: slurmctld has looked at one of the two. The job gets
- * what asks for less. */
-static void keep_less(const struct fikit_options *before) {
-  if (before->priority > seen.priority)
-    seen.priority = before->priority;
-  if (before->max_slowdown_ppm > seen.max_slowdown_ppm)
-    seen.max_slowdown_ppm = before->max_slowdown_ppm;
-  if (before->max_delay_ns > seen.max_delay_ns)
-    seen.max_delay_ns = before->max_delay_ns;
-}
-
-/* Called once per source (#SBATCH line, environment, command line), the later one wins; on a node sometimes twice. */
+/* Called once per source (#SBATCH line, environment, command line), the later one wins. In a step it decides nothing: there the
+ * job's record counts. */
 static int on_option(int val, const char *value, int remote) {
   (void)remote;
   const enum argument argument = (enum argument)val;
   /* An option without argument arrives on the node as the text "(null)". */
   const char *text = argument == MEASURE ? "1" : value;
-  const struct fikit_options before = seen;
   if (text && parse(argument, text, &seen)) {
-    if (!submitting())
-      keep_less(&before);
     given[argument] = true;
     return 0;
   }
@@ -164,8 +123,6 @@ void fikit_args_register(spank_t sp) {
       slurm_error("fikit: couldn't register option --%s", table[i].name);
   }
 }
-
-const struct fikit_options *fikit_args(void) { return &seen; }
 
 bool fikit_any_option(const struct fikit_options *options) {
   return options->priority >= 0 || options->measure || options->mem_bytes || options->profile[0] ||

@@ -22,9 +22,6 @@ struct fikit_options {
 /* Registers the options; to be called from slurm_spank_init of every context. */
 void fikit_args_register(spank_t sp);
 
-/* What the option callbacks have seen so far in this process. */
-const struct fikit_options *fikit_args(void);
-
 bool fikit_any_option(const struct fikit_options *options);
 
 /* For prolog and epilog, where callbacks never run: the options that the job was submitted with. */

@@ -12,7 +12,7 @@ static struct fikit_config config = {
     .enabled = true,
     .systemd = true,
     .report = true,
-    .default_priority = FIKIT_PRIORITY_NORMAL,
+    .default_priority = -1,
     .run_dir = "/run/fikit",
 };
 

@@ -9,7 +9,7 @@ struct fikit_config {
   bool enabled;             /* enabled=yes|no */
   bool systemd;             /* systemd=auto|off: start fikitd.service where systemd runs */
   bool report;              /* report=summary|off: the line at the end of a job's output */
-  int default_priority;     /* default_priority=: of a sharing job that does not say */
+  int default_priority;     /* default_priority=, which is fikit.toml's business now; -1 = not there */
   const char *run_dir;      /* run_dir=: sockets and job records */
   const char *daemon;       /* daemon=: the fikitd program; NULL = only systemd starts it */
   const char *fikit_toml;   /* config=: passed to fikitd; NULL = fikitd's own default */

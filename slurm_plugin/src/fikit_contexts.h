@@ -15,9 +15,13 @@ void fikit_alloc_post_opt(spank_t sp, const struct fikit_config *config);
 void fikit_node_prolog(spank_t sp, const struct fikit_config *config);
 void fikit_node_epilog(spank_t sp, const struct fikit_config *config);
 
-/* As root: makes the job a managed one, i.e. writes its record and makes sure that fikitd runs. The record's
- * started_ns is filled in, and the site's default priority where the job has none. */
-void fikit_node_admit(const struct fikit_config *config, struct fikit_record *record);
+/* As root, for a step that has shards: makes its job a managed one, by what the prolog wrote down of a job without options.
+ * The step adds nothing to that. False when no prolog did. */
+bool fikit_node_admit(const struct fikit_config *config, uint32_t job);
+
+/* As root, for a batch step that has shards and before which no prolog ran: nothing that slurmctld approved has come here, so
+ * the job gets the lowest priority. */
+void fikit_node_admit_unapproved(const struct fikit_config *config, struct fikit_record *record);
 
 /* slurmstepd: post_opt and task_exit as root, task_init as the user in the task's process (fikit_step.c). */
 void fikit_step_post_opt(spank_t sp, const struct fikit_config *config);

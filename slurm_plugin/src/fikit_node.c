@@ -10,7 +10,9 @@
 #include "fikit_contexts.h"
 #include "fikit_control.h"
 #include "fikit_daemon.h"
+#include "fikit_priority.h"
 #include "fikit_record.h"
+#include "fikit_site.h"
 
 #define END_MS 500
 
@@ -41,21 +43,42 @@ static bool ends_earlier_run(const char *run_dir, uint32_t job, uid_t uid) {
   return restart_of(&ended) && fikit_record_read(run_dir, job, uid, &record) && ended < record.restart;
 }
 
-void fikit_node_admit(const struct fikit_config *config, struct fikit_record *record) {
+static void start_record(struct fikit_record *record) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   record->started_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-  if (record->options.priority < 0)
-    record->options.priority = config->default_priority;
+}
+
+typedef int writer(const char *run_dir, const struct fikit_record *record);
+
+static bool write_down(const struct fikit_config *config, const struct fikit_record *record, writer *write) {
   int error = fikit_record_directory(config->run_dir);
   if (!error)
-    error = fikit_record_write(config->run_dir, record);
-  if (error) {
+    error = write(config->run_dir, record);
+  if (error)
     slurm_error("fikit: couldn't write the record of job %" PRIu32 " in %s: %s; it runs unmanaged", record->job,
                 config->run_dir, strerror(error));
-    return;
-  }
+  return !error;
+}
+
+bool fikit_node_admit(const struct fikit_config *config, uint32_t job) {
+  if (!fikit_candidate_admit(config->run_dir, job))
+    return false;
   fikit_daemon_ensure(config);
+  return true;
+}
+
+void fikit_node_admit_unapproved(const struct fikit_config *config, struct fikit_record *record) {
+  slurm_error("fikit: no prolog ran for job %" PRIu32 ", which has shards: it has the lowest priority", record->job);
+  record->options.priority = FIKIT_PRIORITY_LOWEST;
+  start_record(record);
+  if (write_down(config, record, fikit_record_write))
+    fikit_daemon_ensure(config);
+}
+
+/* Of a job that names none. What is only measured is alone on its GPU, and slurmctld approved no priority of it. */
+static int unnamed_priority(const struct fikit_config *config, const struct fikit_options *options) {
+  return options->measure ? FIKIT_PRIORITY_LOWEST : fikit_site_priority(config);
 }
 
 /* For administrators who look for what makes jobs start late (SlurmdDebug=debug), and for `python -m bench load`. */
@@ -75,14 +98,18 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
   fill_standard_descriptors();
   /* FIKIT_PRIORITY in somebody's environment is sent with jobs that have no GPU, too. */
   const char *gpus = getenv("SLURM_JOB_GPUS");
-  if (!fikit_any_option(&record.options) || !gpus || !*gpus) {
-    /* Left by an earlier job of the same number whose epilog never ran. */
+  const bool managed = gpus && *gpus && fikit_any_option(&record.options);
+  if (!managed) /* left by an earlier job of the same number whose epilog never ran */
     fikit_record_remove(config->run_dir, record.job);
+  if (!gpus || !*gpus)
     return;
-  }
   snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
   restart_of(&record.restart);
-  fikit_node_admit(config, &record);
+  start_record(&record);
+  if (record.options.priority < 0)
+    record.options.priority = unnamed_priority(config, &record.options);
+  if (write_down(config, &record, managed ? fikit_record_write : fikit_candidate_write) && managed)
+    fikit_daemon_ensure(config);
   tell_time("prolog", record.job, begin_us);
 }
 
@@ -91,8 +118,12 @@ void fikit_node_epilog(spank_t sp, const struct fikit_config *config) {
   uint32_t job = 0;
   uid_t uid = 0;
   char request[32];
-  if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS || !fikit_record_exists(config->run_dir, job))
+  if (spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS)
     return;
+  if (!fikit_record_exists(config->run_dir, job)) {
+    fikit_record_remove(config->run_dir, job); /* its candidate, if it had a GPU */
+    return;
+  }
   if (spank_get_item(sp, S_JOB_UID, &uid) == ESPANK_SUCCESS && ends_earlier_run(config->run_dir, job, uid)) {
     slurm_verbose("fikit: this epilog of job %" PRIu32 " is of an earlier run: the job's record stays", job);
     return;

@@ -7,10 +7,38 @@
 #define MOST_DIGITS 12
 #define MOST_PLACES 6
 #define LONGEST_NS UINT64_C(3600000000000)
+#define MOST_SIZE_DIGITS 16
+#define MOST_BYTES (UINT64_C(1) << 53)
+
+static const char digits[] = "0123456789";
+
+bool fikit_parse_size(const char *text, uint64_t *bytes) {
+  static const char units[] = "KMGT";
+  const size_t length = strspn(text, digits);
+  uint64_t number = 0;
+  unsigned shift = 20;
+  if (length == 0 || length > MOST_SIZE_DIGITS)
+    return false;
+  for (size_t i = 0; i < length; i++)
+    number = number * 10 + (uint64_t)(text[i] - '0');
+  text += length;
+  if (*text) {
+    const char *unit = strchr(units, *text & ~0x20);
+    if (!unit || !*unit)
+      return false;
+    shift = 10U * (unsigned)(unit - units + 1);
+    text++;
+    if (*text && strcasecmp(text, "B") != 0 && strcasecmp(text, "iB") != 0)
+      return false;
+  }
+  if (number == 0 || number > MOST_BYTES >> shift)
+    return false;
+  *bytes = number << shift;
+  return true;
+}
 
 /* Digits, and maybe a dot and more digits, as millionths; what comes after them in *rest. */
 static bool parse_decimal(const char *text, uint64_t *millionths, const char **rest) {
-  static const char digits[] = "0123456789";
   const size_t whole = strspn(text, digits);
   if (whole == 0 || whole > MOST_DIGITS)
     return false;

@@ -16,17 +16,26 @@
 #define RECORD_BYTES 4096
 #define PROTECTION_BYTES 96
 
-static void path_of(const char *run_dir, uint32_t job, char path[PATH_MAX]) {
-  snprintf(path, PATH_MAX, "%s/jobs/%" PRIu32, run_dir, job);
+static const char records[] = "jobs";
+static const char candidates[] = "candidates";
+
+static void path_in(const char *run_dir, const char *directory, uint32_t job, char path[PATH_MAX]) {
+  snprintf(path, PATH_MAX, "%s/%s/%" PRIu32, run_dir, directory, job);
 }
 
+static void path_of(const char *run_dir, uint32_t job, char path[PATH_MAX]) { path_in(run_dir, records, job, path); }
+
+static int directory(const char *path) { return mkdir(path, 0755) != 0 && errno != EEXIST ? errno : 0; }
+
 int fikit_record_directory(const char *run_dir) {
-  char jobs[PATH_MAX];
-  snprintf(jobs, sizeof jobs, "%s/jobs", run_dir);
+  const char *const names[] = {records, candidates};
+  char path[PATH_MAX];
   const mode_t old = umask(022);
-  int error = mkdir(run_dir, 0755) != 0 && errno != EEXIST ? errno : 0;
-  if (!error && mkdir(jobs, 0755) != 0 && errno != EEXIST)
-    error = errno;
+  int error = directory(run_dir);
+  for (size_t i = 0; !error && i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, "%s/%s", run_dir, names[i]);
+    error = directory(path);
+  }
   umask(old);
   return error;
 }
@@ -70,12 +79,12 @@ static int write_all(int fd, const char *text, size_t bytes) {
   return 0;
 }
 
-int fikit_record_write(const char *run_dir, const struct fikit_record *record) {
+static int write_in(const char *run_dir, const char *directory, const struct fikit_record *record) {
   char path[PATH_MAX];
-  char temporary[PATH_MAX + 16];
+  char temporary[PATH_MAX + 32];
   char text[RECORD_BYTES];
-  path_of(run_dir, record->job, path);
-  snprintf(temporary, sizeof temporary, "%s/jobs/.%" PRIu32 ".%d", run_dir, record->job, (int)getpid());
+  path_in(run_dir, directory, record->job, path);
+  snprintf(temporary, sizeof temporary, "%s/%s/.%" PRIu32 ".%d", run_dir, directory, record->job, (int)getpid());
   const int bytes = format(record, text);
   const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd < 0)
@@ -90,6 +99,20 @@ int fikit_record_write(const char *run_dir, const struct fikit_record *record) {
   if (error)
     unlink(temporary);
   return error;
+}
+
+int fikit_record_write(const char *run_dir, const struct fikit_record *record) { return write_in(run_dir, records, record); }
+
+int fikit_candidate_write(const char *run_dir, const struct fikit_record *record) {
+  return write_in(run_dir, candidates, record);
+}
+
+bool fikit_candidate_admit(const char *run_dir, uint32_t job) {
+  char candidate[PATH_MAX];
+  char path[PATH_MAX];
+  path_in(run_dir, candidates, job, candidate);
+  path_of(run_dir, job, path);
+  return rename(candidate, path) == 0;
 }
 
 static void apply(struct fikit_record *record, const char *key, const char *value) {
@@ -156,8 +179,11 @@ bool fikit_record_exists(const char *run_dir, uint32_t job) {
 }
 
 void fikit_record_remove(const char *run_dir, uint32_t job) {
-  char path[PATH_MAX];
-  path_of(run_dir, job, path);
-  if (unlink(path) != 0 && errno != ENOENT)
-    slurm_error("fikit: couldn't remove job record %s: %m", path);
+  const char *const names[] = {records, candidates};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[PATH_MAX];
+    path_in(run_dir, names[i], job, path);
+    if (unlink(path) != 0 && errno != ENOENT)
+      slurm_error("fikit: couldn't remove job record %s: %m", path);
+  }
 }

@@ -1,5 +1,7 @@
 /* RUN_DIR/jobs/<jobid>: what root knows about a managed job. fikitd and the job's steps read it; contracts.md has the
- * format. */
+ * format. Everything in it that decides is from the prolog.
+ * RUN_DIR/candidates/<jobid>: the same of a job that has a GPU and no option of ours. No prolog can tell shards from GPUs: the
+ * first step that has shards moves the file to the records, as it is. */
 #ifndef FIKIT_RECORD_H
 #define FIKIT_RECORD_H
 
@@ -26,16 +28,24 @@ struct fikit_record {
   uint32_t restart;              /* how many times Slurm has started the job again; 0 where nobody said */
 };
 
-/* Makes RUN_DIR and RUN_DIR/jobs if needed; 0 or an errno value. */
+/* Makes RUN_DIR and its directories if needed; 0 or an errno value. */
 int fikit_record_directory(const char *run_dir);
 
 /* Writes the record by temporary file and rename, so that nobody ever reads half of it; 0 or an errno value. */
 int fikit_record_write(const char *run_dir, const struct fikit_record *record);
 
+/* The same for a candidate. */
+int fikit_candidate_write(const char *run_dir, const struct fikit_record *record);
+
+/* Makes the candidate the job's record; false when there is none. */
+bool fikit_candidate_admit(const char *run_dir, uint32_t job);
+
 /* False when the job has no record that belongs to `uid`. */
 bool fikit_record_read(const char *run_dir, uint32_t job, uid_t uid, struct fikit_record *record);
 
 bool fikit_record_exists(const char *run_dir, uint32_t job);
+
+/* Removes the job's record and its candidate, as far as they are there. */
 void fikit_record_remove(const char *run_dir, uint32_t job);
 
 #endif

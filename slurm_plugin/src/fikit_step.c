@@ -44,20 +44,18 @@ static bool has_shards(spank_t sp) {
   return spank_getenv(sp, "SLURM_SHARDS_ON_NODE", shards, sizeof shards) == ESPANK_SUCCESS && shards[0];
 }
 
-/* A job that asked for shards without any option of ours shares its GPU all the same. No prolog can see that: its
- * environment does not tell shards from GPUs. And Slurm starts a job that is requeued while it starts without a prolog.
- * The batch step's options came through slurmctld, which says who may use what; those of srun inside the job did not. */
+/* A job that asked for shards without any option of ours shares its GPU all the same: its prolog has written down what it
+ * could see. Slurm starts a batch job that is requeued while it starts without a prolog. The GPUs are in SLURM_JOB_GPUS then,
+ * which slurmstepd sets for a batch step that has any. Nothing else that is in a step's environment counts, nor do its options:
+ * slurmctld has approved none of that. */
 static bool admit_shards(spank_t sp, const struct fikit_config *config, uid_t uid, struct fikit_record *record) {
-  const struct fikit_options options = step.id == BATCH_STEP ? *fikit_args() : FIKIT_NO_OPTIONS;
-  *record = (struct fikit_record){.job = step.job, .uid = uid, .options = options};
-  spank_get_item(sp, S_JOB_GID, &record->gid);
-  /* The batch step has the first of these, the others the second. */
-  const int size = (int)sizeof record->gpus;
-  if (spank_getenv(sp, "SLURM_JOB_GPUS", record->gpus, size) != ESPANK_SUCCESS &&
-      spank_getenv(sp, "SLURM_STEP_GPUS", record->gpus, size) != ESPANK_SUCCESS)
-    record->gpus[0] = '\0';
-  fikit_node_admit(config, record);
-  return fikit_record_read(config->run_dir, step.job, uid, record);
+  if (!fikit_node_admit(config, step.job) && step.id == BATCH_STEP) {
+    *record = (struct fikit_record){.job = step.job, .uid = uid, .options = FIKIT_NO_OPTIONS};
+    spank_get_item(sp, S_JOB_GID, &record->gid);
+    if (spank_getenv(sp, "SLURM_JOB_GPUS", record->gpus, (int)sizeof record->gpus) == ESPANK_SUCCESS)
+      fikit_node_admit_unapproved(config, record);
+  }
+  return fikit_record_read(config->run_dir, step.job, uid, record); /* another step of the job's may have been faster */
 }
 
 /* The user may have written it: only what can be one of Slurm's numbers counts. */

@@ -16,7 +16,7 @@ from fikit.sandbox_processes import Process, processes_of
 from fikitd.client import Control, DaemonUnreachable
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
-RUN_DIR = {"jobs", "ledger", "control.sock", "fikitd.sock", "fikitd.lock", "start.lock", "fikitd.log"}
+RUN_DIR = {"jobs", "candidates", "ledger", "control.sock", "fikitd.sock", "fikitd.lock", "start.lock", "fikitd.log"}
 GONE_WITHIN_S = 20.0
 
 
@@ -54,7 +54,7 @@ def _names(directory: Path) -> list[str]:
 
 def _files(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
     for run_dir in sandbox.run_dirs.values():
-        for name in ("jobs", "ledger"):
+        for name in ("jobs", "candidates", "ledger"):
             with suppress(FileNotFoundError):
                 yield from (f"{name}/{left}" for left in _names(run_dir / name) if left not in running)
         yield from (f"run_dir/{left}" for left in _names(run_dir) if left not in RUN_DIR)

@@ -120,6 +120,44 @@ def test_a_steps_option_raises_nothing(ruled: Cluster, parsed: Callable[[str], P
     )
 
 
+def test_forged_options_and_variables_come_into_no_record(ruled: Cluster, parsed: Callable[[str], Probe]) -> None:
+    """By a client with a slurm.conf of its user's, which knows no cli_filter; in partition debug everybody is low at most."""
+    theirs = ruled.directory / "slurm.conf"
+    text = Path(ruled.env["SLURM_CONF"]).read_text()
+    theirs.write_text("".join(line for line in text.splitlines(True) if not line.startswith("CliFilterPlugins")))
+    mine = {"SLURM_CONF": str(theirs)}
+    carried = "_SLURM_SPANK_OPTION_fikit_fikit_priority"
+    for options, env in (
+        (["--export=ALL,FIKIT_MEASURE=1"], {}),
+        (["--export=NONE"], {}),
+        (["--exclusive"], {}),
+        (["--fikit-measure"], {}),
+        ([f"--export=ALL,{carried}=low"], {}),
+        ([], {"FIKIT_MEASURE": "1"}),
+    ):
+        command = ("sbatch", "-p", "debug", "--output=/dev/null", GPU, "--fikit-priority=0", *options, ruled.probe)
+        refused(ruled.run(*as_user("nobody"), *command, **mine, **env))
+    said = "x\u2028priority=0\u2029measure=1\x85uid=0"
+    step = ("srun", f"--job-name='{said}'", HIGH, "--fikit-measure", "--fikit-mem=1G", "--export=ALL", str(ruled.probe))
+    forged = {
+        carried: "0",
+        "SLURM_SPANK_" + carried: "0",
+        "FIKIT_PRIORITY": "0",
+        "SLURM_JOB_NAME": said,
+        "SLURM_JOB_GPUS": "7",
+    }
+    script = ruled.script(
+        "forges", *(f"export {name}='{value}'" for name, value in forged.items()), *(" ".join(step),) * 2
+    )
+    for request, priority in (
+        ((GPU, LOW), "8"),
+        (("--gres=shard:2", LOW), "8"),
+        (("--gres=shard:2", "-p", "all"), "5"),
+    ):
+        record = parsed(ruled.batch(script, "-p", "debug", "--export=NONE", *request)).record
+        assert (record["priority"], record["measure"], record["mem_bytes"], record["gpus"]) == (priority, "0", "0", "0")
+
+
 def test_job_cannot_move_to_where_it_may_not_be(ruled: Cluster) -> None:
     user = as_user("www-data")
     submitted = ruled.run(

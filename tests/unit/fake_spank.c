@@ -1,7 +1,9 @@
 /* The few functions of Slurm that the plugin calls, for tests without Slurm: logs into a buffer, knows no job. */
 #include <slurm/spank.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 char fake_log[8192];
@@ -50,12 +52,23 @@ void fake_give(const char *name, const char *value) {
   }
 }
 
+/* As spank.c looks for it in a prolog: under its own name, then with the SPANK_ that slurmd has put before it. */
+static char *in_environment(const char *option) {
+  char name[128];
+  char *value;
+  snprintf(name, sizeof name, "SPANK__SLURM_SPANK_OPTION_fikit_%s", option);
+  for (char *c = name; *c; c++) {
+    if (!isalnum((unsigned char)*c))
+      *c = '_';
+  }
+  value = getenv(name + strlen("SPANK_"));
+  return value ? value : getenv(name);
+}
+
 spank_err_t spank_option_getopt(spank_t sp, struct spank_option *option, char **value) {
   (void)sp;
-  if (strcmp(option->name, fake_option_name) != 0)
-    return ESPANK_ERROR;
-  *value = fake_option_value;
-  return ESPANK_SUCCESS;
+  *value = strcmp(option->name, fake_option_name) == 0 ? fake_option_value : in_environment(option->name);
+  return *value ? ESPANK_SUCCESS : ESPANK_ERROR;
 }
 
 unsigned fake_step;

@@ -84,12 +84,17 @@ def ask(options: dict[str, str], job: dict[str, object], partitions: dict[str, o
 
 
 def modify(
-    change: dict[str, object], options: dict[str, str], job: dict[str, object], uid: int, **env: str
+    change: dict[str, object],
+    options: dict[str, str],
+    job: dict[str, object],
+    uid: float,
+    partitions: dict[str, object] | None = None,
+    **env: str,
 ) -> Submitted:
     """job_modify of a job by user `uid`."""
     record = {"spank_job_env": carried(options), **job}
     return _result(lua(f"""
-      local rc = fikit.job_modify({quote(change)}, {quote(record)}, {{}}, {uid})
+      local rc = fikit.job_modify({quote(change)}, {quote(record)}, {quote(partitions or {})}, {uid})
       print(rc .. "|||")
     """, **env))  # fmt: skip
 

@@ -255,8 +255,53 @@ def test_what_is_allowed_shares(site: Path, options: dict[str, str], job: dict[s
 def test_jobs_that_share_nothing_are_not_asked(site: Path, text: str) -> None:
     site.write_text(text)
     assert asked(site, {}).code == 0
-    assert asked(site, {"fikit-measure": "(null)", **HIGH}).code == 0, "alone on its GPU it outranks nobody"
+    assert asked(site, {"fikit-measure": "(null)"}).code == 0, "its node gives it the lowest priority"
     assert submit({}, {}, **{SITE: str(site)}).code == 0
+
+
+PRIORITY, MEASURE = (f"_SLURM_SPANK_OPTION_fikit_fikit_{name}=" for name in ("priority", "measure"))
+BATCH: dict[str, object] = {"script": "#!/bin/sh"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "job"),
+    [
+        ([f"{PRIORITY}high"], {**BATCH, "environment": {"FIKIT_MEASURE": "1"}}),
+        ([f"{PRIORITY}high"], {**BATCH, "environment": {MEASURE[:-1]: "1"}}),
+        ([f"{PRIORITY}high", f"{MEASURE}0"], {}),
+        ([f"{PRIORITY}high", f"{MEASURE}(null)"], {}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"shared": 0}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"tres_per_node": "gres:gpu:2"}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"min_nodes": 2}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"tres_per_node": "", "tres_per_socket": "gres:gpu:1"}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"tres_per_node": "", "ntasks_per_tres": 1, "num_tasks": 1}),
+        ([f"{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {"tres_per_node": "", "shared": 0}),
+        ([f"{PRIORITY}high"], {"het_job_offset": 1, "tres_per_node": "gres:gpu:2"}),
+        ([f"{PRIORITY}low", f"SPANK_{PRIORITY}high"], {}),
+        ([f"SPANK_{PRIORITY}high", "FIKIT_ONLY_WISHED=1"], {}),
+        ([f"{PRIORITY}high", f"{PRIORITY}low"], {}),
+        ([f"A={PRIORITY}low", f"{PRIORITY}high"], {}),
+        ([f"{PRIORITY}low=", f"{PRIORITY}high"], {}),
+        ([f"{PRIORITY}high"], {**BATCH, "environment": {PRIORITY[:-1]: "low"}}),
+        ([f"{PRIORITY}0 "], {}),
+        ([f"{PRIORITY}high\nx"], {}),
+        (["_SLURM_SPANK_OPTION_fikit_fikit_mem=20Gi"], {}),
+        (["_SLURM_SPANK_OPTION_fikit_fikit_max_slowdown=1.9999999%"], {}),
+        (["_SLURM_SPANK_OPTION_fikit_fikit_max_delay=49.9us"], {}),
+    ],
+)
+def test_what_the_node_would_write_is_what_is_asked_about(
+    site: Path, entries: list[str], job: dict[str, object]
+) -> None:
+    done = submit({}, {**GPU, **job, "spank_job_env": dict(enumerate(entries))}, **{SITE: str(site)})
+    assert (done.code, len(done.said)) == (-1, 1)
+
+
+def test_an_entry_that_no_node_reads_is_no_option(site: Path) -> None:
+    """The node would give the job the site's priority."""
+    site.write_text('[access]\nhighest_priority = "low"\n')
+    other = {"spank_job_env": {0: f"OTHER={PRIORITY}low", 1: "_SLURM_SPANK_OPTION_fikit_fikit_mem=2G"}}
+    assert "a job that names no priority gets 5" in submit({}, {**GPU, **other}, **{SITE: str(site)}).said[0]
 
 
 def test_without_a_file_and_without_rules_everything_is_allowed(site: Path, tmp_path: Path) -> None:
@@ -314,6 +359,10 @@ def test_rules_by_group_ask_the_machine(site: Path) -> None:
     site.write_text(GROUP.format("root"))
     assert asked(site, HIGH, user).code == 0
     assert asked(site, HIGH, {"user_id": 0}).code == 0
+    assert asked(site, HIGH, {"user_id": 0.0}).code == 0, "as Lua 5.3 and newer have Slurm's numbers"
+    change, job = {"partition": "prod"}, {"partition": "all", "tres_per_node": "gres:shard:4"}
+    assert modify(change, HIGH, {**job, "user_id": 0.0}, 0.0, **{SITE: str(site)}).code == 0
+    assert modify(change, HIGH, {**job, "user_id": 65534.0}, 65534.0, **{SITE: str(site)}).code == -1
     assert asked(site, HIGH, {"user_name": "nobody"}).code == -1
     assert asked(site, HIGH, {"user_name": "$(touch /tmp/x)"}).code == -1
     site.write_text(GROUP.format("wheel"))
@@ -392,6 +441,37 @@ def test_a_job_that_changes_must_be_allowed_what_it_has(
     done = modify(change, options, job, 1000, **{SITE: str(site)})
     assert (done.code, len(done.said)) == (code, -code)
     assert modify(change, options, job, 0, **{SITE: str(site)}).code == 0, "an operator may do as he likes"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tres_per_node": "gres:gpu:1"},
+        {"tres_per_job": "gres:gpu:1"},
+        {"tres_per_socket": "gres:gpu:1"},
+        {"ntasks_per_tres": 1},
+        {"shared": 0},
+        {"partition": "whole"},
+    ],
+)
+def test_a_wish_that_came_without_a_gpu_is_asked_about_when_it_gets_one(site: Path, change: dict[str, object]) -> None:
+    job = {"user_id": 1000, "partition": "all"}
+    partitions: dict[str, object] = {"whole": {"name": "whole", "max_share": 0}}
+    assert modify(change, HIGH, job, 1000, partitions, **{SITE: str(site)}).code == -1
+    assert modify(change, NORMAL, job, 1000, partitions, **{SITE: str(site)}).code == 0
+
+
+def test_a_measurement_gets_no_shards_afterwards(site: Path) -> None:
+    job = {"user_id": 1000, "partition": "all", "tres_per_node": "gres:gpu:1"}
+    done = modify({"tres_per_node": "gres:shard:4"}, {"fikit-measure": "(null)"}, job, 1000, **{SITE: str(site)})
+    assert done.code == -1
+    assert "alone on its GPU" in done.said[0]
+
+
+def test_a_job_that_leaves_its_account_or_qos_for_the_default_is_asked_again(site: Path) -> None:
+    job = {"user_id": 1000, "account": "vip", "tres_per_node": "gres:shard:4"}
+    assert modify({"account": ""}, HIGH, job, 1000, **{SITE: str(site)}).code == -1
+    assert modify({"account": "", "default_account": "vip"}, HIGH, job, 1000, **{SITE: str(site)}).code == 0
 
 
 def test_a_job_that_was_submitted_with_a_wish_only_comes_to_no_shards_by_it(site: Path) -> None:

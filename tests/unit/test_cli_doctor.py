@@ -163,7 +163,12 @@ def test_default_priorities_that_differ_are_found(site: Path) -> None:
     stack = site.parent / "plugstack.conf"
     stack.write_text(stack.read_text().rstrip() + " default_priority=low\n")
     check = findings(site)["default_priority"]
-    assert (check.status, check.found) == ("fail", "low in plugstack.conf, normal in /etc/fikit/fikit.toml")
+    assert (check.status, check.found) == (
+        "fail",
+        "low in plugstack.conf, normal in /etc/fikit/fikit.toml: jobs get the lower one",
+    )
+    stack.write_text(stack.read_text().replace("default_priority=low", "default_priority=5"))
+    assert findings(site)["default_priority"].status == "warn", "one place is enough"
 
 
 def test_copies_of_another_versions_lua_files_are_found(site: Path) -> None:

@@ -92,7 +92,7 @@ def test_flag_arrives_on_the_node_as_null_text(plugin: ctypes.CDLL) -> None:
 def test_config_defaults(plugin: ctypes.CDLL, tmp_path: Path) -> None:
     config = load_config(plugin)
     assert (config.enabled, config.systemd, config.report) == (True, True, True)
-    assert config.default_priority == priorities.parse("normal")
+    assert config.default_priority == -1, "it is fikit.toml's"
     assert config.run_dir == b"/run/fikit"
     assert Path(config.shim.decode()) == tmp_path / "libfikit_shim.so"
     assert log_of(plugin) == ""
@@ -114,7 +114,7 @@ def test_wrong_word_is_one_sentence_and_changes_nothing(plugin: ctypes.CDLL, wor
     config = load_config(plugin, word, "report=off")
     assert log_of(plugin).count("\n") == 1
     assert f'"{word}"' in log_of(plugin)
-    assert (config.run_dir, config.default_priority, config.report) == (b"/run/fikit", 5, False)
+    assert (config.run_dir, config.default_priority, config.report) == (b"/run/fikit", -1, False)
 
 
 def test_preload_puts_the_shim_first_once_and_keeps_the_users_entries(plugin: ctypes.CDLL) -> None:

@@ -42,8 +42,13 @@ def site(tmp_path: Path) -> Path:
     return path
 
 
-def submitted(job: dict[str, object], site: Path, field: str = "min_nodes") -> Decided:
-    full = {"spank_job_env": carried({"fikit-priority": "high"}), **job}
+HIGH = {"fikit-priority": "high"}
+
+
+def submitted(
+    job: dict[str, object], site: Path, field: str = "min_nodes", options: dict[str, str] | None = None
+) -> Decided:
+    full = {"spank_job_env": carried(HIGH if options is None else options), **job}
     return decided(f"(function() job = {broken(full, field)} return fikit.job_submit(job, {{}}) end)()", site)
 
 
@@ -55,9 +60,15 @@ def test_an_error_gives_nobody_a_priority_that_the_site_forbids(site: Path, fiel
     assert "tell your administrator" in done.said[0]
 
 
-def test_what_shares_nothing_goes_on_as_it_is(site: Path) -> None:
-    done = submitted(GPU, site)
+def test_what_has_no_shards_and_no_options_goes_on_as_it_is(site: Path) -> None:
+    done = submitted(GPU, site, options={})
     assert (done.code, done.per_node, done.said) == (0, "gres:gpu:1", [])
+
+
+def test_what_nobody_could_approve_comes_into_no_record(site: Path) -> None:
+    """The prolog writes the options of a job that keeps its GPU, too."""
+    done = submitted(GPU, site)
+    assert (done.code, len(done.said)) == (-1, 1)
 
 
 def test_where_everybody_may_all_nobody_is_refused(site: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from fikitd.records import JobRecord
 from plugin_fake import HAVE_HEADERS, Node, answering, load, set_job_option
 
+from fikitd import priorities
+
 pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
 
 
@@ -66,11 +68,39 @@ def test_epilog_of_which_nobody_says_that_it_is_an_earlier_runs_ends_the_job(
     assert (node.record.exists(), node.heard) == (False, ["ping", "end 12"])
 
 
-def test_priority_that_nobody_names_is_the_sites(cc: Callable[..., Path], tmp_path: Path) -> None:
-    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", "default_priority=low")
+@pytest.mark.parametrize(
+    ("in_toml", "words", "priority"),
+    [
+        ("", (), 5),
+        ('default_priority = "low"', (), 8),
+        ("default_priority = 3 # ours", (), 3),
+        ('default_priority = "high"', ("default_priority=1",), 1),
+        ('default_priority = "low"', ("default_priority=high",), 8),
+        ('default_priority = "high"', ("default_priority=low",), 8),
+        ("", ("default_priority=high",), 5),
+        ("", ("default_priority=low",), 8),
+    ],
+)
+def test_priority_that_nobody_names_is_the_sites_and_never_above_what_slurmctld_approved(
+    cc: Callable[..., Path], tmp_path: Path, in_toml: str, words: tuple[str, ...], priority: int
+) -> None:
+    toml = tmp_path / "fikit.toml"
+    toml.write_text(f"[daemon]\ndefault_priority = 0\n[slurm]\n{in_toml}\n[access]\n")
+    node = Node(load(cc, tmp_path / "slurm"), tmp_path / "run", f"config={toml}", *words)
     set_job_option(node.plugin, "fikit-mem", "2G")
     node.prolog()
-    assert JobRecord.read(node.record).priority == 8
+    assert JobRecord.read(node.record).priority == priority
+    differ = bool(words) and priorities.parse(words[0].partition("=")[2]) != (
+        priorities.site_default(toml.read_text()) or 5
+    )
+    assert ("take it out of plugstack.conf" in node.log()) == differ
+
+
+def test_what_is_only_measured_has_the_lowest_priority(node: Node) -> None:
+    set_job_option(node.plugin, "fikit-measure", "(null)")
+    node.prolog()
+    record = JobRecord.read(node.record)
+    assert (record.measure, record.priority) == (True, 9)
 
 
 def test_record_left_by_an_earlier_job_of_that_number_goes(node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def given(node: Node, *options: tuple[str, str]) -> None:
     node.plugin.fikit_args_register(None)
     for name, value in options:
         node.plugin.fake_give(name.encode(), value.encode())
+
+
+def without_options(node: Node) -> None:
+    """The job's prolog, which found a GPU and no option of ours."""
+    set_job_option(node.plugin, "", "")
+    node.prolog()
+    assert not node.record.exists()
 
 
 def start(node: Node, step: int = 0, tasks: int = 1, **env: str) -> dict[str, str]:
@@ -101,38 +109,58 @@ def test_shards_of_a_job_are_not_gpus_for_its_steps(node: Node) -> None:
 
 
 def test_job_with_shards_and_no_option_is_admitted_by_its_first_step(node: Node) -> None:
-    node.record.unlink()
+    without_options(node)
     env = start(node, SLURM_SHARDS_ON_NODE="4", SLURM_STEP_GPUS="1", SLURM_JOB_NAME="x")
     record = JobRecord.read(node.record)
     assert (record.uid, record.gid, record.priority, record.gpus, record.name) == (33, 44, 5, "1", "x")
     assert "LD_PRELOAD" in env
+    node.epilog()
+    assert [path.name for path in node.run_dir.glob("*/*")] == []
 
 
-def test_a_batch_job_that_starts_without_a_prolog_is_what_it_was_submitted_as(node: Node) -> None:
-    node.record.unlink()
-    given(node, ("fikit-priority", "high"), ("fikit-mem", "2G"))
-    start(node, BATCH, SLURM_SHARDS_ON_NODE="4")
+def test_job_with_a_gpu_of_its_own_and_no_option_is_untouched(node: Node) -> None:
+    without_options(node)
+    assert start(node, SLURM_STEP_GPUS="1") == {"SLURM_STEP_GPUS": "1"}
+    node.epilog()
+    assert [path.name for path in node.run_dir.glob("*/*")] == []
+
+
+@pytest.mark.parametrize("step", [BATCH, 0])
+def test_no_option_and_no_variable_of_a_step_comes_into_a_record(node: Node, step: int) -> None:
+    without_options(node)
+    given(node, ("fikit-priority", "0"), ("fikit-max-delay", "1us"), ("fikit-max-slowdown", "0%"), ("fikit-mem", "1G"))
+    start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="0,1,2,3", SLURM_STEP_GPUS="0,1,2,3", FIKIT_PRIORITY="0",
+          FIKIT_MEASURE="1", _SLURM_SPANK_OPTION_fikit_fikit_priority="0")  # fmt: skip
     record = JobRecord.read(node.record)
-    assert (record.priority, record.mem_bytes) == (1, 2 * 2**30)
+    assert (record.priority, record.gpus, record.measure, record.mem_bytes) == (5, "1", False, 0)
+    assert (record.max_delay_ns, record.max_slowdown) == (None, None)
 
 
-def test_a_steps_own_options_admit_nobody_at_another_priority(node: Node) -> None:
+def test_a_job_without_a_gpu_gets_no_record_by_a_variable(node: Node) -> None:
+    set_job_option(node.plugin, "", "")
+    node.prolog(gpus=None)
+    assert "LD_PRELOAD" not in start(node, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="0", SLURM_STEP_GPUS="0")
+    assert not node.record.exists()
+
+
+def test_a_batch_job_that_starts_without_a_prolog_has_the_lowest_priority(node: Node) -> None:
     node.record.unlink()
-    given(node, ("fikit-priority", "high"), ("fikit-max-delay", "1us"))
-    start(node, 0, SLURM_SHARDS_ON_NODE="4")
+    given(node, ("fikit-priority", "high"), ("fikit-mem", "2G"), ("fikit-max-slowdown", "1%"))
+    start(node, BATCH, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="1")
     record = JobRecord.read(node.record)
-    assert (record.priority, record.max_delay_ns) == (5, None)
+    assert (record.priority, record.mem_bytes, record.max_slowdown, record.gpus) == (9, 0, None, "1")
+    assert "no prolog ran for job 12" in node.log()
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_an_option_that_is_there_twice_the_job_gets_what_asks_for_less(node: Node, order: int) -> None:
-    node.record.unlink()
-    options = [("fikit-priority", "high"), ("fikit-priority", "low"), ("fikit-max-slowdown", "1%"),
-               ("fikit-max-slowdown", "9%"), ("fikit-max-delay", "1us"), ("fikit-max-delay", "1ms")]  # fmt: skip
-    given(node, *options[::order])
-    start(node, BATCH, SLURM_SHARDS_ON_NODE="4")
-    record = JobRecord.read(node.record)
-    assert (record.priority, record.max_slowdown, record.max_delay_ns) == (8, 0.09, 1_000_000)
+@pytest.mark.parametrize("option", [("fikit-priority", "high"), ("fikit-measure", "(null)")])
+def test_steps_of_a_job_leave_what_the_prolog_wrote(node: Node, option: tuple[str, str]) -> None:
+    set_job_option(node.plugin, *option)
+    node.prolog(gpus="2", restart=3)
+    before = JobRecord.read(node.record)
+    given(node, ("fikit-priority", "0"), ("fikit-mem", "9G"))
+    for step in (BATCH, 0, 1):
+        start(node, step, SLURM_SHARDS_ON_NODE="4", SLURM_JOB_GPUS="7", SLURM_STEP_GPUS="7", SLURM_JOB_NAME="n")
+    assert JobRecord.read(node.record) == replace(before, name="n", batch=True)
 
 
 def test_first_step_adds_the_jobs_name(node: Node) -> None:

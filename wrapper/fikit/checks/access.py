@@ -15,7 +15,7 @@ ENFORCED = {"account": "associations", "qos": "qos"}
 NO_RULES = config.AccessConfig()
 
 
-def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str) -> Iterator[Check]:
+def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str | None) -> Iterator[Check]:
     """settings: of slurm.conf. default_priority: of the plugin's line in plugstack.conf."""
     path = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH)
     try:
@@ -28,15 +28,18 @@ def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str) -
         yield enforced(site.access, settings, slurm_conf)
 
 
-def agreed(here: str | int, there: str, path: Path) -> Check:
-    """slurmctld checks a job that names no priority as the one that the plugin gives it on the node."""
+def agreed(here: str | int, there: str | None, path: Path) -> Check:
+    """fikit.toml says it to slurmctld and to the nodes; where plugstack.conf does, too, jobs get the lower of the two."""
+    if there is None:
+        return ok("default_priority", str(here))
+    advice = f"take default_priority= out of plugstack.conf: {path} says it to all"
     try:
         same = priorities.parse(str(here)) == priorities.parse(there)
     except ValueError:
         same = False
     if same:
-        return ok("default_priority", there)
-    return fail("default_priority", f"{there} in plugstack.conf, {here} in {path}", "write the same in both")
+        return warn("default_priority", f"{there}, which plugstack.conf says as well", advice)
+    return fail("default_priority", f"{there} in plugstack.conf, {here} in {path}: jobs get the lower one", advice)
 
 
 def believed(path: Path) -> Check:

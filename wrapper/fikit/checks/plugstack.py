@@ -71,9 +71,10 @@ def our_line(path: Path) -> list[str]:
     return next((words for words in lines(path) if len(words) > 1 and words[1].endswith(PLUGIN)), [])
 
 
-def default_priority(path: Path) -> str:
+def default_priority(path: Path) -> str | None:
+    """What the plugin's line says of it; None = nothing."""
     words = dict(word.split("=", 1) for word in our_line(path)[2:] if "=" in word)
-    return words.get("default_priority", "normal")
+    return words.get("default_priority")
 
 
 def check(path: Path) -> Check:

@@ -1,0 +1,71 @@
+-- The --fikit-* options that travel with a job, as its node's prolog will find them: what slurmctld approves is what the
+-- record then says. Nothing else that a client sends reaches the record: no step's option, no variable of the job's.
+--
+--   options.carried(job) -> name -> text; and a sentence where that cannot be said
+--   options.wished(job)  -> whether they come from FIKIT_* variables alone, which a user sets once for all jobs
+--   options.plain(job)   -> what a batch job's environment says where nothing travels with it, name -> text
+
+local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
+local values = dofile(here .. "/fikit_values.lua")
+
+local options = {}
+
+local NAMES = { "priority", "measure", "mem", "profile", "max_slowdown", "max_delay" }
+local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_" -- spank.c's name for an option of ours
+local WISHED = "FIKIT_ONLY_WISHED"
+
+-- name -> text of spank_job_env, by the names under which a prolog sees them: slurmd writes SPANK_ before each that has none.
+-- And the names that are there twice with different texts, of which the prolog has one, or in a form that no command of Slurm's
+-- sends: name -> true.
+local function control_environment(job)
+  local found, unsure = {}, {}
+  for _, entry in pairs(job.spank_job_env or {}) do -- from 0: ipairs would miss the first
+    local name, text = entry:match("^([^=]+)=(.*)$")
+    local ours = name and (name:match(CARRIED .. ".*$") or name)
+    if name then unsure[ours] = unsure[ours] or ours ~= name or found[name] ~= nil and found[name] ~= text end
+    if name then found[ours] = text end
+  end
+  return found, unsure
+end
+
+-- Only batch jobs have an environment here.
+local function variable(job, name)
+  return job.script and job.environment and job.environment[name]
+end
+
+function options.carried(job)
+  local sent, unsure = control_environment(job)
+  local found, sentence = {}, nil
+  for _, name in ipairs(NAMES) do
+    local key = CARRIED .. name
+    local text = sent[key]
+    -- The value of a flag is whatever Slurm puts there: the node goes by its being there.
+    if name == "measure" then text = text and "1" else text = values.given(text) end
+    found[name] = text
+    local other = variable(job, key)
+    if name ~= "measure" and (unsure[key] or text and values.given(other) and other ~= text) then
+      sentence = ("--fikit-%s was sent twice, and not the same: use Slurm's own commands"):format(name:gsub("_", "-"))
+    end
+  end
+  return found, sentence
+end
+
+function options.plain(job)
+  local found = {}
+  for _, name in ipairs(NAMES) do
+    found[name] = values.given(variable(job, CARRIED .. name)) or values.given(variable(job, "FIKIT_" .. name:upper()))
+  end
+  if not values.truth(found.measure) then found.measure = nil end
+  return found
+end
+
+function options.wished(job)
+  local sent = control_environment(job)
+  if sent[WISHED] == "1" then return true end
+  for name in pairs(sent) do
+    if name:find(CARRIED, 1, true) == 1 then return false end
+  end
+  return true
+end
+
+return options
