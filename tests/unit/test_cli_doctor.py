@@ -14,7 +14,7 @@ from fikit.checks.check import Check
 from fikit.checks.native import preload, symbols
 from fikit.places import Place
 
-from fikitd import __version__, _core, build, paths
+from fikitd import __version__, _core, build, mounts, paths
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -381,3 +381,22 @@ def test_the_munged_that_slurm_asks_is_the_one_that_is_tried(
         assert "munge" not in found
     else:
         assert f"{found['munge']} {(site.parent / 'asked').read_text().splitlines()[0]}" == said
+
+
+def test_storage_that_is_not_mounted_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = daemon.storage("report_dir", tmp_path / "shared" / "reports")
+    assert (check.status, check.found) == ("fail", f"there is no {tmp_path}/shared, and nothing is stored")
+    (tmp_path / "shared" / "reports").mkdir(parents=True)
+    assert daemon.storage("report_dir", tmp_path / "shared" / "reports").status == "ok"
+    (tmp_path / "fstab").write_text(f"server:/x {tmp_path}/shared nfs defaults 0 0\n")
+    monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
+    check = daemon.storage("report_dir", tmp_path / "shared" / "reports")
+    assert (check.status, check.advice) == ("fail", f"mount {tmp_path}/shared")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_a_directory_of_ones_name_that_is_somebody_elses_is_told(tmp_path: Path) -> None:
+    (tmp_path / str(os.getuid())).mkdir()
+    assert daemon.storage("report_dir", tmp_path).status == "ok"
+    os.chown(tmp_path / str(os.getuid()), 4321, 4321)
+    assert "is uid 4321's" in daemon.storage("report_dir", tmp_path).found

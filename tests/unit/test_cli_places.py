@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fikit import daemon, places
+
+from fikitd import mounts
 
 
 def test_named_configuration_is_the_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +58,67 @@ def test_results_that_have_no_place_are_a_sentence_with_what_to_do(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(daemon.CannotStart, match=r"couldn't make .*: Not a directory: set XDG_STATE_HOME to "):
         daemon.join_or_start(None)
+
+
+@pytest.fixture
+def without_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing says where; there is a directory for temporary files, which everybody may write."""
+    for name in ("FIKIT_CONFIG", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+@pytest.mark.parametrize("kind", [Path.mkdir, Path.touch, lambda path: path.symlink_to("/root")])
+def test_a_place_that_another_user_has_taken_is_not_used_and_costs_nothing(
+    without_xdg: Path, kind: Callable[[Path], None]
+) -> None:
+    taken = without_xdg / f"fikit-{os.getuid()}"
+    kind(taken)
+    os.chown(taken, 4321, 4321, follow_symlinks=False)
+    places.make_private(places.personal().run_dir)
+    run_dir = places.personal().run_dir
+    assert run_dir.parent == without_xdg
+    assert run_dir.name.startswith(f"fikit-{os.getuid()}.")
+    assert (run_dir.stat().st_uid, run_dir.stat().st_mode & 0o777) == (os.getuid(), 0o700)
+    places.make_private(run_dir)
+    assert places.personal().run_dir == run_dir, "found again, by whoever asks later"
+
+
+@pytest.mark.parametrize("home", [None, "/nonexistent"])
+def test_who_has_no_home_keeps_results_beside_the_sockets(
+    without_xdg: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    def no_entry(_uid: int) -> None:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    place = places.personal()
+    assert place.report_dir == place.run_dir / "state" / "reports"
+
+
+def test_where_no_temporary_file_can_be_made_there_is_a_place_to_look_at(
+    without_xdg: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert places.personal().run_dir == Path(f"/tmp/fikit-{os.getuid()}")
+
+
+def test_results_are_not_put_below_a_mount_point_without_its_file_system(
+    without_xdg: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = without_xdg / "home"
+    home.mkdir()
+    (without_xdg / "fstab").write_text(f"server:/home {home} nfs defaults 0 0\n")
+    monkeypatch.setattr(mounts, "FSTAB", without_xdg / "fstab")
+    monkeypatch.setenv("HOME", str(home))
+    with pytest.raises(daemon.CannotStart, match=f"the file system of {home} is not mounted"):
+        daemon.join_or_start(None)
+    assert list(home.iterdir()) == []
+    hidden = f"(the file system of {home} is not mounted)"
+    assert hidden in places.looked_in([places.personal().report_dir])

@@ -15,6 +15,7 @@ from fikitd.config import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
 from fikit import places
 from fikit.errors import UserError
 from fikit.places import Place
+from fikitd import mounts
 
 IDLE_EXIT_S = 60
 START_TIMEOUT_S = 5.0
@@ -68,8 +69,8 @@ def _named() -> Place:
 
 def _personal(policy: str | None) -> Place:
     """The personal place, with the fikit.toml its daemon reads. A running daemon has read its own already."""
-    place = places.personal()
-    places.make_private(place.run_dir)
+    places.make_private(places.personal().run_dir)
+    place = places.personal()  # now another one, where somebody else had taken our name
     config_file = place.run_dir / PERSONAL_CONFIG
     daemon = DaemonConfig(str(place.run_dir), str(place.report_dir), str(place.profile_dir), IDLE_EXIT_S)
     scheduler = SchedulerConfig() if policy is None else SchedulerConfig(policy)
@@ -83,6 +84,8 @@ def _personal(policy: str | None) -> Place:
             "set XDG_RUNTIME_DIR and XDG_STATE_HOME to other directories"
         ) from None
     for directory in (place.report_dir, place.profile_dir):
+        if (point := mounts.missing_above(directory)) is not None:
+            raise CannotStart(f"couldn't make {directory}: the file system of {point} is not mounted")
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -10,11 +10,12 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fikit.errors import UserError
-from fikitd import config
+from fikitd import config, mounts, own_directory
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,33 @@ def machine() -> Place:
 def personal() -> Place:
     """The place of the fikitd that `fikit run` starts: sockets in XDG_RUNTIME_DIR, results in XDG_STATE_HOME."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    run_dir = Path(runtime) / "fikit" if runtime else Path(tempfile.gettempdir()) / f"fikit-{os.getuid()}"
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "fikit"
+    run_dir = _own(Path(runtime) / "fikit" if runtime else _temporary() / f"fikit-{os.getuid()}")
+    named = os.environ.get("XDG_STATE_HOME")
+    state = Path(named) / "fikit" if named else _state_at_home() or run_dir / "state"
     return Place(run_dir, state / "reports", state / "profiles")
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # it tries to write into each
+        return Path("/tmp")
+
+
+def _state_at_home() -> Path | None:
+    """None for who has no home: neither HOME nor an entry in passwd, or a directory that is not there."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home / ".local" / "state" / "fikit" if home.is_dir() else None
+
+
+def _own(directory: Path) -> Path:
+    """`directory`, or the one that is ours because somebody else has taken its name."""
+    with suppress(OSError):
+        return next(iter(own_directory.of(directory.parent, os.getuid(), directory.name)), directory)
+    return directory
 
 
 def looked_in(directories: Iterable[Path]) -> str:
@@ -62,15 +87,21 @@ def closed(directory: Path) -> str:
     try:
         os.scandir(directory).close()
     except FileNotFoundError:
-        return ""
+        point = mounts.missing_above(directory)
+        return "" if point is None else f"the file system of {point} is not mounted"
     except OSError as error:
         return f"which could not be read: {error.strerror}"
     return ""
 
 
 def make_private(directory: Path) -> None:
-    """Make `directory` with mode 0700. Raises OSError, also for one that somebody else could have prepared for us."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make `directory` with mode 0700, or another one where it is another user's. Raises OSError, also for one of ours that
+    somebody else could have prepared.
+    """
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700, parents=True)
+    if directory.lstat().st_uid not in (0, os.getuid()):
+        directory = own_directory.make(directory.parent, os.getuid(), directory.name)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(

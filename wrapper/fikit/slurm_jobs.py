@@ -39,7 +39,9 @@ def _output(program: str, *arguments: str) -> str:
     if not shutil.which(program):
         return ""
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -14,7 +14,7 @@ from fikit.checks.check import Check, fail, ok, warn
 from fikit.errors import UserError
 from fikit.places import Place
 from fikit.room import is_full
-from fikitd import build
+from fikitd import build, mounts, own_directory
 
 
 def area() -> Iterator[Check]:
@@ -77,9 +77,24 @@ def unreadable(name: str, directory: Path) -> Check | None:
 
 def storage(name: str, directory: Path) -> Check:
     """Reports and profiles are written as the job's user, below a directory that exists."""
-    if not directory.is_dir():
-        advice = f"make it on shared storage, or set {name} in fikit.toml (`fikit run` uses a directory of your own)"
-        return warn(name, f"{directory} does not exist", advice)
+    return absent(name, directory) or unwritable(name, directory) or taken(name, directory) or ok(name, str(directory))
+
+
+def absent(name: str, directory: Path) -> Check | None:
+    """It, or the file system that it should be on; fikitd makes it alone, and nothing above it."""
+    if (point := mounts.missing_above(directory)) is not None:
+        return fail(name, f"{directory} is below {point}, whose file system is not mounted here", f"mount {point}")
+    if directory.is_dir():
+        return None
+    if not directory.parent.is_dir() and directory.parent != own_directory.LOCAL_STATE:
+        advice = f"mount its file system, or make it: fikitd makes {directory.name} alone"
+        return fail(name, f"there is no {directory.parent}, and nothing is stored", advice)
+    advice = f"make it on shared storage, or set {name} in fikit.toml (`fikit run` uses a directory of your own)"
+    return warn(name, f"{directory} does not exist", advice)
+
+
+def unwritable(name: str, directory: Path) -> Check | None:
+    """Who may write there, and whether it takes anything."""
     mode = directory.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         return fail(name, f"everybody can delete others' files in {directory}", f"chmod 1777 {directory}")
@@ -91,4 +106,13 @@ def storage(name: str, directory: Path) -> Check:
         return fail(
             name, f"there is no room on the file system of {directory}", "make room: nothing is stored meanwhile"
         )
-    return ok(name, str(directory))
+    return None
+
+
+def taken(name: str, directory: Path) -> Check | None:
+    """Somebody else has the name of one's own directory there, as anybody may where all can write."""
+    own = directory / str(os.getuid())
+    if not os.path.lexists(own) or own_directory.belongs(own, os.getuid()):
+        return None
+    found = f"{own}, which has your name, is uid {own.lstat().st_uid}'s; yours have another one there"
+    return warn(name, found, "tell whoever looks after the storage")
