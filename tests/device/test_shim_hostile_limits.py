@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -18,7 +19,7 @@ Compile = Callable[..., Path]
 Environment = Callable[..., dict[str, str]]
 StartDaemon = Callable[..., Daemon]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-HABITS = ["close everything", "RLIMIT_MEMLOCK", "no futex", "old sandbox", "kill", "descriptors later"]
+HABITS = ["close everything", "little stack", "RLIMIT_MEMLOCK", "no futex", "old sandbox", "kill", "descriptors later"]
 # Whether these can still be managed is for the system to say; if not, one line says so.
 CRAMPED = ["no descriptor", "one descriptor", "RLIMIT_AS", "no sockets", pytest.param("RLIMIT_NPROC", marks=needs_root)]
 
@@ -50,6 +51,27 @@ def test_program_goes_on_without_being_managed(
     lines = done.stderr.splitlines()
     assert all(line.startswith("fikit: ") and line.endswith("it runs without priorities.") for line in lines)
     assert len(lines) <= 1
+
+
+CALLS = ["socket", "setsockopt", "connect", "sendto", "recvmsg", "fcntl", "lseek", "fstat", "newfstatat", "write", "ppoll",
+         "rt_sigtimedwait", "sched_yield", "futex", "nanosleep", "futex and nanosleep"]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_program_whose_sandbox_refuses_a_system_call_of_ours_goes_on(
+    call: str, program: Path, shim_env: Environment, daemon: StartDaemon
+) -> None:
+    for options in ({}, {"closed": True, "lease_s": 0.1}):
+        for when in ("before", "after"):
+            for number in (errno.EPERM, errno.ENOSYS, errno.EACCES):
+                env = shim_env(FIKIT_SOCKET=str(daemon(**options).path))
+                command: list[str | Path] = [program, "refuse", call, str(number), when]
+                alone, done = outcome(command, without_shim(env)), outcome(command, env)
+                assert alone.stdout.endswith("end\n")
+                assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+                lines = done.stderr.splitlines()
+                assert len(lines) <= 1, lines
+                assert all(line.startswith("fikit: ") for line in lines)
 
 
 def test_launch_at_a_closed_gate_in_a_sandbox_without_futex_waits(

@@ -133,16 +133,16 @@ def test_one_killed_at_the_gate_holds_nobody_longer_than_a_lease(
     assert (report["state"], report["kernels"], report["warnings"]) == ("ended", 0, [])
 
 
-EATER = """
-import ctypes, sys, threading
-def eat():
+# Launches once in its first thread, at the gate; a second thread does what the test wants when a byte comes.
+LAUNCH = """
+import ctypes, os, sys, threading
+def act():
     sys.stdin.read(1)
-    eaten.append(bytearray(600 << 20))
-eaten = []
-threading.Thread(target=eat, daemon=True).start()
+    {act}
+threading.Thread(target=act, daemon=True).start()
 cuda = ctypes.CDLL("libcuda.so.1")
 context, module, function, ns = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(200_000)
-ptx = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry fikit_spin(.param .u64 ns) { ret; }\\n"
+ptx = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry fikit_spin(.param .u64 ns) {{ ret; }}\\n"
 assert cuda.cuInit(0) == 0
 assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
 assert cuda.cuModuleLoadData(ctypes.byref(module), ptx) == 0
@@ -150,8 +150,15 @@ assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"fikit_spin") =
 parameters = (ctypes.c_void_p * 1)(ctypes.addressof(ns))
 print("ready", flush=True)
 cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, parameters, None)
-sys.exit("it was to be killed")
+sys.exit("it was not to come back")
 """
+
+
+def launches_and_then(runner: Runner, act: str) -> tuple[str, subprocess.Popen[str]]:
+    python = Runner(runner.daemon, Path(sys.executable), paths.shim(), runner.env)
+    python._numbers = runner._numbers
+    job, process = python.start("-c", LAUNCH.format(act=act), priority=LOW)
+    return job, process
 
 
 def test_one_whose_memory_cgroup_kills_it_at_the_gate_holds_nobody_longer_than_a_lease(
@@ -159,9 +166,7 @@ def test_one_whose_memory_cgroup_kills_it_at_the_gate_holds_nobody_longer_than_a
 ) -> None:
     _, high = runner.start(1500, 1_000_000, "quiet", priority=HIGH)
     first_line(high)
-    python = Runner(runner.daemon, Path(sys.executable), paths.shim(), runner.env)
-    python._numbers = runner._numbers
-    job, low = python.start("-c", EATER, priority=LOW)
+    job, low = launches_and_then(runner, "eaten = bytearray(600 << 20)")
     with control_group("memory", low.pid) as group:
         group.limit_memory(300 << 20)
         assert first_line(low) == "ready\n"
@@ -172,5 +177,19 @@ def test_one_whose_memory_cgroup_kills_it_at_the_gate_holds_nobody_longer_than_a
         assert low.wait(60) == -9
     assert max(others()) < LEASE_MS + SLACK_MS + 1500
     low.communicate()
+    goes_on(high)
+    assert runner.daemon.control.job(job)["state"] == "ended"
+
+
+def test_one_that_becomes_another_program_at_the_gate_is_that_program(
+    runner: Runner, others: Callable[[], list[float]]
+) -> None:
+    _, high = runner.start(1500, 1_000_000, "quiet", priority=HIGH)
+    first_line(high)
+    job, low = launches_and_then(runner, 'os.execv("/bin/echo", ["echo", "another"])')
+    assert first_line(low) == "ready\n"
+    eventually(lambda: waits_at_the_gate(low))
+    assert goes_on(low) == "another\n"
+    assert max(others()) < LEASE_MS + SLACK_MS + 1500
     goes_on(high)
     assert runner.daemon.control.job(job)["state"] == "ended"

@@ -191,6 +191,67 @@ static void sandbox_that_kills(char **arguments) {
   CHECK(cuCtxSynchronize());
 }
 
+/* What the shim asks the kernel for. `beyond`: only with a descriptor above it, for calls that the program needs as well. */
+static const struct {
+  const char *name;
+  int number, beyond;
+} calls_of_ours[] = {
+    {"socket", SYS_socket, -1},     {"setsockopt", SYS_setsockopt, -1}, {"connect", SYS_connect, -1},
+    {"sendto", SYS_sendto, -1},     {"recvmsg", SYS_recvmsg, -1},       {"fcntl", SYS_fcntl, 2},
+    {"lseek", SYS_lseek, 2},        {"fstat", SYS_fstat, 2},            {"newfstatat", SYS_newfstatat, 2},
+    {"write", SYS_write, 2},        {"ppoll", SYS_ppoll, -1},           {"rt_sigtimedwait", SYS_rt_sigtimedwait, -1},
+    {"sched_yield", SYS_sched_yield, -1}, {"futex", SYS_futex, -1},     {"nanosleep", SYS_nanosleep, -1},
+    {"futex and nanosleep", SYS_futex, -1},
+};
+
+/* arguments: one of these calls, the errno with which it fails from now on, "before" or "after" the driver was started. */
+static void refuse(char **arguments) {
+  unsigned which = 0;
+  while (strcmp(calls_of_ours[which].name, arguments[0]) != 0)
+    which++;
+  const unsigned action = SECCOMP_RET_ERRNO | (unsigned)atoi(arguments[1]);
+  const struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls_of_ours[which].number, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, calls_of_ours[which].beyond < 0 ? 0 : (unsigned)calls_of_ours[which].beyond,
+               0, calls_of_ours[which].beyond < 0 ? 0 : 1),
+      BPF_STMT(BPF_RET | BPF_K, action),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const struct sock_fprog program = {sizeof filter / sizeof filter[0], (struct sock_filter *)filter};
+  const int late = strcmp(arguments[2], "after") == 0;
+  if (late)
+    start();
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    printf("seccomp: errno %d\n", errno);
+  if (strchr(arguments[0], ' '))
+    FORBID(SECCOMP_RET_ERRNO | EPERM, SYS_nanosleep);
+  if (!late)
+    start();
+  launch_some(3);
+}
+
+/* Less stack than a thread usually has, in the thread that launches. */
+static void *launch_here(void *unused) {
+  (void)unused;
+  CHECK(cuCtxSetCurrent(context));
+  launch_some(3);
+  return NULL;
+}
+
+static void little_stack(char **arguments) {
+  (void)arguments;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  start();
+  pthread_attr_init(&attributes);
+  if (pthread_attr_setstacksize(&attributes, 32 << 10) != 0 || pthread_create(&thread, &attributes, launch_here, NULL) != 0)
+    puts("no thread");
+  else
+    pthread_join(thread, NULL);
+}
+
 /* arguments[0]: an empty directory. The driver is there since the start; nothing else is. */
 static void empty_root(char **arguments) {
   if (chroot(arguments[0]) != 0 || chdir("/") != 0)
@@ -229,6 +290,8 @@ int main(int argc, char **argv) {
       {"no futex", sandbox_without_futex},
       {"old sandbox", sandbox_of_old},
       {"kill", sandbox_that_kills},
+      {"refuse", refuse},
+      {"little stack", little_stack},
       {"chroot", empty_root},
       {"container", container},
       {NULL, NULL},
