@@ -25,6 +25,23 @@ def can_mount() -> bool:
     return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ((22, 5, 8), "under which fikit is tested"),
+        ((25, 5, 5), "whose sources fikit was checked against; its tests run under 22.05, 24.11, 26.05"),
+        ((25, 11, 7), "whose sources fikit was checked against; its tests run under 22.05, 24.11, 26.05"),
+        ((23, 2, 1), "which nobody has tried with fikit; its tests run under 22.05, 24.11, 26.05"),
+    ],
+)
+def test_what_is_known_of_a_release_line_is_said(version: tuple[int, ...], words: str) -> None:
+    assert slurm_versions.known(version) == words
+
+
+def test_the_lines_that_are_tested_are_those_that_the_sandbox_has() -> None:
+    assert set(slurm_root.RELEASES) <= set(slurm_versions.TESTED)
+
+
 @needs_headers
 def test_plugin_is_built_for_the_slurm_whose_headers_it_is_given(tmp_path: Path) -> None:
     shutil.copytree(HEADERS, tmp_path / "include" / "slurm")

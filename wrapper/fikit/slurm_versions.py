@@ -13,6 +13,10 @@ from fikit import elf
 
 SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 Version = tuple[int, ...]
+# Release lines under which fikit's tests run, and those of which no Debian has packages: fikit's Lua and plugin were checked
+# against their sources (what job_submit.lua is told, how options travel, what prologs find), and built for their headers.
+TESTED = ("22.05", "24.11", "26.05")
+READ = ("25.05", "25.11")
 
 
 def installed() -> Version | None:
@@ -28,6 +32,14 @@ def installed() -> Version | None:
 def line(version: Version) -> str:
     """The release line, as people name it: "22.05" of (22, 5, 8)."""
     return f"{version[0]}.{version[1]:02}"
+
+
+def known(version: Version) -> str:
+    """What fikit knows of a release line, as the end of "22.05.8, ..."."""
+    if line(version) in TESTED:
+        return "under which fikit is tested"
+    why = "whose sources fikit was checked against" if line(version) in READ else "which nobody has tried with fikit"
+    return f"{why}; its tests run under {', '.join(TESTED)}"
 
 
 def built_for(plugin: Path) -> Version:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fikit import slurm_versions
-from fikit.checks import access, lua, plugstack
+from fikit.checks import access, lua, plugstack, qos
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
@@ -24,7 +24,7 @@ def area() -> Iterator[Check]:
     if version is None:
         yield warn("Slurm", "not installed", "nothing to do for `fikit run`; for jobs: `make setup` installs it")
         return
-    yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}")
+    yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}, {slurm_versions.known(version)}")
     yield plugin(paths.slurm_dir() / plugstack.PLUGIN, version)
     yield owned([paths.shim(), *sorted(paths.slurm_dir().glob("*"))])
     path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
@@ -105,6 +105,7 @@ def configuration(path: Path) -> Iterator[Check]:
     stack = Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf")
     yield plugstack.check(stack)
     yield from access.area(settings, path, plugstack.default_priority(stack))
+    yield from qos.area(settings)
 
 
 def text_of(path: Path, depth: int = 0) -> str:
