@@ -10,15 +10,18 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fikitd import own_directory
 from fikitd.storage import read_bounded, unreadable, write_atomic
 from fikitd.untrusted import AHEAD_S, is_name
+
+MOST_LOOKED_AT: Final = 200_000  # files of a user: a second
 
 Document = dict[str, Any]
 
@@ -71,14 +74,14 @@ class UserFiles:
             raise damaged
         return next(iter(found.values()), None)
 
-    def newest(self) -> list[UserFile]:
+    def newest(self) -> Iterator[UserFile]:
         """All that the caller may see, the newest first. One from the future comes last: a clock was wrong, or its owner lies."""
         latest = time.time() + AHEAD_S
-        found: list[tuple[float, UserFile]] = []
+        found: list[tuple[float, str, int, Path]] = []  # there may be very many of them
         with suppress(OSError):
             for uid, directory in [*self._directories(), (None, self.directory)]:
                 with os.scandir(directory) as entries:
-                    for entry in itertools.islice(entries, own_directory.MOST_LOOKED_AT):
+                    for entry in itertools.islice(entries, MOST_LOOKED_AT):
                         job = entry.name.removesuffix(self._kind.suffix)
                         if job == entry.name or not is_name(job):
                             continue
@@ -87,8 +90,10 @@ class UserFiles:
                             owner = _owner(status) if uid is None else uid
                             if stat.S_ISREG(status.st_mode) and status.st_uid in (0, owner):
                                 when = status.st_mtime if status.st_mtime <= latest else 0.0
-                                found.append((when, UserFile(directory / entry.name, job, owner)))
-        return [file for _, file in sorted(found, key=lambda item: item[0], reverse=True)]
+                                found.append((when, job, owner, directory))
+        found.sort(key=itemgetter(0), reverse=True)
+        for _, job, owner, directory in found:
+            yield UserFile(directory / f"{job}{self._kind.suffix}", job, owner)
 
     def has(self, job: str) -> bool:
         """Whether there is one, readable or not. OSError: nobody can say."""
