@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import SOURCE, Fikitd, Runner
+from daemon_process import SOURCE, Fikitd, Runner, mount
 from failing_storage import OPERATIONS, FailingStorage
 from fikitd.profiles import ProfileStore
 
@@ -110,3 +111,42 @@ def test_a_profile_that_was_there_is_used_again_afterwards(daemon: Fikitd, runne
     jobs, _ = jobs_run(runner, daemon)
     assert daemon.report(jobs[1])["profile"]["found"] is True
     assert ProfileStore(daemon.profiles).load(os.getuid(), "mine") is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_storage_unmounted_while_jobs_run_is_a_line_and_gets_no_tree_on_the_local_disk(
+    tmp_path: Path, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]
+) -> None:
+    daemon, shared = Fikitd(tmp_path, "budget"), tmp_path / "shared"
+    mount(shared, "size=16m")
+    daemon.reports, daemon.profiles = shared / "site" / "reports", shared / "site" / "profiles"
+    for directory in (daemon.reports, daemon.profiles):
+        directory.mkdir(parents=True)
+    text = daemon.config.read_text()
+    daemon.config.write_text(
+        text.replace(f"{tmp_path}/reports", str(daemon.reports)).replace(f"{tmp_path}/profiles", str(daemon.profiles))
+    )
+    daemon.start()
+    runner = Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
+    try:
+        jobs, _ = jobs_run(runner, daemon)
+        assert complete(daemon, jobs)
+        job, process = runner.start(20, 50_000, "hold", measure=True, profile="mine")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done 20\n"
+        subprocess.run(["umount", "--lazy", str(shared)], check=True)
+        assert process.communicate("x", timeout=60) == ("done 20\n", "")
+        assert "not stored" in daemon.control.summary(job)
+        runner.end(job)
+        jobs_run(runner, daemon)
+        assert [line for line in daemon.log.read_text().splitlines() if str(daemon.reports) in line]
+        assert list(shared.iterdir()) == []
+        mount(shared, "size=16m")
+        for directory in (daemon.reports, daemon.profiles):
+            directory.mkdir(parents=True)
+        jobs, log = jobs_run(runner, daemon)
+        assert complete(daemon, jobs), log
+    finally:
+        subprocess.run(["umount", "--lazy", str(shared)], check=False, capture_output=True)
+        assert daemon.stop() == 0, daemon.log.read_text()
+    assert "Traceback" not in daemon.log.read_text()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from fikitd.untrusted import printable
+
 from fikit.reporters import screen
 
 
 def say(text: str) -> None:
     """`fikit: TEXT`; a text that is already such a line (fikitd's summary) goes out as it is."""
-    screen.echo(text if text.startswith("fikit: ") else f"fikit: {text}", err=True)
+    screen.echo(printable(text if text.startswith("fikit: ") else f"fikit: {text}"), err=True)
 
 
 class _Once(logging.Handler):
