@@ -13,16 +13,25 @@ local client = {}
 
 -- Most GPU memory, in bytes, that the user's last jobs of this name held; nil when nothing is known. fikitd writes the file
 -- (fikitd/fikitd/peaks.py) as the user, into the user's directory: it is read with the user's rights, never by slurmctld.
+-- A directory is the user's by its owner: where somebody else has the name, it is another one (fikitd/fikitd/own_directory.py).
+local READ_PEAKS = [[for own in "$1" "$1".*; do
+if [ -d "$own" ] && [ ! -L "$own" ] && [ -O "$own" ]; then exec cat -- "$own/.memory/$2"; fi; done]]
+
+local function quoted(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
 local function peak(site, name)
   local uid = files.own_uid()
   if not uid or not name or #name > 64 or not name:match("^[%w_-][%w._-]*$") then return nil end
-  local path = site.profile_dir .. "/" .. uid .. "/.memory/" .. name
   -- By a program that can be given up: shared storage may hang, and a submission must not hang with it.
-  local file = io.popen("exec timeout -s KILL 0.5 cat -- '" .. path:gsub("'", "'\\''") .. "' 2>/dev/null", "r")
+  local words = { "sh", "-c", READ_PEAKS, "sh", site.profile_dir .. "/" .. uid, name }
+  for i, word in ipairs(words) do words[i] = quoted(word) end
+  local file = io.popen("exec timeout -s KILL 0.5 " .. table.concat(words, " ") .. " 2>/dev/null", "r")
   if not file then return nil end
   local most
   for bytes in (file:read(4096) or ""):gmatch("[^\n]* (%d+)\n") do
-    most = math.max(most or 0, tonumber(bytes))
+    if #bytes <= 16 then most = math.max(most or 0, tonumber(bytes)) end
   end
   file:close()
   return most

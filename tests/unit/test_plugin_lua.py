@@ -292,6 +292,7 @@ def shards(site: Path, **options: object) -> object:
         ("1 99999999999999\n", "shard:16"),
         ("", "shard:4"),
         ("nonsense\n-3\n", "shard:4"),
+        ("1 " + "9" * 400 + "\n", "shard:4"),
     ],
 )
 def test_a_job_that_does_not_say_gets_what_its_like_needed(remembering: Path, text: str, share: str) -> None:
@@ -313,6 +314,36 @@ def test_profile_name_and_fikit_mem_go_before_the_jobs_name(remembering: Path) -
 def test_a_jobs_name_is_no_path(remembering: Path, name: str) -> None:
     (remembering.parent / "train").write_text("7 9663676416\n")
     assert shards(remembering, **{"job-name": name}) == "shard:4"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_what_another_user_put_into_a_directory_of_ones_name_is_not_read(remembering: Path) -> None:
+    (remembering / "train").write_text("7 9663676416\n")
+    own = remembering.parent
+    for uid in (4321, os.getuid()):
+        os.chown(own, uid, uid)
+        expected = "shard:4" if uid == 4321 else "shard:10"
+        assert shards(remembering, **{"job-name": "train"}) == expected
+    own.rename(own.with_name("elsewhere"))
+    own.symlink_to(own.with_name("elsewhere"))
+    assert shards(remembering, **{"job-name": "train"}) == "shard:4", "a link to one's own may be anybody's"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+def test_whose_name_somebody_else_has_taken_is_remembered_all_the_same(remembering: Path) -> None:
+    own = remembering.parent
+    os.chown(own, 4321, 4321)
+    Peaks(ProfileStore(own.parent)).remember(os.getuid(), "train", "12", 5 * 2**30)
+    assert shards(remembering, **{"job-name": "train"}) == "shard:6"
+
+
+def test_a_site_may_have_any_characters_in_its_paths(remembering: Path) -> None:
+    odd = remembering.parents[2] / "a 'b' $(touch x) *"
+    (remembering.parents[1]).rename(odd)
+    toml = remembering.parents[2] / "fikit.toml"
+    toml.write_text(toml.read_text().replace(f"{remembering.parents[1]}", str(odd)))
+    (odd / str(os.getuid()) / ".memory" / "train").write_text("7 9663676416\n")
+    assert shards(remembering, **{"job-name": "train"}) == "shard:10"
 
 
 def test_the_file_that_fikitd_writes_is_the_one_that_is_read(remembering: Path) -> None:
