@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fikitd import interrupt
+from fikitd import interrupt, log_lines
 from fikitd.command_line import run_command, version_option
 from fikitd.config import Config, ConfigError, load
 
@@ -47,9 +46,7 @@ def serve(config: Config, core: Core | None = None) -> int:
     with interrupt.loading():
         from fikitd import _core, server  # noqa: PLC0415
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="fikitd: %(levelname)s: %(message)s")
-    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
-        logging.addLevelName(level, logging.getLevelName(level).lower())
+    log_lines.begin()
     if os.geteuid() == 0:
         # Threads that act as a job's user must not keep root's groups (storage.become).
         with suppress(PermissionError):

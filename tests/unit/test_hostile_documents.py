@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from fikit.reporters import perfetto, screen, table, top
 from fikit.reporters.line import say
 from fikitd.admin_comment import AdminComments
 from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.log_lines import Lines
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportStore, summary_line
@@ -214,6 +216,14 @@ def test_no_text_moves_a_cursor_or_is_taken_for_markup(text: str) -> None:
         patch.setattr(screen.click, "echo", lambda text, err: sink.append(text))
         say(text)
     assert is_text(sink[0])
+
+
+@given(st.text() | st.sampled_from(TEXTS))
+def test_a_message_of_the_log_is_one_line_of_text(text: str) -> None:
+    record = logging.LogRecord("fikitd", logging.WARNING, "", 0, "job %s: %s", ("12", text), None)
+    line = Lines("fikitd: %(levelname)s: %(message)s").format(record)
+    assert line.isprintable()
+    assert line.startswith("fikitd: ")
 
 
 def test_names_in_a_profile_are_shown_as_they_are_written() -> None:

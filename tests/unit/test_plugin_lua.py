@@ -292,7 +292,7 @@ def shards(site: Path, **options: object) -> object:
         ("1 99999999999999\n", "shard:16"),
         ("", "shard:4"),
         ("nonsense\n-3\n", "shard:4"),
-        ("1 " + "9" * 400 + "\n", "shard:4"),
+        pytest.param("1 " + "9" * 400 + "\n", "shard:4", id="no number of bytes"),
     ],
 )
 def test_a_job_that_does_not_say_gets_what_its_like_needed(remembering: Path, text: str, share: str) -> None:
