@@ -63,9 +63,9 @@ def _read(path: Path) -> bytes:
 
 
 def family(proc: Path, pid: int) -> Iterator[Process]:
-    """The process itself, its parent, and so on, without init."""
+    """The process itself, its parent, and so on, init among them: in a container that may be `fikit run`."""
     for _ in range(MAX_ANCESTORS):
-        process = read_process(proc, pid) if pid > 1 else None
+        process = read_process(proc, pid) if pid > 0 else None
         if process is None:
             return
         yield process

@@ -50,6 +50,11 @@ class OtherUser:
             whole, env={**self.env, **env}, cwd="/", capture_output=True, text=True, check=False, timeout=60
         )
 
+    def stops_its_daemons(self) -> None:
+        """Those that it can reach below its home; a client of root's does not talk to another user's fikitd."""
+        for socket in self.home.rglob("control.sock"):
+            self.run("python", "-c", f"from fikitd.client import Control; Control({str(socket.parent)!r}).shutdown()")
+
 
 @contextmanager
 def other_user(env: Mapping[str, str]) -> Iterator[OtherUser]:

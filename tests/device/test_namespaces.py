@@ -16,6 +16,7 @@ SUBORDINATE = 300_000  # a uid that /etc/subuid would give to the user
 def user(emulator_env: Callable[..., dict[str, str]]) -> Iterator[OtherUser]:
     with other_user(emulator_env()) as user:
         yield user
+        user.stops_its_daemons()
 
 
 @pytest.fixture
@@ -51,6 +52,21 @@ def test_program_in_namespaces_of_its_own_is_managed_as_its_jobs(
     job, process = runner.start("-c", f'exec unshare {namespaces} "$@"', "sh", spin, 20, 100_000, uid=UID)
     assert (process.communicate(timeout=60), process.returncode) == (("done 20\n", ""), 0)
     assert " 20 kernels" in daemon.control.summary(job)
+
+
+@pytest.mark.parametrize(
+    "namespaces",
+    ["--user", "--user --map-root-user", "--user --map-root-user --pid --fork --mount-proc"],
+    ids=["unmapped", "root", "as the first process"],
+)
+def test_fikit_run_works_in_a_container(user: OtherUser, spin: Path, namespaces: str) -> None:
+    """With fikitd inside, too. In a pid namespace of its own `fikit run` has pid 1."""
+    places = {"XDG_RUNTIME_DIR": str(user.home), "XDG_STATE_HOME": str(user.home / "state")}
+    run = f"fikit run --priority high -- {spin} 20 100000"
+    done = user.run("sh", "-c", f"exec unshare {namespaces} {run}", **places)
+    assert (done.returncode, done.stdout) == (0, "done 20\n"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert " high: 20 kernels" in done.stderr
 
 
 IN_A_NAMESPACE = """

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner
-from fikitd.client import Control, DaemonUnreachable
 from other_user import UID, OtherUser, other_user
 
 HIDDEN = "mount -t proc -o hidepid={} proc /proc"
@@ -21,9 +19,7 @@ MANAGED = r"fikit: job run-\d+-1 high: .*50 kernels.*\(emulated GPU\)\n"
 def user(emulator_env: Callable[..., dict[str, str]]) -> Iterator[OtherUser]:
     with other_user(emulator_env()) as user:
         yield user
-        for socket in user.home.rglob("control.sock"):
-            with suppress(DaemonUnreachable):
-                Control(socket.parent).shutdown()
+        user.stops_its_daemons()
 
 
 @pytest.fixture

@@ -118,6 +118,27 @@ def test_a_stopped_fikitd_holds_nobody_longer_than_a_lease_and_goes_on(runner: R
     assert runner.daemon.control.job(job)["expired"] > 0
 
 
+def test_all_of_them_stopped_for_longer_than_a_lease_go_on_as_before(
+    runner: Runner, others: Callable[[], list[float]]
+) -> None:
+    """A virtual machine that is paused, or whose clock that only runs forward goes on meanwhile: every lease runs out at once."""
+    _, high = runner.start(400, 1_000_000, "quiet", priority=HIGH)
+    first_line(high)
+    job, low = runner.start(20, 200_000, priority=LOW)
+    eventually(lambda: waits_at_the_gate(low))
+    assert runner.daemon.process is not None
+    with STOPS["SIGSTOP"](low.pid), STOPS["SIGSTOP"](high.pid), STOPS["SIGSTOP"](runner.daemon.process.pid):  # type: ignore[attr-defined]
+        time.sleep(3 * LEASE_MS / 1000)
+    assert goes_on(low) == "done 20\n"
+    assert goes_on(high) == ""
+    eventually(lambda: runner.daemon.control.job(job)["state"] == "ended")
+    assert runner.daemon.control.job(job)["kernels"] == 20
+    _, high = runner.start(400, 1_000_000, "quiet", priority=HIGH)
+    first_line(high)
+    assert max(others()) > 100  # priorities hold as before
+    goes_on(high)
+
+
 def test_one_killed_at_the_gate_holds_nobody_longer_than_a_lease(
     runner: Runner, others: Callable[[], list[float]]
 ) -> None:
