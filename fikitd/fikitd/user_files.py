@@ -125,7 +125,9 @@ class UserFiles:
         try:
             document = self._kind.parse(data)
             if document["job"] != file.job or (file.uid != 0 and document["uid"] != file.uid):
-                raise ValueError(f"it says that it is of job {document['job']} of uid {document['uid']}")
+                raise ValueError(
+                    f"it says that it is of job {document['job']} of uid {document['uid']}, and belongs to uid {file.uid}"
+                )
         except ValueError as error:
             raise self._error(file.path, error) from None
         return document

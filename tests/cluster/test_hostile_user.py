@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import pwd
 import shutil
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import remains
 from fikitd.client import Control
+from fikitd.profiles import ProfileStore
+from fikitd.reports import ReportError, ReportStore
 from users import as_user
 
-from fikitd import protocol
+from fikitd import own_directory, protocol
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -74,6 +80,51 @@ def test_whatever_a_user_tries_from_a_job_its_neighbours_run_on(
     assert f" {400 * rounds + 7} kernels" in cluster.summaries(output, victim)[0]
     assert [process.pid for process in remains.daemons(cluster.sandbox)] == daemons, "fikitd did not stay"
     remains.nothing_remains(cluster.sandbox)
+
+
+def test_names_that_somebody_took_and_reports_that_somebody_planted_cost_their_user_nothing(
+    cluster: Cluster, spin: Path
+) -> None:
+    sandbox, victim = cluster.sandbox, pwd.getpwnam("games")
+    number = int(
+        cluster.run(
+            "srun", GPU, "--fikit-priority=low", "sh", "-c", f"echo $SLURM_JOB_ID; {spin} 2 20000"
+        ).stdout.split()[0]
+    )
+    genuine = cluster.until(lambda: ReportStore(sandbox.report_dir).load(str(number)), "there is no report")
+    forged = {**genuine, "uid": victim.pw_uid, "kernels": 666}
+    take = "import json, sys; f = json.load(sys.stdin); [open(name, 'w').write(json.dumps({**f, 'job': job})) for name, job in f['files']]"
+    planted = [(str(sandbox.report_dir / f"{n}.json"), str(n)) for n in range(number + 1, number + 20)]
+    taken = [directory / str(victim.pw_uid) for directory in (sandbox.report_dir, sandbox.profile_dir)]
+    subprocess.run([*as_user("www-data"), "mkdir", *map(str, taken)], check=True)
+    words = [*as_user("www-data"), "/usr/bin/python3", "-c", take]
+    subprocess.run(words, input=json.dumps({**forged, "files": planted}), text=True, check=True)
+    try:
+        work = f"echo JOB $SLURM_JOB_ID; exec {spin} 20 20000"
+        srun = ["srun", GPU, "--fikit-measure", "--fikit-profile=mine", "sh", "-c", work]
+        done = sandbox.run([*as_user("games"), *srun], env=cluster.env, cwd="/", timeout=60)
+        assert (done.returncode, "measured 20 kernels" in done.stderr) == (0, True), done.stderr
+        job = done.stdout.split()[1]
+        assert (str(sandbox.report_dir / f"{job}.json"), job) in planted
+
+        def reported() -> int:
+            with suppress(ReportError):  # until there is more than what was planted
+                return cluster.reported_kernels(job)
+            return 0
+
+        cluster.until(lambda: reported() == 20, "the victim's report is not what is shown")
+        profile = ProfileStore(sandbox.profile_dir).load(victim.pw_uid, "mine")
+        assert profile is not None
+        assert profile["launches"] == 20
+        for store in (sandbox.report_dir, sandbox.profile_dir):
+            (own,) = own_directory.of(store, victim.pw_uid)
+            assert (own.stat().st_uid, own.stat().st_mode & 0o777) == (victim.pw_uid, 0o700)
+        assert cluster.run("fikit", "report", "--list").returncode == 0
+    finally:
+        for name, _ in planted:
+            Path(name).unlink()
+        for directory in taken:
+            shutil.rmtree(directory)
 
 
 SAY_HELLO = """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import pwd
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +54,7 @@ def report(record: dict[str, Any]) -> Table:
     gaps = record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
+        *([("user", Text(user(record["uid"])))] if record["uid"] != os.getuid() else []),
         ("priority", _priority(record)),
         ("GPU", Text(device(record["device"]))),
         ("kernels", units.count(record["kernels"])),
@@ -84,9 +87,11 @@ def reports(records: list[dict[str, Any]]) -> Grid:
     def numbers(name: str, goes: int, text: Callable[[dict[str, Any]], str]) -> Column:
         return Column(name, [text(record) for record in records], goes=goes, justify="right")
 
+    others = any(record["uid"] != os.getuid() for record in records)
     return Grid(
         [
             jobs([(record["job"], _named_job(record)) for record in records]),
+            *([Column("user", [user(record["uid"]) for record in records], goes=3)] if others else []),
             Column("priority", [_priority(record) for record in records], WORDS),
             Column("state", [str(record["state"]) for record in records], goes=3),
             numbers("kernels", 4, lambda record: units.count(record["kernels"])),
@@ -234,6 +239,14 @@ def device(description: dict[str, Any]) -> str:
     if description["emulated"] and "emulated" not in name.lower():
         return f"{name} (emulated)"
     return name
+
+
+def user(uid: int) -> str:
+    """By name, as far as this machine knows one."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _job(record: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -48,7 +47,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> Grid:
     return Grid(
         [
             table.jobs([(job["job"], job.get("name", "")) for job in jobs]),
-            Column("user", [_user(job["uid"]) for job in jobs], goes=4),
+            Column("user", [table.user(job["uid"]) for job in jobs], goes=4),
             Column("priority", [table.priority(job) for job in jobs], WORDS),
             Column("GPU", [_percent(job["device_share"]) for job in jobs], justify="right"),
             Column("", [bar(job) for job in jobs], goes=6),
@@ -81,10 +80,3 @@ def _percent(share: float | None) -> str:
 
 def _rate(per_s: float | None) -> str:
     return "-" if per_s is None else units.count(round(per_s))
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
