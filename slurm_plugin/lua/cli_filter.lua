@@ -1,16 +1,18 @@
--- For sites without a cli_filter.lua of their own: copy it, and fikit_*.lua, beside slurm.conf. Others load
--- fikit_submit.lua in theirs and call fikit.cli_filter(options) in slurm_cli_pre_submit.
+-- fikit's part of the clients' cli_filter.lua, in the same way as job_submit.lua: the site's functions first, fikit's last.
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "/etc/slurm"
+local around = dofile(here .. "/fikit_around.lua")
+local names = { "slurm_cli_setup_defaults", "slurm_cli_pre_submit", "slurm_cli_post_submit" }
+local site, result = around.site(here, names)
+if not site then return nil end
 local fikit = dofile(here .. "/fikit_submit.lua")
 
-function slurm_cli_setup_defaults(options, early_pass)
-  return slurm.SUCCESS
-end
+slurm_cli_setup_defaults = site.slurm_cli_setup_defaults or function() return slurm.SUCCESS end
+slurm_cli_post_submit = site.slurm_cli_post_submit or function() return slurm.SUCCESS end
 
 function slurm_cli_pre_submit(options, pack_offset)
+  local said = around.ask("slurm_cli_pre_submit", site.slurm_cli_pre_submit, options, pack_offset)
+  if said ~= slurm.SUCCESS then return said end
   return fikit.cli_filter(options)
 end
 
-function slurm_cli_post_submit(pack_offset, job_id, step_id)
-  return slurm.SUCCESS
-end
+return result or slurm.SUCCESS

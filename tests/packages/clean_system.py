@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NOISE = ("/proc", "/sys", "/dev", "/tmp", "/run", "/var/log", "/var/cache", "/var/lib/apt", "/var/lib/dpkg", "/root")
 SITE = {
     "slurm.conf": (
-        "ClusterName=site\nSlurmctldHost=node1\nSlurmUser=root\nStateSaveLocation=/tmp/state\n"
+        # Nobody answers there, and Slurm's commands give up soon.
+        "ClusterName=site\nSlurmctldHost=node1(127.0.0.1)\nSlurmctldPort=1\nMessageTimeout=2\nSlurmUser=root\nStateSaveLocation=/tmp/state\n"
         "NodeName=node1 CPUs=2 Gres=gpu:h200:2\nPartitionName=all Nodes=ALL Default=YES\n"
     ),
     "gres.conf": "Name=gpu Type=h200 File=/dev/nvidia[0-1]\n",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clean_system import ROOT, CleanSystem, can_overlay, make_site, page_commands
+from clean_system import ROOT, SITE, CleanSystem, can_overlay, make_site, page_commands
 
 AFTER_EACH_FAULT = {
     "GresTypes": "sed -i s/GresTypes=gpu,shard/GresTypes=gpu/ /etc/slurm/slurm.conf",
     "gres.conf": "sed -i s/Type=h200// /etc/slurm/gres.conf",
     "shards": "sed -i s/,shard:h200:282// /etc/slurm/slurm.conf",
-    "job_submit.lua": "rm /etc/slurm/job_submit.lua",
+    "job_submit.lua": "echo 'return slurm.SUCCESS' >/etc/slurm/job_submit.lua",
     "cli_filter.lua": "rm /etc/slurm/cli_filter.lua",
     "plugstack.conf": "sed -i s/native/lib/ /etc/slurm/plugstack.conf",
     "SPANK plugin": "rm /usr/lib/fikit/native/slurm/spank_fikit.so",
@@ -44,7 +45,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanSystem]:
     done = subprocess.run(["make", "-s", "install", "PREFIX=/usr", f"DESTDIR={system.upper}"], cwd=ROOT, capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    system.checked(" && ".join(["set -e", *rest[:-1]]))
+    system.checked("\n".join(["set -e", *rest[:-1]]))
     yield system
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -53,6 +54,32 @@ def findings(system: CleanSystem, before: str = "true") -> tuple[int, dict[str, 
     """fikit doctor's exit code and findings, after something that nobody sees afterwards."""
     done = system.run(f"{before}; fikit doctor --json 2>/dev/null", trial=True)
     return done.returncode, {found["name"]: found for found in json.loads(done.stdout)}
+
+
+SCRIPTS = {
+    "job_submit.lua": 'function slurm_job_submit(job) job.account = "site" return slurm.SUCCESS end\n'
+                      'function slurm_job_modify() return slurm.SUCCESS end\nslurm.log_info("initialized")\nreturn slurm.SUCCESS',
+    "cli_filter.lua": "function slurm_cli_setup_defaults() return slurm.SUCCESS end\nslurm_cli_pre_submit = slurm_cli_setup_defaults\n"
+                      "slurm_cli_post_submit = slurm_cli_setup_defaults\nreturn slurm.SUCCESS",
+}  # fmt: skip
+
+
+def test_the_pages_commands_may_be_typed_again_and_bear_files_that_end_anyhow(system: CleanSystem) -> None:
+    """On a site with scripts that end in `return`, and files without a last newline."""
+    commands = "\n".join(page_commands()[1:-1])
+    files = {**SITE, **SCRIPTS, "plugstack.conf": "# no plugin"}
+    writes = [f"printf %s {shlex.quote(text.rstrip())} >/etc/slurm/{name}" for name, text in files.items()]
+    show = "cd /etc && cat slurm/*.conf slurm/*.lua fikit/fikit.toml | sha256sum; cd - >/dev/null"
+    script = "\n".join(
+        ["set -e", *writes, "{", commands, "} >&2", show, "{", commands, "} >&2", show, "cat /etc/slurm/job_submit.lua"]
+    )
+    done = system.run(f"( {script} ) 2>/dev/null; echo AFTER; fikit doctor --json 2>/dev/null", trial=True)
+    shown, _, found = done.stdout.partition("AFTER\n")
+    first, again, *lua = shown.splitlines()
+    assert first == again
+    assert lua == ["do local r = dofile('/usr/lib/fikit/native/slurm/job_submit.lua') if r then return r end end",
+                   *SCRIPTS["job_submit.lua"].splitlines()]  # fmt: skip
+    assert [check for check in json.loads(found) if check["status"] == "fail"] == []
 
 
 def test_after_the_pages_commands_doctor_has_nothing_to_complain_of(system: CleanSystem) -> None:

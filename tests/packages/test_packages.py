@@ -30,7 +30,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CleanSyst
         shutil.copy(package, target)
     before = system.files()
     assert "/usr/sbin/slurmd" in before
-    system.checked(" && ".join(["set -e", *page_commands()[:-1]]))
+    system.checked("\n".join(["set -e", *page_commands()[:-1]]))
     yield system, before
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -63,7 +63,7 @@ def test_purge_leaves_nothing(debian: tuple[CleanSystem, set[str]]) -> None:
         assert f"/etc/slurm/{name}" in refused.stdout
     assert whole - system.files() == set()
     system.checked(
-        "fikit doctor >/dev/null; cd /etc/slurm; sed -i 's|^dofile|-- &|' *.lua; sed -i '/spank_fikit/s/^/# /' plugstack.conf;"
+        "fikit doctor >/dev/null; cd /etc/slurm; fikit lua --remove; sed -i '/spank_fikit/s/^/# /' plugstack.conf;"
         " apt-get purge -y fikit fikit-slurm"
     )
     left = {path for path in system.files() - before if not path.startswith(OF_THE_PAGE)}

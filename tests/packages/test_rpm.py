@@ -116,7 +116,10 @@ def test_what_slurm_still_loads_is_not_erased(system: CleanSystem) -> None:
     system.checked("mkdir -p /etc/slurm")
     for name, line in (
         ("plugstack.conf", "required /usr/lib/fikit/native/slurm/spank_fikit.so"),
-        ("cli_filter.lua", "dofile('/usr/lib/fikit/native/slurm/cli_filter.lua')"),
+        (
+            "cli_filter.lua",
+            "do local r = dofile('/usr/lib/fikit/native/slurm/cli_filter.lua') if r then return r end end",
+        ),
     ):
         system.write(f"/etc/slurm/{name}", line + "\n")
         refused = system.run("rpm -e fikit fikit-slurm")

@@ -18,6 +18,7 @@ COMMANDS = {
     "trace": "The schedule of job JOBID, as a file for ui.perfetto.dev.",
     "profile": "What is known of your programs' kernels.",
     "limits": "Which priorities the site lets your jobs use.",
+    "lua": "Make Slurm's job_submit.lua and cli_filter.lua call fikit's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Two jobs on one GPU: alone, with default sharing, with fikit.",
     "sandbox": "Run CMD inside a throw-away Slurm with emulated GPUs.",

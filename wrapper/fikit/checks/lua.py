@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from fikit import lua_scripts
 from fikit.checks.check import Check, fail, ok
 from fikit.checks.native import slurm_files
 from fikitd import paths
 
-_LOADED = re.compile(r"""dofile\s*\(?\s*(?:\[\[|["'])(/[^"'\]]+)""")  # a path that is not put together
+ADVICE = "`fikit lua` as root writes the line that does"
 
 
-def area(beside: Path) -> Iterator[Check]:
-    """beside: slurm.conf's directory."""
-    for name in ("job_submit.lua", "cli_filter.lua"):
-        yield script(beside / name)
+def area(beside: Path, *, is_sent: bool = False) -> Iterator[Check]:
+    """beside: slurm.conf's directory. is_sent: slurmctld has sent it, and keeps job_submit.lua for itself."""
+    for name in lua_scripts.NAMES:
+        if not is_sent or (beside / name).is_file() or name != "job_submit.lua":
+            yield script(beside / name)
     yield from copies(beside)
 
 
 def script(path: Path) -> Check:
-    """One that Slurm loads: it is there, it calls fikit's, and what it loads is there."""
+    """One that Slurm loads: it is Lua, it asks fikit's and the site's functions, and what it loads is there."""
     installed = slurm_files() / path.name
     if not path.is_file():
-        return fail(path.name, f"{path} does not exist", f"make it with the line: dofile('{installed}')")
-    text = "\n".join(line.partition("--")[0] for line in path.read_text(errors="replace").splitlines())
-    if "fikit" not in text:
-        return fail(path.name, f"{path} does not call fikit", f"call fikit_submit.lua as {installed} does")
-    missing = [file for file in _LOADED.findall(text) if not Path(file).is_file()]
+        return fail(path.name, f"{path} does not exist", f"{ADVICE}: {lua_scripts.line(installed)}")
+    if said := lua_scripts.fault(path):
+        return fail(path.name, f"Slurm cannot read it: {said}", f"mend it; {ADVICE} where it belongs")
+    text = lua_scripts.read(path)
+    if trouble := lua_scripts.trouble(text, path.name):
+        return fail(path.name, f"{path}: {trouble}", f"{ADVICE} first in it: {lua_scripts.line(installed)}")
+    missing = [file for file in lua_scripts.loaded(text) if file.startswith("/") and not Path(file).is_file()]
     if missing:
         return fail(path.name, f"{path} loads {missing[0]}, which does not exist", f"load {installed}")
     return ok(path.name, str(path))
