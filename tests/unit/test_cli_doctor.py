@@ -61,7 +61,7 @@ def test_correct_configuration_passes(site: Path) -> None:
         ("slurm.conf", "cons_tres", "cons_res", "SelectType", "fail"),
         ("slurm.conf", "JobSubmitPlugins=lua", "", "JobSubmitPlugins", "fail"),
         ("slurm.conf", "CliFilterPlugins=lua", "", "CliFilterPlugins", "fail"),
-        ("slurm.conf", "PrologFlags=Alloc", "PrologFlags=X11", "PrologFlags", "fail"),
+        ("slurm.conf", "PrologFlags=Alloc", "PrologFlags=Serial", "PrologFlags", "fail"),
         ("slurm.conf", "shard:h200:282", "shard:282", "shards", "fail"),
         ("slurm.conf", "shard:", "other:", "shards", "fail"),
         ("slurm.conf", "NodeName=old", "PartitionName=a OverSubscribe=Exclusive\nNodeName=old", "partitions", "warn"),

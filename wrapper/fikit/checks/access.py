@@ -9,14 +9,16 @@ from pathlib import Path
 from fikitd.access import rules_of
 
 from fikit.checks.check import Check, fail, ok, warn
+from fikit.slurm_config import words_of
 from fikitd import config, priorities
 
 ENFORCED = {"account": "associations", "qos": "qos"}
+IMPLY_ASSOCIATIONS = {"limits", "qos", "safe", "wckeys"}
 NO_RULES = config.AccessConfig()
 
 
-def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str | None) -> Iterator[Check]:
-    """settings: of slurm.conf. default_priority: of the plugin's line in plugstack.conf."""
+def area(settings: Mapping[str, str], source: str, default_priority: str | None) -> Iterator[Check]:
+    """settings: of slurm.conf, by the word of `source`. default_priority: of the plugin's line in plugstack.conf."""
     path = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH)
     try:
         site = config.load()
@@ -25,7 +27,7 @@ def area(settings: Mapping[str, str], slurm_conf: Path, default_priority: str | 
     yield agreed(site.slurm.default_priority, default_priority, path)
     if site.access != NO_RULES:
         yield believed(path)
-        yield enforced(site.access, settings, slurm_conf)
+        yield enforced(site.access, settings, source)
 
 
 def agreed(here: str | int, there: str | None, path: Path) -> Check:
@@ -56,15 +58,16 @@ def believed(path: Path) -> Check:
     return ok("access rules", f"{path}, which nobody else can write")
 
 
-def enforced(access: config.AccessConfig, settings: Mapping[str, str], slurm_conf: Path) -> Check:
+def enforced(access: config.AccessConfig, settings: Mapping[str, str], source: str) -> Check:
     """Without, a user's job is of whatever account or QOS the user names."""
-    words = {word.strip().lower() for word in settings.get("accountingstorageenforce", "").split(",")}
+    words = words_of(settings.get("accountingstorageenforce", ""))
+    words |= {"associations"} if words & IMPLY_ASSOCIATIONS else set()
     used = {key for rule in rules_of(access) for key in rule.names}
     missing = [word for key, word in ENFORCED.items() if key in used and word not in words and "all" not in words]
     if missing:
         return fail(
             "AccountingStorageEnforce",
-            f"{', '.join(missing)} is missing in {slurm_conf}: a job is of whatever account or QOS its user names",
+            f"{', '.join(missing)} is missing in {source}: a job is of whatever account or QOS its user names",
             f"AccountingStorageEnforce={','.join(missing)}, with slurmdbd, or rules by partition and group only",
         )
     return ok("access", f"{len(access.rule)} rules in fikit.toml")

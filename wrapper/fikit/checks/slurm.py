@@ -9,14 +9,23 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fikit import slurm_versions
+from fikit import slurm_config, slurm_versions
 from fikit.checks import access, lua, plugstack, qos
 from fikit.checks.check import Check, fail, ok, warn
+from fikit.slurm_config import Line, SlurmConfig
 from fikitd import paths
 
-DEFAULT_SLURM_CONF = Path("/etc/slurm/slurm.conf")
-DEEPEST_INCLUDE = 8
 MUNGE = "auth/munge"
+CONS_TRES_IS_DEFAULT = (23, 11)
+# What each of Slurm's words for a setting says (prolog_str2flags in src/common/read_config.c); a word says itself.
+IMPLIED = {"contain": "alloc", "x11": "alloc", "nohold": "alloc", "runinjob": "alloc"}
+WANTED = {
+    "GresTypes": ("gpu", "shard"),
+    "SelectType": ("cons_tres",),
+    "JobSubmitPlugins": ("lua",),
+    "CliFilterPlugins": ("lua",),
+    "PrologFlags": ("alloc",),
+}
 
 
 def area() -> Iterator[Check]:
@@ -27,16 +36,16 @@ def area() -> Iterator[Check]:
     yield ok("Slurm", f"{slurm_versions.line(version)}.{version[2]}, {slurm_versions.known(version)}")
     yield plugin(paths.slurm_dir() / plugstack.PLUGIN, version)
     yield owned([paths.shim(), *sorted(paths.slurm_dir().glob("*"))])
-    path = Path(os.environ.get("SLURM_CONF") or DEFAULT_SLURM_CONF)
-    settings = read_settings(path) if path.is_file() else {}
-    if settings.get("authtype", MUNGE).lower() == MUNGE:
-        yield munge(settings.get("authinfo", ""))
-    if not path.is_file():
+    path = slurm_config.path()
+    conf = slurm_config.config(path)
+    if conf.settings.get("authtype", MUNGE).lower() in (MUNGE, MUNGE.partition("/")[2]):
+        yield munge(conf.settings.get("authinfo", ""))
+    if not conf.settings:
         yield warn(
             "slurm.conf", f"{path} does not exist", "this machine is in no cluster; try `fikit sandbox -- sinfo`"
         )
         return
-    yield from configuration(path)
+    yield from findings(path, conf, version)
 
 
 def plugin(path: Path, version: slurm_versions.Version) -> Check:
@@ -80,117 +89,113 @@ def munge(info: str = "") -> Check:
 
 def configuration(path: Path) -> Iterator[Check]:
     """slurm.conf and the files beside it."""
-    settings = read_settings(path)
-    wanted = {
-        "grestypes": ("GresTypes", ("gpu", "shard")),
-        "selecttype": ("SelectType", ("select/cons_tres",)),
-        "jobsubmitplugins": ("JobSubmitPlugins", ("lua",)),
-        "clifilterplugins": ("CliFilterPlugins", ("lua",)),
-        "prologflags": ("PrologFlags", ("alloc",)),
-    }
-    for key, (name, values) in wanted.items():
-        present = {value.strip().lower() for value in settings.get(key, "").split(",")}
-        missing = [value for value in values if value not in present]
-        if missing:
-            yield fail(
-                name, f"{', '.join(missing)} is missing in {path}", f"{name}={','.join(values)}, besides what you have"
-            )
-        else:
-            yield ok(name, settings[key])
-    nodes = gres_of_nodes(path)
-    yield from shards(path, nodes)
-    yield from partitions(path)
-    yield from lua.area(path.parent)
-    yield gres(path.parent / "gres.conf", nodes)
-    stack = Path(settings.get("plugstackconfig") or path.parent / "plugstack.conf")
-    yield plugstack.check(stack)
-    yield from access.area(settings, path, plugstack.default_priority(stack))
-    yield from qos.area(settings)
+    yield from findings(path, slurm_config.config(path), slurm_versions.installed() or ())
 
 
-def text_of(path: Path, depth: int = 0) -> str:
-    """slurm.conf without comments and with the files that it includes."""
-    lines = []
-    for line in path.read_text(errors="replace").splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include" and depth < DEEPEST_INCLUDE:
-            included = path.parent / words[1]
-            if included.is_file():
-                lines.append(text_of(included, depth + 1))
-        elif words:
-            lines.append(" ".join(words))
-    return "\n".join(lines)
+def findings(path: Path, conf: SlurmConfig, version: slurm_versions.Version) -> Iterator[Check]:
+    for name, values in WANTED.items():
+        yield setting(name, values, conf, version)
+    here = slurm_config.own_names(conf.nodes)
+    nodes = [node["gres"].lower() for node in conf.nodes if node.get("gres", "(null)") != "(null)"]
+    own = [node["gres"].lower() for node in conf.nodes if "gres" in node and slurm_config.is_for(node, here)]
+    yield from shards(conf.source, nodes)
+    yield from partitions(conf.partitions)
+    stack = Path(conf.settings.get("plugstackconfig") or path.parent / "plugstack.conf")
+    if path.is_file():  # where Slurm's commands fetch it from slurmctld each time, nothing lies beside it
+        yield from lua.area(path.parent, is_sent=path.parent == slurm_config.CONFIGLESS.parent)
+        yield gres(path.parent / "gres.conf", own or nodes, here)
+        yield plugstack.check(stack)
+    yield from access.area(conf.settings, conf.source, plugstack.default_priority(stack))
+    yield from qos.area(conf.settings)
 
 
-def read_settings(path: Path) -> dict[str, str]:
-    """The Name=Value lines of slurm.conf; names in lower case, as Slurm compares them."""
-    lines = (re.fullmatch(r"(\w+) ?= ?(.*)", line) for line in text_of(path).splitlines())
-    return {match[1].lower(): match[2] for match in lines if match}
+def setting(name: str, values: Sequence[str], conf: SlurmConfig, version: slurm_versions.Version) -> Check:
+    """Whether a comma-separated setting has all of these, in whichever of Slurm's spellings."""
+    if name == "SelectType" and not conf.settings.get("selecttype") and version >= CONS_TRES_IS_DEFAULT:
+        return ok(name, "select/cons_tres, Slurm's default")
+    missing = missing_of(values, conf.settings.get(name.lower(), ""))
+    if not missing:
+        return ok(name, conf.settings[name.lower()])
+    if not missing_of(values, conf.written.get(name.lower(), "")):
+        return fail(name, f"{', '.join(missing)} is in slurm.conf, and {conf.source} has not read it",
+                    "restart slurmctld and the slurmds")  # fmt: skip
+    full = [f"select/{value}" if name == "SelectType" else value for value in values]
+    return fail(
+        name, f"{', '.join(missing)} is missing in {conf.source}", f"{name}={','.join(full)}, besides what you have"
+    )
 
 
-def gres_of_nodes(path: Path) -> list[str]:
-    """The Gres= of each node line of slurm.conf, in lower case."""
-    return re.findall(r"^nodename=.*?\sgres=(\S+)", text_of(path).lower(), re.MULTILINE)
+def missing_of(values: Iterable[str], text: str) -> list[str]:
+    present = {word.rpartition("/")[2] for word in slurm_config.words_of(text)}
+    present |= {IMPLIED.get(word, word) for word in present}
+    return [value for value in values if value not in present]
 
 
 def count(gres: str, name: str) -> int:
     """How many of that name a node's Gres= has, of all types together."""
-    found = re.findall(rf"(?:^|,){name}(?::[^:,]*[^:,\d][^:,]*)?(?::(\d+))?(?=,|$|\()", gres)
-    return sum(int(number or 1) for number in found)
+    found = re.findall(rf"(?:^|,){name}(?::[^:,]*[^:,\d][^:,]*)?(?::(\d+[kmgtp]?))?(?=,|$|\()", gres)
+    return sum(slurm_config.number(number or "1") for number in found)
 
 
-def shards(path: Path, nodes: Sequence[str]) -> Iterator[Check]:
+def shards(source: str, nodes: Sequence[str]) -> Iterator[Check]:
     """Slurm cannot start a step of a job with shards of a type (--gres=gpu:TYPE:1) if the node's shards have none."""
     typed = {"gpu": set[str](), "shard": set[str]()}
     for gres in nodes:
-        for name, type_ in re.findall(r"(gpu|shard):([^:,]*[^:,\d][^:,]*)", gres):
+        for name, type_ in re.findall(r"(gpu|shard):([^:,(]*[^:,(\d][^:,(]*)", gres):
             typed[name].add(type_)
     missing = sorted(typed["gpu"] - typed["shard"])
     if nodes and not any("shard:" in gres for gres in nodes):
-        yield fail("shards", f"no node in {path} has any", "add shard:TYPE:N to its Gres=, N = GPUs x GiB of one GPU")
+        yield fail("shards", f"no node in {source} has any", "add shard:TYPE:N to its Gres=, N = GPUs x GiB of one GPU")
     elif missing:
-        yield fail("shards", f"{path} has GPUs but no shards of type {', '.join(missing)}",
+        yield fail("shards", f"{source} has GPUs but no shards of type {', '.join(missing)}",
                    f"write shard:{missing[0]}:N in the node's Gres=, or jobs with --gres=gpu:{missing[0]}:1 cannot share")  # fmt: skip
     elif nodes:
-        yield ok("shards", ", ".join(nodes))
+        yield ok("shards", ", ".join(dict.fromkeys(nodes)))
 
 
-def partitions(path: Path) -> Iterator[Check]:
+def partitions(lines: Iterable[Line]) -> Iterator[Check]:
     """A job that has its node alone gets all GPUs and all shards, which exclude each other: Slurm never starts it."""
-    lines = re.findall(r"^partitionname=.*$", text_of(path), re.MULTILINE | re.IGNORECASE)
     whole = [
-        re.findall(r"=(\S+)", line)[0]
-        for line in lines if re.search(r"\b(oversubscribe|shared)=exclusive\b", line, re.IGNORECASE)
+        line["partitionname"]
+        for line in lines if line.get("oversubscribe", line.get("shared", "")).lower() == "exclusive"
     ]  # fmt: skip
     if whole:
         yield warn("partitions", f"{', '.join(whole)} gives every job whole nodes: there no job can share a GPU",
                    "OverSubscribe=NO instead of EXCLUSIVE, or tell users to share in other partitions")  # fmt: skip
 
 
-def gres(path: Path, nodes: Sequence[str]) -> Check:
-    """Before Slurm 23.11.5 an exclusive job can land on a shared GPU unless the GPU lines have Type= or Cores=."""
+def gres(path: Path, nodes: Sequence[str], here: set[str]) -> Check:
+    """Before Slurm 23.11.5 an exclusive job can land on a shared GPU unless the GPU lines have Type= or Cores=.
+
+    nodes: the Gres= of this machine in slurm.conf, or of all where it is none of them.
+    """
     if not path.is_file():
         return fail("gres.conf", f"{path} does not exist", "list the GPUs with Type=, and one line Name=shard")
-    lines = [line.partition("#")[0].lower() for line in path.read_text(errors="replace").splitlines()]
-    gpus = [line for line in lines if "name=gpu" in line]
-    if not any("name=shard" in line for line in lines):
+    every = [slurm_config.pairs_of(line) for line in slurm_config.lines(path)]
+    own = [line for line in every if slurm_config.is_for(line, here)]
+    # On the controller or a login node, lines for other nodes are all that can be looked at.
+    lines = own if any("name" in line for line in own) else every
+    gpus = [line for line in lines if line.get("name", "").lower() == "gpu"]
+    found = [line for line in lines if line.get("name", "").lower() == "shard"]
+    detected = any(line.get("autodetect", "off").lower() != "off" for line in lines)
+    if not found:
         return fail("gres.conf", "there is no line Name=shard", "add one with 1 shard per GiB of GPU memory")
-    if any("multiplefiles=" in line for line in gpus):
+    if any("multiplefiles" in line for line in gpus):
         return fail(
             "gres.conf",
             "a GPU line has MultipleFiles=: Slurm cannot give shards of it, and does not use the node",
             "write File= with the MIG instance's own file, /dev/nvidia-caps/nvidia-capN",
         )
-    if any("type=" not in line and "cores=" not in line for line in gpus):
+    if not detected and any(line.keys().isdisjoint({"type", "cores", "cpus"}) for line in gpus):
         return fail(
             "gres.conf",
             "a GPU line has neither Type= nor Cores=",
             "add Type=, or exclusive jobs can land on a shared GPU",
         )
-    # A node that finds fewer than slurm.conf says is taken out of service. Of a file for several nodes, nobody knows which is ours.
-    here = sum(int(number) for line in lines for number in re.findall(r"name=shard\b.*\bcount=(\d+)(?!\S)", line))
+    # A node that finds fewer than slurm.conf says is taken out of service.
+    there = sum(slurm_config.number(line.get("count", "")) for line in found)
     wanted = {number for node in nodes if (number := count(node, "shard"))}
-    if here and wanted and here not in wanted and not any("nodename=" in line for line in lines):
-        return fail("gres.conf", f"it has {here} shards, nodes in slurm.conf have {' or '.join(map(str, sorted(wanted)))}",
+    if there and wanted and there not in wanted and lines is own:
+        return fail("gres.conf", f"it has {there} shards, nodes in slurm.conf have {' or '.join(map(str, sorted(wanted)))}",
                     "write the same number in Count= and in the node's Gres=")  # fmt: skip
     return ok("gres.conf", str(path))
