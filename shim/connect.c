@@ -36,38 +36,57 @@ static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
   return false;
 }
 
-static int open_socket(const char *path, char reason[FIKIT_REASON_BYTES]) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  /* A loaded node answers late, and who gives up runs without priorities to its end; a hanging fikitd may delay a program by
-   * this at most, once for hello, once for the answer. */
-  struct timeval timeout = {.tv_sec = FIKIT_ANSWER_S};
+/* The user's own socket beside everybody's, which no other user can fill (fikitd/user_sockets.py). */
+static bool own_path(const char *path, struct sockaddr_un *address) {
+  const char *slash = strrchr(path, '/');
+  if (!slash || strcmp(slash + 1, FIKIT_SOCKET_NAME) != 0)
+    return false;
+  int length = snprintf(address->sun_path, sizeof address->sun_path, "%.*s/%s/%u.sock", (int)(slash - path), path,
+                        FIKIT_USERS_DIRECTORY, (unsigned)geteuid());
+  return length > 0 && (size_t)length < sizeof address->sun_path;
+}
+
+static bool everybodys_path(const char *path, struct sockaddr_un *address) {
   size_t bytes = strlen(path) + 1;
-  if (bytes > sizeof address.sun_path) {
-    failed(reason, "path too long for a socket");
-    return -1;
-  }
-  memcpy(address.sun_path, path, bytes);
-  int fd = moved_up(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (bytes > sizeof address->sun_path)
+    return false;
+  memcpy(address->sun_path, path, bytes);
+  return true;
+}
+
+/* False: errno says why, EAGAIN that there is no room now. */
+static bool connected(int fd, const struct sockaddr_un *address) {
+  int result;
+  do
+    result = connect(fd, (const struct sockaddr *)address, sizeof *address);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+static int open_socket(const char *path, int patience_s, char reason[FIKIT_REASON_BYTES]) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  struct timeval timeout = {.tv_sec = patience_s};
+  int fd = moved_up(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (patience_s ? 0 : SOCK_NONBLOCK), 0));
   if (fd < 0) {
     failed_errno(reason);
     return -1;
   }
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  int result;
-  do
-    result = connect(fd, (struct sockaddr *)&address, sizeof address);
-  while (result != 0 && errno == EINTR);
-  if (result != 0) {
+  if (own_path(path, &address) && connected(fd, &address))
+    return fd;
+  if (!everybodys_path(path, &address))
+    failed(reason, "path too long for a socket");
+  else if (connected(fd, &address))
+    return fd;
+  else
     failed_errno(reason);
-    close(fd);
-    return -1;
-  }
-  return fd;
+  close(fd);
+  return -1;
 }
 
 /* One packet with its descriptors; fds[] = -1 where none came. The kernel closes what would be more. */
-static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS]) {
+static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS], int flags) {
   union {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
@@ -81,7 +100,7 @@ static ssize_t receive(int fd, void *packet, size_t bytes, int fds[DESCRIPTORS])
   for (int i = 0; i < DESCRIPTORS; i++)
     fds[i] = -1;
   do
-    got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | flags);
   while (got < 0 && errno == EINTR);
   struct cmsghdr *header = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
   if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
@@ -152,29 +171,38 @@ static bool understand(const struct fikit_hello *hello, const void *packet, ssiz
   return map_pages(fds, welcome, connection, reason);
 }
 
-bool fikit_connect(const char *path, const struct fikit_hello *hello, struct fikit_connection *connection,
-                   char reason[FIKIT_REASON_BYTES]) {
-  _Alignas(8) char packet[FIKIT_MESSAGE_BYTES];
-  int fds[DESCRIPTORS] = {-1, -1, -1};
-  bool done = false;
-  int fd = open_socket(path, reason);
+int fikit_ask(const char *path, const struct fikit_hello *hello, int patience_s, char reason[FIKIT_REASON_BYTES]) {
+  int fd = open_socket(path, patience_s, reason);
   if (fd < 0)
-    return false;
-  /* EPIPE: a fikitd without descriptors refuses whoever connects, unheard; its answer is there all the same. */
+    return -1;
+  /* EPIPE: a fikitd that refuses whoever connects, unheard; its answer is there all the same. */
   if (send(fd, hello, sizeof *hello, MSG_NOSIGNAL) == (ssize_t)sizeof *hello || errno == EPIPE)
-    done = understand(hello, packet, receive(fd, packet, sizeof packet, fds), fds, connection, reason);
-  else
+    return fd;
+  failed_errno(reason);
+  close(fd);
+  return -1;
+}
+
+enum fikit_answer fikit_hear(int fd, const struct fikit_hello *hello, bool wait, struct fikit_connection *connection,
+                             char reason[FIKIT_REASON_BYTES]) {
+  _Alignas(8) char packet[FIKIT_MESSAGE_BYTES];
+  int fds[DESCRIPTORS];
+  ssize_t got = receive(fd, packet, sizeof packet, fds, wait ? 0 : MSG_DONTWAIT);
+  if (got < 0 && errno == EAGAIN) {
     failed_errno(reason);
+    return FIKIT_NO_ANSWER;
+  }
+  bool welcome = understand(hello, packet, got, fds, connection, reason);
   for (int i = 0; i < DESCRIPTORS; i++)
-    if (fds[i] >= 0 && !(done && i == DOORBELL))
+    if (fds[i] >= 0 && !(welcome && i == DOORBELL))
       close(fds[i]);
-  if (!done) {
+  if (!welcome) {
     close(fd);
-    return false;
+    return FIKIT_NOT_MANAGED;
   }
   connection->socket = fd;
   connection->doorbell = fds[DOORBELL];
-  return true;
+  return FIKIT_MANAGED;
 }
 
 void fikit_disconnect(const struct fikit_connection *connection) {

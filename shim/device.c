@@ -1,6 +1,6 @@
 #include "device.h"
+#include "attach.h"
 #include "clock.h"
-#include "connect.h"
 #include "fork.h"
 #include "gate.h"
 #include "identity.h"
@@ -10,8 +10,10 @@
 #include "monitor.h"
 #include "page_mark.h"
 #include "say.h"
+#include "stream.h"
 #include "symbols.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,12 @@ static _Atomic(struct fikit_device *) devices[FIKIT_MAX_DEVICES];
 static struct fikit_device unmanaged; /* stands for "asked, and runs free" */
 static _Atomic(struct fikit_device *) watched[FIKIT_MAX_DEVICES]; /* in the order in which they were asked about */
 FIKIT_LOCK(attaching);
+/* Of those that run free, under `attaching`; NULL: nobody to ask. */
+static struct fikit_attempt *attempts[FIKIT_MAX_DEVICES];
+static char socket_path[FIKIT_PATH_BYTES];
+_Atomic int64_t fikit_attach_due_ns = INT64_MAX;
+enum { WATCH_PATIENCE_S = 1 };
+#define WATCH_PAUSE_NS (10 * INT64_C(1000000000))
 
 /* Say who we are and which GPU this is about. With MIG the instance's own UUID counts (version 2 of the call). */
 static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
@@ -76,26 +84,75 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   return NULL;
 }
 
+/* Under `attaching`. */
+static void find_next_due(void) {
+  int64_t due_ns = INT64_MAX;
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++)
+    if (attempts[i] && attempts[i]->due_ns < due_ns)
+      due_ns = attempts[i]->due_ns;
+  atomic_store_explicit(&fikit_attach_due_ns, due_ns, memory_order_relaxed);
+}
+
+static struct fikit_device *managed(const struct fikit_connection *connection, const struct fikit_hello *hello) {
+  struct fikit_device *device = new_device(connection, hello->gpu_uuid);
+  if (device)
+    return device;
+  fikit_say("no memory to manage this program: it runs without priorities.");
+  fikit_disconnect(connection);
+  return &unmanaged;
+}
+
 static struct fikit_device *attach(CUdevice ordinal) {
   char reason[FIKIT_REASON_BYTES];
   struct fikit_hello hello;
   struct fikit_connection connection;
+  struct fikit_attempt *attempt;
   const char *path = getenv(FIKIT_ENV_SOCKET);
   if (!path || !*path)
     return &unmanaged; /* not a job of fikit's: not a word */
   if (!describe(ordinal, &hello))
     return NULL; /* the driver is not ready for questions; ask again later */
-  if (!fikit_connect(path, &hello, &connection, reason)) {
-    fikit_say("fikitd at %s does not manage this program (%s): it runs without priorities.", path, reason);
-    return &unmanaged;
-  }
-  struct fikit_device *device = new_device(&connection, hello.gpu_uuid);
-  if (!device) {
+  attempt = calloc(1, sizeof *attempt);
+  if (!attempt) {
     fikit_say("no memory to manage this program: it runs without priorities.");
-    fikit_disconnect(&connection);
     return &unmanaged;
   }
-  return device;
+  if (fikit_attach_first(attempt, path, &hello, &connection, reason)) {
+    free(attempt);
+    return managed(&connection, &hello);
+  }
+  fikit_say("fikitd at %s does not manage this program (%s): it runs without priorities until it does.", path, reason);
+  size_t bytes = strlen(path) + 1;
+  if (bytes <= sizeof socket_path) { /* the program may change its environment */
+    memcpy(socket_path, path, bytes);
+    attempts[ordinal] = attempt;
+    find_next_due();
+  } else {
+    free(attempt);
+  }
+  return &unmanaged;
+}
+
+void fikit_attach_again(void) {
+  int saved = errno;
+  if (!fikit_lock(&attaching))
+    return; /* a signal handler */
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++) {
+    struct fikit_connection connection;
+    struct fikit_attempt *attempt = attempts[i];
+    if (!attempt || !fikit_attach_go_on(attempt, socket_path, &connection))
+      continue;
+    struct fikit_device *device = managed(&connection, &attempt->hello);
+    attempts[i] = NULL;
+    free(attempt);
+    if (device != &unmanaged)
+      fikit_say("fikitd manages this program from now on.");
+    atomic_store_explicit(&devices[i], device, memory_order_release);
+    fikit_stream_forget_unmanaged();
+  }
+  find_next_due();
+  fikit_unlock(&attaching);
+  errno = saved;
 }
 
 struct fikit_device *fikit_device_of(CUdevice ordinal) {
@@ -111,6 +168,10 @@ struct fikit_device *fikit_device_of(CUdevice ordinal) {
       atomic_store_explicit(&devices[ordinal], device, memory_order_release);
     }
     fikit_unlock(&attaching);
+  }
+  if (device == &unmanaged && fikit_attach_due()) {
+    fikit_attach_again();
+    device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
   }
   return device == &unmanaged ? NULL : device;
 }
@@ -134,22 +195,31 @@ struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]) {
   return NULL;
 }
 
-/* Under `attaching`. One that could not be had is remembered as gone. */
-static struct fikit_device *watch(const struct fikit_hello *hello) {
+/* Under `attaching`. One that cannot be had is gone until the next time. */
+static void watch(struct fikit_device *device, const char *path, const struct fikit_hello *hello) {
   char reason[FIKIT_REASON_BYTES];
   struct fikit_connection connection;
+  int fd = fikit_ask(path, hello, WATCH_PATIENCE_S, reason);
+  enum fikit_answer answer = fd < 0 ? FIKIT_NOT_MANAGED : fikit_hear(fd, hello, true, &connection, reason);
+  atomic_store_explicit(&device->looked_ns, fikit_now_ns(), memory_order_relaxed);
+  if (answer == FIKIT_NO_ANSWER)
+    close(fd);
+  if (answer != FIKIT_MANAGED)
+    return;
+  device->page = connection.page;
+  device->memory = connection.memory;
+  device->socket = connection.socket;
+  device->socket_file = fikit_file_id(connection.socket);
+  device->doorbell = connection.doorbell;
+  atomic_store_explicit(&device->gone, false, memory_order_release);
+}
+
+static struct fikit_device *new_watch(const struct fikit_hello *hello) {
   struct fikit_device *device = calloc(1, sizeof *device);
-  if (!device)
-    return NULL;
-  memcpy(device->uuid, hello->gpu_uuid, sizeof device->uuid);
-  atomic_store_explicit(&device->gone, !fikit_connect(getenv(FIKIT_ENV_SOCKET), hello, &connection, reason),
-                        memory_order_relaxed);
-  if (!device->gone) {
-    device->page = connection.page;
-    device->memory = connection.memory;
-    device->socket = connection.socket;
-    device->socket_file = fikit_file_id(connection.socket);
-    device->doorbell = connection.doorbell;
+  if (device) {
+    memcpy(device->uuid, hello->gpu_uuid, sizeof device->uuid);
+    atomic_store_explicit(&device->looked_ns, INT64_MIN / 2, memory_order_relaxed);
+    atomic_store_explicit(&device->gone, true, memory_order_relaxed);
   }
   return device;
 }
@@ -161,16 +231,18 @@ struct fikit_device *fikit_device_watch(const struct fikit_hello *hello) {
   if (!path || !*path || !fikit_lock(&attaching))
     return NULL;
   for (int i = 0; i < FIKIT_MAX_DEVICES && !device; i++) {
+    if (!watched[i])
+      watched[i] = new_watch(hello);
     device = watched[i];
     if (!device)
-      watched[i] = device = watch(hello);
-    else if (memcmp(device->uuid, hello->gpu_uuid, sizeof device->uuid) != 0)
-      device = NULL;
-    else if (!device->gone && (!fikit_descriptors_ours(device) || fikit_connection_ended(device)))
-      device->gone = true;
-    if (!watched[i])
       break; /* no memory */
+    if (memcmp(device->uuid, hello->gpu_uuid, sizeof device->uuid) != 0)
+      device = NULL;
   }
+  if (device && !device->gone && (!fikit_descriptors_ours(device) || fikit_connection_ended(device)))
+    device->gone = true;
+  if (device && device->gone && !device->memory && fikit_now_ns() - device->looked_ns >= WATCH_PAUSE_NS)
+    watch(device, path, hello);
   fikit_unlock(&attaching);
   return device;
 }
@@ -204,6 +276,11 @@ void fikit_device_forget_all(void) {
       forget(watched[i]);
   memset((void *)devices, 0, sizeof devices);
   memset((void *)watched, 0, sizeof watched);
+  for (int i = 0; i < FIKIT_MAX_DEVICES; i++)
+    if (attempts[i])
+      fikit_attach_drop(attempts[i]);
+  memset((void *)attempts, 0, sizeof attempts);
+  atomic_store_explicit(&fikit_attach_due_ns, INT64_MAX, memory_order_relaxed);
 }
 
 /* Ours to write now: nobody else does. The page stays mapped, other threads are using it. */

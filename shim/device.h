@@ -2,6 +2,7 @@
 #ifndef FIKIT_SHIM_DEVICE_H
 #define FIKIT_SHIM_DEVICE_H
 
+#include "clock.h"
 #include "cuda_abi.h"
 #include "file_id.h"
 #include "fikit_protocol.h"
@@ -10,6 +11,7 @@
 #include <stdbool.h>
 
 #define FIKIT_MAX_DEVICES 64
+#define FIKIT_PATH_BYTES 108 /* sun_path */
 #define FIKIT_IDENTITY_BUCKETS (2 * FIKIT_SLOTS)
 
 /* A kernel identity's bucket: 64-bit key (0 = free) and the slot of the page that counts it. */
@@ -60,13 +62,24 @@ struct fikit_device {
 /* The device behind an ordinal of this process, attached to fikitd at the first call. NULL: not managed. */
 struct fikit_device *fikit_device_of(CUdevice ordinal);
 
+/* When the next try to attach an unmanaged device is due: INT64_MAX if there is none to come. */
+extern _Atomic int64_t fikit_attach_due_ns;
+
+static inline bool fikit_attach_due(void) {
+  int64_t due_ns = atomic_load_explicit(&fikit_attach_due_ns, memory_order_relaxed);
+  return due_ns != INT64_MAX && fikit_now_ns() >= due_ns;
+}
+
+/* Try once more for each unmanaged device, without waiting. */
+void fikit_attach_again(void);
+
 /* The device of the calling thread's current context. `context` (may be NULL) receives that context. */
 struct fikit_device *fikit_device_current(CUcontext *context);
 
 /* The attached device with this UUID, or NULL. Attaches nothing. */
 struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]);
 
-/* The memory page of the job on a GPU that this process does not use through CUDA: `hello` says which GPU. Asked for once, not a
+/* The memory page of the job on a GPU that this process does not use through CUDA: `hello` says which GPU. Asked for now and then, not a
  * word when there is none; NULL in programs that are not managed. */
 struct fikit_device *fikit_device_watch(const struct fikit_hello *hello);
 

@@ -26,8 +26,11 @@ static inline struct launch begin(CUstream stream, uintptr_t handle, const struc
   struct launch launch = {.stream = stream, .pass = {FIKIT_ENTRY_LAUNCH, 0}};
   struct fikit_stream *entry = fikit_stream_of(stream);
   struct fikit_device *device = entry->device;
-  if (!device || (fikit_capture_anywhere() && fikit_stream_captures(stream)))
+  if (!device || (fikit_capture_anywhere() && fikit_stream_captures(stream))) {
+    if (!device && fikit_attach_due())
+      fikit_attach_again(); /* for the launches that follow */
     return launch;
+  }
   launch.entry = entry;
   launch.slot = fikit_identity_slot(device, handle, shape);
   bool open = atomic_load_explicit(&device->page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;

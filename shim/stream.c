@@ -126,6 +126,10 @@ static void new_epoch(void) {
   atomic_fetch_add_explicit(&fikit_stream_epoch, 1, memory_order_relaxed);
 }
 
+void fikit_stream_forget_unmanaged(void) {
+  new_epoch();
+}
+
 void fikit_stream_context_gone(CUcontext context) {
   if (!fikit_lock(&changing))
     return;

@@ -50,6 +50,9 @@ static inline struct fikit_stream *fikit_stream_of(CUstream stream) {
 /* The calling thread's context changed: its default streams mean something else now. */
 void fikit_stream_thread_changed(void);
 
+/* A device is managed from now on: what is remembered of streams without one is wrong. */
+void fikit_stream_forget_unmanaged(void);
+
 /* A stream or context went away, in whatever thread. */
 void fikit_stream_destroyed(CUstream stream);
 void fikit_stream_context_gone(CUcontext context);

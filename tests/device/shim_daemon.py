@@ -178,6 +178,7 @@ class Daemon:
         limit_bytes: int = 0,
         version: int = VERSION,
         deaf: bool = False,
+        late: bool = False,
     ) -> None:
         self.version = version  # the newest that it knows
         self.deaf = deaf  # after the hello: its node is busy
@@ -197,7 +198,8 @@ class Daemon:
         self.listener.listen(16)
         self.stopping = os.eventfd(0)
         self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
+        if not late:
+            self.thread.start()
 
     def page(self, index: int = 0) -> Page:
         return wait_for(lambda: self.pages[index] if len(self.pages) > index else None, "client")

@@ -38,6 +38,7 @@ extern "C" {
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
 #define FIKIT_SOCKET_NAME "fikitd.sock"      /* in run_dir; shims connect here */
+#define FIKIT_USERS_DIRECTORY "users"        /* in run_dir: <uid>.sock, for the shims of that user, who alone can connect */
 #define FIKIT_DEFAULT_RUN_DIR "/run/fikit"
 #define FIKIT_ENV_SOCKET "FIKIT_SOCKET"      /* full path of the socket; set by the SPANK plugin or `fikit run` */
 
@@ -51,7 +52,7 @@ extern "C" {
 #define FIKIT_NAME_BYTES 1024u
 #define FIKIT_REASON_BYTES 256u
 #define FIKIT_MESSAGE_BYTES 2048u            /* no packet is larger */
-#define FIKIT_ANSWER_S 5                     /* a shim waits so long for the answer to its HELLO, then runs unmanaged */
+#define FIKIT_ANSWER_S 5                     /* a shim waits so long for the answer to its HELLO; until a later one, it runs unmanaged */
 
 /* ---------------------------------------------------------------- socket messages */
 
