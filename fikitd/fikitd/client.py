@@ -17,13 +17,14 @@ from typing import Any, Final
 
 from fikitd import node_format, report_format, schema, trace_format
 from fikitd.peer import Peer
-from fikitd.protocol import CONTROL_NAME
+from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY
 from fikitd.untrusted import printable
 
 _PACKET_BYTES: Final = 65536
 MAX_BYTES: Final = 2**24  # of an answer: a report has some KB
 MAX_JOBS: Final = 2**16
 MAX_TRACE_BYTES: Final = 2**27
+WAIT_S: Final = 0.005  # for room
 TRANSFER_S: Final = 30.0  # for an answer that has begun
 
 
@@ -101,12 +102,18 @@ class Control:
             )
         raise ControlError(sentence)
 
+    def _connected(self) -> socket.socket:
+        """At the socket for root and the daemon's own user, which nobody else can fill, or else at everybody's."""
+        deadline = time.monotonic() + self._timeout_s
+        with suppress(OSError):
+            return _connect(self.path.parent / HOOKS_DIRECTORY / CONTROL_NAME, deadline)
+        return _connect(self.path, deadline)
+
     def _answer(self, request: str, limit: int) -> bytes:
         answer = bytearray()
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            with self._connected() as connection:
                 connection.settimeout(self._timeout_s)
-                connection.connect(str(self.path))
                 if (uid := Peer.of(connection).uid) not in (0, os.geteuid()):
                     raise DaemonUnreachable(
                         f"what listens at {self.path} belongs to uid {uid}, neither to root nor to you: it is not asked"
@@ -127,6 +134,24 @@ class Control:
             why = error.strerror or "it did not answer in time"
             raise DaemonUnreachable(f"fikitd does not answer at {self.path}: {why}; is it running?") from None
         return bytes(answer)
+
+
+def _connect(path: Path, deadline: float) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        while True:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                connection.connect(str(path))
+            except BlockingIOError:  # too many wait there already, and a socket with a timeout does not wait for room
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(WAIT_S)
+            else:
+                return connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def wait_until_there(run_dir: Path | str, process: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from functools import partial
@@ -33,13 +32,13 @@ from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, Hello, ProtocolError
 from fikitd.records import JobRecord, JobRecords
 from fikitd.scarcity import run_out, scarce
+from fikitd.shares import WATCHERS, NoPlace, Places
 from fikitd.storage import Storage, StorageTimeout
 
 _log = logging.getLogger("fikitd")
 
 HELLO_TIMEOUT_S: Final = 5.0
 IDENTIFY_TIMEOUT_S: Final = protocol.ANSWER_S - 1.0  # the refusal is there before the shim gives up
-MAX_CONNECTIONS_PER_UID: Final = 256
 COMPLAINT_INTERVAL_S: Final = 60.0
 
 
@@ -67,12 +66,13 @@ class Clients:
         self._records = records
         self._storage = storage
         self._proc = proc
-        self._connections: Counter[int] = Counter()
+        self._connections = 0
+        self._watchers = Places(WATCHERS)
         self._next_number = 1
         self._complained: dict[int, float] = {}
 
     def __bool__(self) -> bool:
-        return self._connections.total() > 0
+        return self._connections > 0
 
     def inherit(self) -> list[Coroutine[Any, Any, None]]:
         """The conversations with the clients of the fikitd before this one, to be gone on with. Before any new client comes."""
@@ -114,13 +114,13 @@ class Clients:
     async def serve(self, connection: socket.socket, kept: tuple[Kept, JobRecord] | None = None) -> None:
         """One connection, from its first packet (or where the fikitd before this one was) to its last; closes it."""
         peer = Peer.of(connection)
-        self._connections[peer.uid] += 1
+        self._connections += 1
         try:
             if kept:
                 await self._go_on(connection, peer, *kept)
             else:
                 await self._converse(connection, peer)
-        except Refused as refusal:
+        except (Refused, NoPlace) as refusal:
             self._refuse(connection, peer, str(refusal))
         except ProtocolError as error:
             self._complain(peer, str(error))
@@ -132,17 +132,15 @@ class Clients:
             # else it went away, or never said what it wants
         finally:
             connection.close()
-            self._connections[peer.uid] -= 1
-            self._connections += Counter()  # forgets users with none
+            self._connections -= 1
 
     def _refuse(self, connection: socket.socket, peer: Peer, why: str) -> None:
         """It is told to run unmanaged. One that is managed already does not listen, and finds that the connection ends."""
-        _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, why)
+        about = {"uid": peer.uid, "refused": True}
+        _log.info("process %d of uid %d is not managed: %s", peer.pid, peer.uid, why, extra=about)
         send(connection, protocol.refused(why))
 
     async def _converse(self, connection: socket.socket, peer: Peer) -> None:
-        if self._connections[peer.uid] > MAX_CONNECTIONS_PER_UID:
-            raise Refused(f"uid {peer.uid} has {MAX_CONNECTIONS_PER_UID} processes connected, which is the limit")
         packet = await asyncio.wait_for(receive(connection), HELLO_TIMEOUT_S)
         if not packet:
             return
@@ -177,6 +175,10 @@ class Clients:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
         job = self._jobs.get(record.job)
         memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
+        with self._watchers.take(record.uid, record.job):
+            await self._show(connection, memory, version)
+
+    async def _show(self, connection: socket.socket, memory: MemoryPage, version: int) -> None:
         with ExitStack() as ours:
             page = self._gpus.make_page(False, version)
             ours.callback(os.close, page)
@@ -210,7 +212,11 @@ class Clients:
         if now - self._complained.get(peer.uid, -COMPLAINT_INTERVAL_S) >= COMPLAINT_INTERVAL_S:
             self._complained[peer.uid] = now
             _log.warning(
-                "process %d of uid %d sent no valid message and was disconnected: %s", peer.pid, peer.uid, fault
+                "process %d of uid %d sent no valid message and was disconnected: %s",
+                peer.pid,
+                peer.uid,
+                fault,
+                extra={"uid": peer.uid, "refused": True},
             )
 
 

@@ -16,6 +16,7 @@ from fikitd.peer import Peer
 from fikitd.present import Present
 from fikitd.reports import summary_line
 from fikitd.scarcity import run_out, scarce
+from fikitd.shares import HEAVY_REQUESTS, NoPlace, Places
 from fikitd.untrusted import printable
 
 REQUEST_BYTES: Final = 1024
@@ -40,6 +41,7 @@ class Control:
         self._present = present
         self._policy = policy
         self._shutdown = shutdown
+        self._traces = Places(HEAVY_REQUESTS)
         self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[str]]]] = {
             "ping": (0, self._ping),
             "summary": (2, self._summary),
@@ -108,9 +110,16 @@ class Control:
         return json.dumps(self._visible(peer, arguments[0]).report())
 
     async def _trace(self, peer: Peer, arguments: list[str]) -> str:
-        trace = await asyncio.to_thread(self._visible(peer, arguments[0]).trace_so_far())
+        try:
+            with self._traces.take(peer.uid):
+                return await self._trace_of(peer, arguments[0])
+        except NoPlace as error:
+            raise RequestError(f"{error}; ask again later") from None
+
+    async def _trace_of(self, peer: Peer, job: str) -> str:
+        trace = await asyncio.to_thread(self._visible(peer, job).trace_so_far())
         if trace is None:
-            raise RequestError(f"no trace of job {printable(arguments[0])} is kept; is trace_events 0 in fikit.toml?")
+            raise RequestError(f"no trace of job {printable(job)} is kept; is trace_events 0 in fikit.toml?")
         return await asyncio.to_thread(json.dumps, trace)
 
     async def _node(self, peer: Peer, _arguments: list[str]) -> str:

@@ -87,9 +87,11 @@ class Devices:
         if self._asked_s is None or (self._seen is None and self._clock() - self._asked_s >= ASK_AGAIN_S):
             self._begin()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Nobody waits for an answer any more."""
         if self._asking:
             self._asking.cancel()
+            await asyncio.wait([self._asking])
 
     async def place(
         self, record: JobRecord, device: Device, in_use: Callable[[str], bool] = lambda place: False

@@ -9,8 +9,7 @@ from fikitd import protection
 from fikitd.config import SchedulerConfig
 from fikitd.protection import Protection
 from fikitd.records import JobRecord
-
-MAX_GPUS = 64  # a node has fewer; UUIDs come from clients, and every dispatcher is a thread
+from fikitd.shares import CLIENTS, GPUS, URGENT, NoPlace, Places
 
 
 class Dispatcher(Protocol):
@@ -73,17 +72,13 @@ class Core(Protocol):
     def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int) -> int: ...
 
 
-class TooManyGpus(Exception):
-    """More GPU UUIDs than a node can have; one sentence."""
-
-
 class Gpus:
     def __init__(self, core: Core, scheduler: SchedulerConfig, trace_events: int) -> None:
         self._core = core
         self._trace_events = trace_events
         self._scheduler = scheduler
         self._dispatchers: dict[str, Dispatcher] = {}
-        self._clients: dict[str, int] = {}
+        self._clients: dict[str, Places] = {}
 
     def make_page(self, measure: bool, version: int) -> int:
         """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close."""
@@ -96,33 +91,55 @@ class Gpus:
 
     def in_use(self, place: str) -> bool:
         """Whether clients share under that name (`Devices.place`)."""
-        return self._clients.get(place, 0) > 0
+        return place in self._clients
 
-    def acquire(self, place: str) -> Dispatcher:
-        """The dispatcher of a GPU, by the name under which it is shared, for one more client; give it back with `release`."""
-        if place not in self._dispatchers:
-            if len(self._dispatchers) >= MAX_GPUS and not self._drop_unused():
-                raise TooManyGpus(f"clients named more than {MAX_GPUS} different GPUs")
-            s = self._scheduler
-            terms = protection.of_site(s)
-            self._dispatchers[place] = self._core.Dispatcher(
-                s.policy,
-                s.lease_ms * 1_000_000,
-                s.epsilon_us * 1000,
-                s.run_ahead_us * 1000,
-                s.idle_after_us * 1000,
-                s.spin_us * 1000,
-                s.mark_every,
-                max_slowdown=terms.max_slowdown,
-                max_delay_ns=terms.max_delay_ns,
-                ageing_ns=s.ageing_ms * 1_000_000 or None,
-                trace_events=self._trace_events,
-            )
-        self._clients[place] = self._clients.get(place, 0) + 1
+    def acquire(self, place: str, record: JobRecord) -> Dispatcher:
+        """The dispatcher of a GPU, by the name under which it is shared, for one more client of a job; give it back with `release`.
+
+        Raises NoPlace where the job, its user or all together have what they may have.
+        """
+        clients = self._clients.get(place) or Places(CLIENTS)
+        clients.check(record.uid, record.job, urgent=record.priority <= URGENT)
+        self._check_gpus(place, record)
+        dispatcher = self._dispatchers.get(place) or self._start(place)
+        clients.add(record.uid, record.job)
+        self._clients[place] = clients
+        return dispatcher
+
+    def release(self, place: str, record: JobRecord) -> None:
+        clients = self._clients[place]
+        clients.remove(record.uid, record.job)
+        if not clients.taken:
+            del self._clients[place]
+
+    def _check_gpus(self, place: str, record: JobRecord) -> None:
+        others = [clients for name, clients in self._clients.items() if name != place]
+        for whose, limit, count in (
+            (f"job {record.job}", GPUS.job, sum(1 for clients in others if clients.of_job(record.job))),
+            (f"uid {record.uid}", GPUS.user, sum(1 for clients in others if clients.of_user(record.uid))),
+        ):
+            if count >= limit:
+                raise NoPlace(f"{whose} has programs on {count} {GPUS.things} already, which is the limit")
+        if place not in self._dispatchers and len(self._dispatchers) >= GPUS.all and not self._drop_unused():
+            raise NoPlace(f"programs use {GPUS.all} {GPUS.things} already, which is the limit for all users together")
+
+    def _start(self, place: str) -> Dispatcher:
+        s = self._scheduler
+        terms = protection.of_site(s)
+        self._dispatchers[place] = self._core.Dispatcher(
+            s.policy,
+            s.lease_ms * 1_000_000,
+            s.epsilon_us * 1000,
+            s.run_ahead_us * 1000,
+            s.idle_after_us * 1000,
+            s.spin_us * 1000,
+            s.mark_every,
+            max_slowdown=terms.max_slowdown,
+            max_delay_ns=terms.max_delay_ns,
+            ageing_ns=s.ageing_ms * 1_000_000 or None,
+            trace_events=self._trace_events,
+        )
         return self._dispatchers[place]
-
-    def release(self, place: str) -> None:
-        self._clients[place] -= 1
 
     def stop(self) -> None:
         """Stop every dispatcher; gates are left open."""
@@ -131,7 +148,7 @@ class Gpus:
         self._dispatchers.clear()
 
     def _drop_unused(self) -> bool:
-        unused = [uuid for uuid in self._dispatchers if not self._clients.get(uuid)]
-        for uuid in unused:
-            self._dispatchers.pop(uuid).stop()
+        unused = [place for place in self._dispatchers if place not in self._clients]
+        for place in unused:
+            self._dispatchers.pop(place).stop()
         return bool(unused)

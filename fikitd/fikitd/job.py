@@ -18,6 +18,7 @@ from fikitd.memory import MemoryPage
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
 from fikitd.report_format import FORMAT, VERSION, Report
+from fikitd.shares import GPUS, WARNINGS, NoPlace
 from fikitd.totals import Stats, Totals
 from fikitd.trace_format import Trace
 from fikitd.traces import JobTrace, document
@@ -26,7 +27,6 @@ from fikitd.untrusted import printable
 _log = logging.getLogger("fikitd")
 
 StatsNow = Callable[[], Stats]
-MAX_WARNINGS: Final = 50
 MAX_WARNING: Final = 4096  # characters of one
 
 
@@ -160,6 +160,8 @@ class Job:
     def memory(self, uuid: str) -> MemoryPage:
         """The page that the job's processes on this GPU share; OSError when none can be made."""
         if uuid not in self._memory:
+            if len(self._memory) >= GPUS.job:
+                raise NoPlace(f"job {self.record.job} has programs on {GPUS.job} GPUs already, which is the limit")
             self._memory[uuid] = MemoryPage(self.record.mem_bytes)
         return self._memory[uuid]
 
@@ -210,9 +212,9 @@ class Job:
     def warn(self, sentence: str) -> None:
         """Say something once for this job: in the log and in its report. Names of files and reasons in it may be anything."""
         sentence = printable(sentence)[:MAX_WARNING]
-        if sentence not in self.warnings and len(self.warnings) < MAX_WARNINGS:
+        if sentence not in self.warnings and len(self.warnings) < WARNINGS:
             self.warnings.append(sentence)
-            _log.warning("job %s: %s", self.record.job, sentence)
+            _log.warning("job %s: %s", self.record.job, sentence, extra={"uid": self.record.uid})
 
     def report(self) -> Report:
         """The report record as of now (docs/design/contracts.md, "Report records")."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from fikitd.log_bounds import Bounded
 from fikitd.untrusted import printable, printable_lines
 
 
@@ -20,9 +21,10 @@ class Lines(logging.Formatter):
 
 
 def begin() -> None:
-    """To stderr, from `info` on."""
+    """To stderr, from `info` on, within bounds."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines("fikitd: %(levelname)s: %(message)s"))
+    handler.addFilter(Bounded())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd import profiles, protocol
-from fikitd.gpus import Dispatcher, Gpus, TooManyGpus
+from fikitd.gpus import Dispatcher, Gpus
 from fikitd.job import Job, iso
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept, Notes
@@ -29,6 +29,7 @@ from fikitd.profile_rhythm import Rhythm
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
+from fikitd.shares import DESCRIPTIONS, NoPlace, Places
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats
 
@@ -40,6 +41,7 @@ PROFILE_WAIT_S: Final = (
 PROFILE_TIMEOUT_S: Final = 15.0
 SAVING_TIMEOUT_S: Final = 15.0  # a busy file system takes seconds to have a file safe
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
+DESCRIPTION_BYTES: Final = 256  # what one takes beside its name
 _BATCH: Final = 64  # packets of one client before the others get their turn
 
 
@@ -60,6 +62,7 @@ class Client:
         self.key = record.profile
         self.command: list[str] = []
         self.peak_memory_bytes = 0
+        self.described_bytes = 0  # by descriptions of its kernels
         self.kept: Kept | None = None  # from the fikitd before this one
         self.notes: Notes | None = None  # for the next one
         self.counted = False  # in the job's counters, which take care that no next fikitd counts it again
@@ -92,6 +95,7 @@ class Managed:
         self._storage = storage
         self._keeper = keeper
         self._proc = proc
+        self._descriptions = Places(DESCRIPTIONS)
         self.leaving = False  # fikitd ends, and its clients are the next one's
 
     async def serve(self, connection: socket.socket, client: Client) -> None:
@@ -111,6 +115,7 @@ class Managed:
             taken.callback(self._forget_notes, client)
             self._admit(client, dispatcher, page, doorbell)
             taken.callback(self._depart, client, dispatcher)
+            taken.callback(self._forget_descriptions, client)
             taken.callback(self._note_peak, client, memory, share)
             self._introduce(client, dispatcher, memory, share)
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
@@ -122,12 +127,12 @@ class Managed:
 
     def _acquire(self, client: Client, taken: ExitStack) -> Dispatcher:
         try:
-            dispatcher = self._gpus.acquire(client.place)
-        except TooManyGpus as error:
+            dispatcher = self._gpus.acquire(client.place, client.record)
+        except NoPlace as error:
             raise Refused(str(error)) from None
         except (OSError, RuntimeError) as error:
             raise Refused(f"the dispatcher of {client.device.uuid} could not be started: {reason(error)}") from None
-        taken.callback(self._gpus.release, client.place)
+        taken.callback(self._gpus.release, client.place, client.record)
         return dispatcher
 
     def _account(self, client: Client, taken: ExitStack) -> tuple[MemoryPage, int]:
@@ -202,6 +207,7 @@ class Managed:
             "job %s: process %d is managed on %s, priority %d, profile %s %s",
             record.job, client.peer.pid, client.device.uuid, record.priority, client.key or "unknown",
             "being measured" if record.measure else "found" if client.job.profile_found else "not found",
+            extra={"uid": record.uid},
         )  # fmt: skip
 
     def _note_peak(self, client: Client, memory: MemoryPage, share: int) -> None:
@@ -222,8 +228,20 @@ class Managed:
             descriptors |= {"connection": connection.fileno(), "notes": client.notes.fd}
             self._keeper.keep(client.number, descriptors)
 
+    def _forget_descriptions(self, client: Client) -> None:
+        self._descriptions.remove(client.record.uid, client.record.job, client.described_bytes)
+
     def _describe(self, client: Client, dispatcher: Dispatcher, packet: bytes) -> None:
+        """What is beyond its user's share is as if it had not been said: such a kernel has no name and no known length."""
         kernel = protocol.parse_kernel(packet)
+        count = DESCRIPTION_BYTES + len(kernel.name.encode())
+        try:
+            self._descriptions.check(client.record.uid, client.record.job, count)
+        except NoPlace as error:
+            client.job.warn(f"not all of its kernels are told apart: {error}")
+            return
+        self._descriptions.add(client.record.uid, client.record.job, count)
+        client.described_bytes += count
         dispatcher.describe(
             client.number,
             kernel.slot,
@@ -357,4 +375,4 @@ class Managed:
             if record.measure:
                 job.warn(sentence)
             else:  # nobody asked for the samples
-                _log.info("job %s: %s", record.job, sentence)
+                _log.info("job %s: %s", record.job, sentence, extra={"uid": record.uid})

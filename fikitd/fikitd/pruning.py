@@ -69,7 +69,9 @@ class Pruner:
             have = await self._storage.run(record.uid, lambda: self._prune_own(record.uid, record.gid), LONGEST_S)
             await self._storage.run(record.uid, lambda: self._prune_before(record.uid, record.gid, have), LONGEST_S)
         except OSError as error:
-            _log.info("old files of uid %d could not be removed: %s", record.uid, reason(error))
+            _log.info(
+                "old files of uid %d could not be removed: %s", record.uid, reason(error), extra={"uid": record.uid}
+            )
 
     def _prune_own(self, uid: int, gid: int) -> Have:
         """In the user's own directories. How many reports and traces are left there."""

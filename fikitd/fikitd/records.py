@@ -6,6 +6,8 @@ import errno
 import logging
 import os
 import re
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,6 +21,8 @@ from fikitd.untrusted import integer, is_name, printable
 _log = logging.getLogger("fikitd")
 
 MAX_BYTES: Final = 4096
+FRESH_S: Final = 0.005
+TICK_NS: Final = 50_000_000
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TASK = re.compile(r"\d{1,10}_\d{1,10}", re.ASCII)
 _COMPONENT = re.compile(r"\d{1,10}\+\d{1,10}", re.ASCII)
@@ -163,6 +167,11 @@ class JobRecords:
         self.directory = run_dir / "jobs"
         self._complained: set[str] = set()
         self._unfinished: set[Path] = set()
+        self._users = Users(self)
+
+    def users(self, *, fresh: bool = False) -> frozenset[int]:
+        """Who has a job here; cheap enough to be asked for every connection, unless it is to be `fresh`."""
+        return self._users.now(fresh)
 
     def get(self, job: str) -> JobRecord | None:
         """The record of `job`; None when there is none or, said once in the log, it is unusable."""
@@ -218,3 +227,28 @@ class JobRecords:
                 raise
             return []
         return [record for name in names if (record := self.get(name)) is not None]
+
+
+class Users:
+    """The users of a directory's records, read anew only when the directory has changed."""
+
+    def __init__(self, records: JobRecords, clock: Callable[[], float] = time.monotonic) -> None:
+        self._records, self._clock = records, clock
+        self._uids: frozenset[int] = frozenset()
+        self._changed_ns = -1  # the directory, by its own word, when it was read
+        self._read_s = -FRESH_S
+
+    def now(self, fresh: bool) -> frozenset[int]:
+        if not fresh and self._clock() - self._read_s < FRESH_S:
+            return self._uids
+        try:
+            changed_ns = self._records.directory.stat().st_mtime_ns
+            # Two changes within a tick of the file system's clock have one time: what is that young is read again.
+            if changed_ns != self._changed_ns or time.time_ns() - changed_ns < TICK_NS:
+                self._uids = frozenset(record.uid for record in self._records.all())
+                self._changed_ns = changed_ns
+        except OSError as error:
+            if not scarce(error):
+                self._uids, self._changed_ns = frozenset(), -1
+        self._read_s = self._clock()
+        return self._uids

@@ -1,9 +1,8 @@
-"""The daemon: its directory, its lock, its two sockets, its signals, and its end."""
+"""The daemon: its directory, its lock, its sockets, its signals, and its end."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import logging
 import os
@@ -14,11 +13,13 @@ import stat
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from fikitd import protocol
 from fikitd.admin_comment import AdminComments
+from fikitd.admission import HELLOS, REQUESTS, Admission
 from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control, refusal
@@ -29,16 +30,20 @@ from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
+from fikitd.listener import LONG_REST_S, REST_S, Listener, Serve
 from fikitd.peaks import Peaks
 from fikitd.present import Present
 from fikitd.profiles import ProfileStore
-from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
+from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY, SOCKET_NAME
 from fikitd.pruning import Kept, Pruner
 from fikitd.records import JobRecords
 from fikitd.reports import ReportStore
 from fikitd.scarcity import SpareDescriptor, run_out, scarce
+from fikitd.shares import REQUESTS as REQUEST_PLACES
+from fikitd.shares import Places, connections
 from fikitd.storage import Storage
 from fikitd.unmanaged import Unmanaged
+from fikitd.user_sockets import UserSockets
 
 _log = logging.getLogger("fikitd")
 
@@ -46,9 +51,6 @@ LOCK_NAME: Final = "fikitd.lock"
 SWEEP_S: Final = 10.0
 LAST_WORK_S: Final = 3.0  # at the end, for profiles and reports that are still being stored
 LAST_FILES_S: Final = 1.0  # and for files of jobs that have been given up meanwhile
-BACKLOG: Final = 512
-TELL_S: Final = 10.0  # between two lines about that
-REFUSE_S: Final = 0.2  # between two times that connections are refused for want of descriptors
 
 
 class CannotServe(Exception):
@@ -138,10 +140,7 @@ class Server:
         for conversation in self._clients.inherit():  # first: a new client would make a memory page of its own
             self._converse(conversation)
         self._jobs.clients_are_back()
-        listeners = [
-            self._listen(SOCKET_NAME, self._clients.serve, protocol.refused),
-            self._listen(CONTROL_NAME, self._control.serve, refusal),
-        ]
+        listeners = self._listen()
         watches = (self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch)
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
@@ -149,14 +148,11 @@ class Server:
         try:
             await self._stop.wait()
         finally:
-            self._devices.stop()
             for looker in lookers:
                 looker.cancel()
-            for name, listener, acceptor in listeners:
-                acceptor.cancel()
-                with suppress(OSError):
-                    (self._run_dir / name).unlink()
+            for listener in listeners:
                 listener.close()
+            await self._devices.stop()
             await self._finish()
             self._spare.give()
             os.close(lock)
@@ -190,67 +186,61 @@ class Server:
         except OSError as error:
             raise CannotServe(f"the jobs in {self._run_dir} cannot be read: {error.strerror}") from None
 
-    def _listen(
-        self, name: str, serve: Callable[[socket.socket], Coroutine[Any, Any, None]], refusal: Callable[[str], bytes]
-    ) -> tuple[str, socket.socket, asyncio.Task[None]]:
-        path = self._run_dir / name
-        # Under another name first: whoever sees the socket can connect to it, and nobody meets a stale one.
-        unready = self._run_dir / f".{name}"
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    def _listen(self) -> list[Listener | UserSockets]:
+        """The sockets: those of clients, the command line's, and that of root's hooks, which nobody else can reach."""
+        hellos = Admission(Places(connections()), HELLOS, self._records.users)
+        requests = Admission(Places(REQUEST_PLACES), REQUESTS, self._records.users, masters_pass=True)
+        serve, hear = self._clients.serve, self._control.serve
+        own = partial(self._listener, mode=0o600, admission=hellos, serve=serve, refusal=protocol.refused,
+                      longest_rest_s=LONG_REST_S)  # fmt: skip
+        hooks = self._run_dir / HOOKS_DIRECTORY
+        opened: list[Listener | UserSockets] = []
         try:
-            unready.unlink(missing_ok=True)
-            listener.bind(str(unready))
-            unready.chmod(0o666)
-            listener.listen(BACKLOG)
-            unready.rename(path)
+            hooks.mkdir(mode=0o700, exist_ok=True)
+            hooks.chmod(0o700)
+            users = UserSockets(self._run_dir, self._records, own)
+            opened.append(users)
+            users.begin()
+            for path, mode, admission, each, refuse in (
+                (self._run_dir / SOCKET_NAME, 0o666, hellos, serve, protocol.refused),
+                (hooks / CONTROL_NAME, 0o600, requests, hear, refusal),
+                (
+                    self._run_dir / CONTROL_NAME,
+                    0o666,
+                    requests,
+                    hear,
+                    refusal,
+                ),  # last: who waits for fikitd looks for it
+            ):
+                opened.append(self._listener(path, mode=mode, admission=admission, serve=each, refusal=refuse))
         except OSError as error:
-            raise CannotServe(f"socket {path} cannot be made: {error.strerror or error}") from None
-        return name, listener, asyncio.ensure_future(self._accept(listener, serve, refusal))
+            for one in opened:
+                one.close()
+            raise CannotServe(
+                f"a socket in {self._run_dir} cannot be made: {error.strerror or error}: give it a shorter run_dir, or make room"
+            ) from None
+        return opened
 
-    async def _accept(
+    def _listener(
         self,
-        listener: socket.socket,
-        serve: Callable[[socket.socket], Coroutine[Any, Any, None]],
+        path: Path,
+        *,
+        mode: int,
+        admission: Admission,
+        serve: Serve,
         refusal: Callable[[str], bytes],
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        refused, told_s = 0, -TELL_S
-        while True:
-            try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError as error:
-                if error.errno in (errno.ECONNABORTED, errno.EPROTO):
-                    continue
-                refused += self._refuse_waiting(listener, refusal(run_out(error)))
-                if refused and loop.time() - told_s >= TELL_S:
-                    _log.warning("%d connections were refused: %s", refused, run_out(error))
-                    refused, told_s = 0, loop.time()
-                await asyncio.sleep(
-                    REFUSE_S
-                )  # the kernel says so also while nobody connects: trying at once again would spin
-                continue
-            self._converse(serve(connection))
+        longest_rest_s: float = REST_S,
+    ) -> Listener:
+        return Listener(
+            path, mode=mode, admission=admission, serve=serve, refusal=refusal, converse=self._converse,
+            spare=self._spare, longest_rest_s=longest_rest_s,
+        )  # fmt: skip
 
-    def _refuse_waiting(self, listener: socket.socket, answer: bytes) -> int:
-        """Without a descriptor for them: who waits for an answer gets one, instead of waiting until it gives up."""
-        refused = 0
-        with suppress(OSError):
-            while self._spare.give():
-                connection, _ = listener.accept()
-                with connection, suppress(OSError):
-                    connection.shutdown(socket.SHUT_RD)
-                    while connection.recv(1):  # what is closed unread takes the answer with it
-                        pass
-                    connection.send(answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-                refused += 1
-                self._spare.take_back()
-        self._spare.take_back()
-        return refused
-
-    def _converse(self, conversation: Coroutine[Any, Any, None]) -> None:
+    def _converse(self, conversation: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(conversation)
         self._connections.add(task)
         task.add_done_callback(self._connection_ended)
+        return task
 
     def _connection_ended(self, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)

@@ -115,7 +115,7 @@ class Unmanaged:
             if device.uuid in self._jobs.gpus():
                 _log.info(
                     "process %d of uid %d uses %s beside fikit's jobs, and belongs to none of them",
-                    pid, process.real_uid, device.uuid,
+                    pid, process.real_uid, device.uuid, extra={"uid": process.real_uid},
                 )  # fmt: skip
             return
         except OSError:

@@ -16,7 +16,18 @@ from fikit.sandbox_processes import Process, processes_of
 from fikitd.client import Control, DaemonUnreachable
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
-RUN_DIR = {"jobs", "candidates", "ledger", "control.sock", "fikitd.sock", "fikitd.lock", "start.lock", "fikitd.log"}
+RUN_DIR = {
+    "jobs",
+    "candidates",
+    "ledger",
+    "hooks",
+    "users",
+    "control.sock",
+    "fikitd.sock",
+    "fikitd.lock",
+    "start.lock",
+    "fikitd.log",
+}
 GONE_WITHIN_S = 20.0
 
 

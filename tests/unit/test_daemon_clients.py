@@ -5,16 +5,28 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
+from fikitd.client import Control
 from fikitd.config import SchedulerConfig
 
-from fikitd import clients, protocol
+from fikitd import clients, gpus, managed, protocol, shares
+
+
+@contextmanager
+def another_daemon(root: Path) -> Iterator[Daemon]:
+    """One that begins within the test, which has changed its limits."""
+    config, core, proc = fakes.config_in(root), fakes.FakeCore(), fakes.FakeProc(root / "proc")
+    proc.root.mkdir()
+    with fakes.serving(config, core, proc.root):
+        yield Daemon(config, core, proc, Control(config.daemon.run_dir))
 
 
 def test_a_client_of_a_job_is_welcomed_with_page_and_doorbell(daemon: Daemon) -> None:
@@ -111,15 +123,81 @@ def test_descriptors_sent_by_a_client_are_not_kept(daemon: Daemon, tmp_path: Pat
         assert _descriptors_of(Path(sent.name)) == 1
 
 
-def test_a_user_cannot_hold_more_than_the_limit_of_connections(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MAX_CONNECTIONS_PER_UID", 3)
-    daemon.job()
-    held = [daemon.client() for _ in range(3)]
-    one_more = FakeClient(daemon.run_dir)
-    assert "which is the limit" in one_more.refusal()
-    held.pop().close()
-    eventually(lambda: len(daemon.core.dispatchers[0].clients) == 2)
-    daemon.client()
+def test_a_user_cannot_hold_more_than_the_limit_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "CONNECTIONS", replace(shares.CONNECTIONS, user=3))
+    with another_daemon(tmp_path) as daemon:
+        daemon.job()
+        held = [daemon.client() for _ in range(3)]
+        assert FakeClient(daemon.run_dir).refusal() == (
+            f"uid {ME} has 3 connections already, which is the limit for one user"
+        )
+        held.pop().close()
+        eventually(lambda: len(daemon.core.dispatchers[0].clients) == 2)
+        daemon.client()
+
+
+def test_one_user_cannot_keep_another_out_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "CLIENTS", shares.Limit("programs on this GPU", all=6, user=4, job=2, kept=1))
+    with another_daemon(tmp_path) as daemon:
+        daemon.job("12", priority=8)
+        held = [daemon.client() for _ in range(2)]
+        one_more = FakeClient(daemon.run_dir)
+        one_more.send(fakes.hello())
+        assert one_more.refusal() == "job 12 has 2 programs on this GPU already, which is the limit for one job"
+        daemon.job("13", priority=8)
+        held += [daemon.client() for _ in range(2)]
+        daemon.job("14", priority=0)
+        one_more = FakeClient(daemon.run_dir)
+        one_more.send(fakes.hello())
+        assert one_more.refusal() == f"uid {ME} has 4 programs on this GPU already, which is the limit for one user"
+        daemon.client(uuid=b"another gpu's id")
+        held.pop().close()
+        eventually(lambda: len(daemon.core.dispatchers[0].clients) == 3)
+        daemon.client()
+
+
+def test_invented_gpus_are_the_jobs_and_its_users_own_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "GPUS", shares.Limit("GPUs", all=5, user=3, job=2))
+    with another_daemon(tmp_path) as daemon:
+        daemon.job("12")
+        held = [daemon.client(uuid=b"%016d" % number) for number in range(2)]
+        for job, number, whose in (("12", 2, "job 12 has programs on 2"), ("13", 3, f"uid {ME} has programs on 3")):
+            daemon.job(job)
+            if job == "13":
+                held.append(daemon.client(uuid=b"%016d" % 2))
+            one_more = FakeClient(daemon.run_dir)
+            one_more.send(fakes.hello(uuid=b"%016d" % number))
+            assert one_more.refusal() == f"{whose} GPUs already, which is the limit"
+        for client in held:
+            client.close()
+        eventually(lambda: not any(dispatcher.clients for dispatcher in daemon.core.dispatchers))
+        for number in range(10, 20):  # dispatchers that nobody uses any more make room
+            daemon.client(uuid=b"%016d" % number).close()
+        eventually(lambda: sum(not dispatcher.stopped for dispatcher in daemon.core.dispatchers) <= 5)
+
+
+def test_watchers_and_descriptions_are_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "WATCHERS", replace(shares.WATCHERS, job=1))
+    monkeypatch.setattr(managed, "DESCRIPTIONS", replace(shares.DESCRIPTIONS, user=600))
+    with another_daemon(tmp_path) as daemon:
+        daemon.job()
+        daemon.client(purpose=protocol.PURPOSE_WATCH)
+        one_more = FakeClient(daemon.run_dir)
+        one_more.send(fakes.hello(purpose=protocol.PURPOSE_WATCH))
+        assert one_more.refusal() == (
+            "job 12 has 1 programs that watch GPU memory already, which is the limit for one job"
+        )
+        client = daemon.client()
+        for slot in range(1, 5):
+            client.send(fakes.description(slot=slot))
+        [warning] = eventually(lambda: daemon.control.job("12")["warnings"])
+        assert warning.startswith("not all of its kernels are told apart: uid ")
+        assert [facts[0] for facts in daemon.core.seen[1]["described"]] == [1, 2]
+        client.close()
+        eventually(lambda: not daemon.core.dispatchers[0].clients)
+        again = daemon.client()
+        again.send(fakes.description())
+        eventually(lambda: daemon.core.seen[2]["described"])
 
 
 def test_a_client_whose_record_vanished_stays_managed(daemon: Daemon) -> None:

@@ -133,7 +133,7 @@ def test_nvml_that_hangs_delays_a_hello_by_a_bounded_time(monkeypatch: pytest.Mo
             record = JobRecord(job="12", uid=5, gid=5, priority=8, gpus="0")
             return await devices.place(record, Device("H100", uuid(0), 2**36))
         finally:
-            devices.stop()
+            await devices.stop()
 
     monkeypatch.setattr(module, "LEARN_S", 0.01)
     assert asyncio.run(place()) == "0 of SLURM_JOB_GPUS"

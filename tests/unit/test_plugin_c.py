@@ -296,5 +296,23 @@ def test_control_gives_up_at_its_deadline(plugin: ctypes.CDLL, server: Callable[
     assert 0.09 <= time.monotonic() - before < 2
 
 
+def test_control_asks_where_users_cannot_fill_the_socket(plugin: ctypes.CDLL, server: Callable[[bytes | None], Path], tmp_path: Path) -> None:  # fmt: skip
+    run_dir = server(b"error it is everybody's\n")
+    (run_dir / "hooks").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as roots:
+        roots.bind(str(run_dir / "hooks" / "control.sock"))
+        roots.listen()
+
+        def once() -> None:
+            with roots.accept()[0] as connection:
+                connection.recv(1024)
+                connection.send(b"ok\nroot's")
+
+        asked = threading.Thread(target=once)
+        asked.start()
+        assert ask(plugin, run_dir) == "root's"
+        asked.join()
+
+
 def test_control_without_daemon_fails_at_once(plugin: ctypes.CDLL, tmp_path: Path) -> None:
     assert ask(plugin, tmp_path) is None

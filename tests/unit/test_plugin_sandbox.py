@@ -54,7 +54,7 @@ def test_accounting_takes_the_place_of_none() -> None:
 def test_socket_paths_fit() -> None:
     longest = files.Layout(Path("/tmp/fikit-xxxxxxxx"))
     assert len(str(longest.munge_socket)) < 107
-    assert len(str(longest.run_dir / "control.sock")) < 107
+    assert len(str(longest.run_dir / "hooks" / ".control.sock")) < 107
 
 
 def test_fikit_toml_is_read_back() -> None:

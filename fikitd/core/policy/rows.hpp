@@ -8,7 +8,7 @@
 
 namespace fikit::policy {
 
-inline constexpr std::size_t kMaxClients = 128;
+inline constexpr std::size_t kMaxClients = 256;
 
 class Rows {
  public:

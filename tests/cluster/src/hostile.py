@@ -1,6 +1,7 @@
 """What a user may try against fikitd and its neighbours from inside a job. Needs nothing but Python; prints one line per try.
 
-hostile.py RUN_DIR HELLO VICTIM SECONDS: HELLO is a shim's first packet (hexadecimal), VICTIM another user's job.
+hostile.py RUN_DIR HELLOS VICTIM SECONDS: HELLOS are a shim's first packets (hexadecimal, with commas) for the node's GPUs in Slurm's
+order, VICTIM another user's job.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import socket
 import sys
 import time
 
-RUN_DIR, HELLO, VICTIM, SECONDS = sys.argv[1], bytes.fromhex(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+RUN_DIR, VICTIM, SECONDS = sys.argv[1], sys.argv[3], float(sys.argv[4])
+HELLO = bytes.fromhex(sys.argv[2].split(",")[int(os.environ.get("SLURM_STEP_GPUS") or os.environ["SLURM_JOB_GPUS"])])
 ANSWER_S = 5.0
 WELCOME = 2
 
