@@ -1,4 +1,4 @@
-"""How much GPU memory jobs of a name needed: PROFILE_DIR/<uid>/.memory/<name>, for the next one that does not say.
+"""How much GPU memory jobs of a name needed: PROFILE_DIR/<uid>/.memory/<name as a file's>, for the next one that does not say.
 
 One line `JOB PEAK_BYTES` for each of the last jobs of that name (--fikit-profile, else the job's name), the newest last. Plain
 text, because slurm_plugin/lua/fikit_client.lua reads it where the job is submitted, with the user's own rights. Jobs of one
@@ -17,12 +17,15 @@ from typing import Final
 from fikitd import own_directory
 from fikitd.profiles import ProfileStore
 from fikitd.storage import read_bounded, write_atomic
-from fikitd.untrusted import is_name
 
 DIRECTORY: Final = ".memory"
 KEPT: Final = 8
 MAX_BYTES: Final = 4096
 MAX_NAMES: Final = 1024  # of one user
+NAME_BYTES: Final = 128  # of a job's name in its record
+FILE_NAME_BYTES: Final = 200
+_UNFINISHED = re.compile(rb"[\xc0-\xff]?[\x80-\xbf]*\Z")
+_UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._-]")
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}) (\d{1,16})", re.ASCII)
 
 
@@ -41,7 +44,7 @@ class Peaks:
         try:
             if (directory := self._store.of(uid, DIRECTORY)) is None:
                 return {}
-            text = read_bounded(directory / _file(name), MAX_BYTES, uid).decode()
+            text = read_bounded(directory / file_name(name), MAX_BYTES, uid).decode()
         except (OSError, ValueError):
             return {}
         return {match[1]: int(match[2]) for line in text.splitlines() if (match := _LINE.fullmatch(line))}
@@ -54,23 +57,31 @@ class Peaks:
         directory = own_directory.make(self._store.directory, uid) / DIRECTORY
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        path = directory / _file(name)
+        path = directory / file_name(name)
         new = not path.exists()
         write_atomic(path, "".join(lines).encode(), mode=0o600)
         if new:
             _make_room(directory)
 
 
-def _file(name: str) -> str:
-    if not is_name(name):
-        raise ValueError("name is not a job's or a profile's")
-    return name
+def file_name(name: str) -> str:
+    """A job's name, which may hold anything, as the name of its file; fikit_client.lua has the same rule.
+
+    What is no letter, digit or one of `._-` is %XX, a byte each, and so is a leading dot: the name can be read back. Names are
+    told apart by their first 128 bytes, and file names by 200. ValueError for no name.
+    """
+    if not name:
+        raise ValueError("a job without a name has no file")
+    raw = name.encode(errors="surrogateescape")
+    if len(raw) > NAME_BYTES:
+        raw = _UNFINISHED.sub(b"", raw[: NAME_BYTES + 1])[:NAME_BYTES]
+    return _UNSAFE.sub(lambda byte: b"%%%02X" % byte[0][0], raw)[:FILE_NAME_BYTES].decode()
 
 
 def _make_room(directory: Path) -> None:
     """A user may give jobs any names: those of the jobs that ended longest ago go."""
     with os.scandir(directory) as entries:
-        known = [entry for entry in itertools.islice(entries, own_directory.MOST_LOOKED_AT) if is_name(entry.name)]
+        known = [entry for entry in itertools.islice(entries, own_directory.MOST_LOOKED_AT) if entry.name[0] != "."]
     if len(known) <= MAX_NAMES:
         return
     for entry in sorted(known, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)[:-MAX_NAMES]:

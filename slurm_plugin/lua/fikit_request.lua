@@ -1,7 +1,23 @@
 -- What becomes of a job's request for GPUs: the one rule, for slurmctld and the clients.
 --
---   rule.rewrite(request, settings) -> the job's new per-node GRES, or nil to leave it alone; and a sentence to refuse it
---   rule.gpus_of(request)           -> what GPUs and shards it asks for
+--   rule.rewrite(request, site) -> what the job asks for instead, or nil to leave it alone; and a sentence to refuse it
+--   rule.gpus_of(request)       -> what GPUs and shards it asks for
+--
+-- A request is what the fields of slurmctld or the options of a client say, under the same names:
+--   priority, mem, profile, max_slowdown, max_delay   fikit's options (text or nil)
+--   measure, wished          booleans; wished: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing
+--                            cannot be, the request stays
+--   peak                     bytes that the user's like jobs needed, or nil
+--   per_node, per_job, per_task, per_socket           GRES text or nil
+--   nodes, tasks             numbers or nil
+--   tasks_per_node, sockets  numbers for each node, or nil
+--   mem_per_gpu, cpus_per_gpu, tasks_per_gpu          numbers or nil: MiB, CPUs, tasks for each GPU
+--   gpu_freq                 text or nil
+--   gpu_defaults             { cpus =, mem_mib = }: what its partitions give for each GPU; nil: nobody knows
+--   has_memory               whether it says how much memory it needs, in any other way than for each GPU
+--   has_cpus                 whether it says how many CPUs each task needs
+--   exclusive                whether it wants the whole node
+--   whole_nodes              a partition of the job's that gives every job whole nodes, or nil
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
 local values = dofile(here .. "/fikit_values.lua")
@@ -28,31 +44,66 @@ function rule.split(text)
   return parts
 end
 
--- What a job asks for, over --gres/--gpus-per-node, --gpus and --gpus-per-task; shards also where no command of Slurm's asks
--- for them.
--- Returns { gpus = number per job on one node, type = , shards = boolean, gib = of those where their number is said,
--- others = {gres that are no GPUs} }.
-function rule.gpus_of(request)
-  local found = { gpus = 0, shards = false, others = {} }
-  local function add(text, times)
-    for _, part in ipairs(rule.split(text)) do
-      local kind, type, count = parse_gres(part)
-      if kind == "gpu" then
-        found.gpus = math.max(found.gpus, count * times)
-        found.type = type or found.type
-      elseif kind == "shard" then
-        found.shards = true
-        found.gib = math.max(found.gib or 0, count * times)
-      else
-        found.others[#found.others + 1] = part
-      end
+-- The number that mem_per_tres or cpus_per_tres has for each GPU ("gres:gpu:4096", "gres/gpu:2"), or nil.
+function rule.for_each_gpu(text)
+  local found
+  for _, part in ipairs(rule.split(text)) do
+    local kind, _, count = parse_gres(part)
+    if kind == "gpu" then found = count end
+  end
+  return found
+end
+
+-- One field's GPUs and shards, and the rest of its text. Of GPUs of one type the last count holds, as for Slurm; those of
+-- several types add up.
+local function read_field(text)
+  local field, counts, others = { gpus = 0, shards = 0 }, {}, {}
+  for _, part in ipairs(rule.split(text)) do
+    local kind, type, count = parse_gres(part)
+    if kind == "gpu" then
+      counts[type or ""] = count
+      field.type = type or field.type
+    elseif kind == "shard" then
+      field.shards = math.max(field.shards, count)
+      field.shared = true
+    else
+      others[#others + 1] = part
     end
   end
-  add(request.per_node, 1)
-  add(request.per_job, 1)
-  add(request.per_task, request.tasks or 1)
-  for _, part in ipairs(rule.split(request.per_socket)) do
-    found.shards = found.shards or parse_gres(part) == "shard"
+  local typed = 0
+  for type, count in pairs(counts) do typed = typed + (type ~= "" and count or 0) end
+  field.gpus = math.max(typed, counts[""] or 0)
+  field.rest = table.concat(others, ",")
+  return field
+end
+
+-- The fields that ask for GRES, and how often each counts on one node.
+local FIELDS = {
+  per_node = function() return 1 end,
+  per_job = function() return 1 end,
+  per_task = function(request) return request.tasks or 1 end,
+  per_socket = function(request) return request.sockets or 1 end,
+}
+
+-- What a job asks for, over --gres, --gpus, --gpus-per-node, -task and -socket, and --ntasks-per-gpu; shards also where no
+-- command of Slurm's asks for them.
+-- Returns { gpus = number per job on one node, type = , shards = boolean, gib = of those where their number is said,
+-- rest = {field = its text without GPUs and shards} }.
+function rule.gpus_of(request)
+  local found = { gpus = 0, shards = false, rest = {} }
+  for name, times in pairs(FIELDS) do
+    if request[name] then
+      local field = read_field(request[name])
+      found.gpus = math.max(found.gpus, field.gpus * times(request))
+      found.type = found.type or field.type
+      found.shards = found.shards or field.shared or false
+      if field.shared and name ~= "per_socket" then found.gib = math.max(found.gib or 0, field.shards * times(request)) end
+      found.rest[name] = field.rest
+    end
+  end
+  -- Without any other request Slurm takes as many GPUs as the tasks fill.
+  if found.gpus == 0 and not found.shards and request.tasks_per_gpu then
+    found.gpus = math.floor((request.tasks or request.tasks_per_gpu) / request.tasks_per_gpu)
   end
   return found
 end
@@ -84,6 +135,13 @@ local function invalid_option(request)
   return nil
 end
 
+-- How many nodes it needs at least.
+local function nodes_of(request)
+  local filled = request.tasks_per_node and request.tasks_per_node > 0
+    and math.ceil((request.tasks or 1) / request.tasks_per_node) or 1
+  return math.max(request.nodes or 1, filled)
+end
+
 -- Why a sharing job cannot have what it asks for, as one sentence, or nil.
 local function refusal(request, found, site)
   local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem"
@@ -95,9 +153,12 @@ local function refusal(request, found, site)
     return ("a job that shares its GPU gets one: ask for --gres=gpu:1 instead of %d GPUs, or leave %s out to have them alone")
       :format(found.gpus, option)
   end
-  if (request.nodes or 1) > 1 then
+  if nodes_of(request) > 1 then
     return ("a job that shares its GPU runs on one node: ask for --nodes=1 instead of %d, or leave %s out")
-      :format(request.nodes, option)
+      :format(nodes_of(request), option)
+  end
+  if request.gpu_freq then -- Slurm refuses it for shards, without saying why
+    return ("a job that shares its GPU cannot set its frequency for the others on it: leave --gpu-freq or %s out"):format(option)
   end
   if request.exclusive then -- Slurm would let it wait for ever: it gives such a job all GPUs and all shards, which exclude each other
     return ("a job that shares its GPU cannot have the node alone: leave --exclusive or %s out"):format(option)
@@ -116,11 +177,17 @@ local function refusal(request, found, site)
   return nil
 end
 
--- The one rule. request: priority, mem, profile, max_slowdown, max_delay (text or nil), measure (boolean), peak (bytes or
--- nil), per_node, per_job, per_task, per_socket (GRES text or nil), nodes, tasks (number or nil), exclusive (boolean: the whole node),
--- whole_nodes (a partition of the job's that gives every job whole nodes, or nil), wished
--- (boolean: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing cannot be, the request stays).
--- Returns the job's new per-node GRES, or nil to leave the request alone; and a sentence when the job must be refused.
+-- What a job with one GPU gets of what was asked for, or is the site's default, for each GPU.
+local function for_one_gpu(request, changes)
+  local defaults = request.gpu_defaults or {}
+  changes.cpus = request.cpus_per_gpu or not request.has_cpus and defaults.cpus or nil
+  if not request.has_memory then changes.mem_mib = request.mem_per_gpu or defaults.mem_mib end
+  changes.tasks = request.tasks_per_gpu
+end
+
+-- The one rule. Returns nil to leave the request alone, or what to ask for instead: { per_node, per_job, per_task, per_socket: the texts of
+-- those that were there (per_node always, but for a request for shards, whose texts stay), cpus, mem_mib, tasks: on the one
+-- node, or nil }; and a sentence when the job must be refused.
 function rule.rewrite(request, site)
   local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end
@@ -135,10 +202,14 @@ function rule.rewrite(request, site)
   -- Shards stay shards: the client has asked for them (cli_filter knows no partitions), and the job would wait for ever.
   if sentence and request.wished and not (found.shards and request.whole_nodes) then return nil end
   if sentence then return nil, sentence end
-  if found.shards then return nil end
+  local changes = {}
+  for_one_gpu(request, changes)
+  if found.shards then return changes end
+  for name, rest in pairs(found.rest) do changes[name] = rest end
   local shard = "shard" .. (found.type and ":" .. found.type or "") .. ":" .. shards_for(request, site)
-  table.insert(found.others, 1, shard)
-  return table.concat(found.others, ",")
+  local rest = found.rest.per_node or ""
+  changes.per_node = rest == "" and shard or shard .. "," .. rest
+  return changes
 end
 
 return rule

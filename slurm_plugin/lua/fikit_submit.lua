@@ -14,22 +14,24 @@ local rule = dofile(here .. "/fikit_request.lua")
 local values = dofile(here .. "/fikit_values.lua")
 local files = dofile(here .. "/fikit_site.lua")
 local client = dofile(here .. "/fikit_client.lua")
+local convert = dofile(here .. "/fikit_convert.lua")
+local slurm_conf = dofile(here .. "/fikit_slurm_conf.lua")
 
-local given, number = values.given, values.number
+local given, number, number16 = values.given, values.number, values.number16
 
 local fikit = { priorities = values.priorities, cli_filter = client.filter }
 
 local WHOLE_NODE = 0 -- Slurm's JOB_SHARED_NONE: --exclusive
 local WHOLE_NODES = 0 -- a partition's max_share: OverSubscribe=EXCLUSIVE
 local GRES = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
-local NO_VALUE_16 = 65534 -- Slurm's NO_VAL16
 
-local function prefixed(gres)
-  local parts = rule.split(gres)
-  for i, part in ipairs(parts) do
-    if not part:match("^gres[:/]") then parts[i] = "gres:" .. part end
+-- What jobs of its name needed, as the client read it in the user's own directory: bytes, or nil.
+local function usual_memory(job)
+  for _, entry in pairs(job.spank_job_env or {}) do
+    local bytes = entry:match("^FIKIT_USUAL_MEM=(%d+)$")
+    if bytes then return tonumber(bytes) end
   end
-  return table.concat(parts, ",")
+  return nil
 end
 
 -- What the job asks for; and a sentence when that cannot be said. A job with which options travel goes by them alone, as its
@@ -47,12 +49,21 @@ local function request_of(job)
     max_slowdown = asked.max_slowdown,
     max_delay = asked.max_delay,
     measure = asked.measure ~= nil,
+    peak = usual_memory(job),
     per_node = given(job.tres_per_node),
     per_job = given(job.tres_per_job),
     per_task = given(job.tres_per_task),
     per_socket = given(job.tres_per_socket),
     nodes = number(job.min_nodes),
     tasks = number(job.num_tasks),
+    tasks_per_node = number16(job.ntasks_per_node),
+    sockets = number16(job.sockets_per_node),
+    mem_per_gpu = rule.for_each_gpu(given(job.mem_per_tres)),
+    cpus_per_gpu = rule.for_each_gpu(given(job.cpus_per_tres)),
+    tasks_per_gpu = number16(job.ntasks_per_tres),
+    gpu_freq = given(job.tres_freq),
+    has_memory = number(job.min_mem_per_node) ~= nil or number(job.min_mem_per_cpu) ~= nil,
+    has_cpus = number16(job.cpus_per_task) ~= nil,
     exclusive = job.shared == WHOLE_NODE,
     -- Slurm hands a heterogeneous job's options on to its further components, also to those that name none.
     wished = options.wished(job) or (number(job.het_job_offset) or 0) > 0,
@@ -62,7 +73,7 @@ end
 -- Whether Slurm makes a number of GPUs of the job's tasks.
 local function by_tasks(job)
   for _, key in ipairs({ "ntasks_per_tres", "ntasks_per_gpu" }) do
-    if (tonumber(job[key]) or 0) % NO_VALUE_16 > 0 then return true end
+    if (tonumber(job[key]) or 0) % values.no_value16 > 0 then return true end
   end
   return false
 end
@@ -176,10 +187,11 @@ local function submit(job_desc, part_list)
   local partition = given(job_desc.partition) or default_partition(part_list)
   local request, sentence = request_of(job_desc)
   request.whole_nodes = whole_nodes(partition, part_list)
+  request.gpu_defaults = slurm_conf.gpu_defaults(rule.split(partition))
   local settings = files.settings(files.config_path())
-  local gres
-  if not sentence then gres, sentence = rule.rewrite(request, settings) end
-  if not sentence and (gres or will_have_record(job_desc, request)) then
+  local changes
+  if not sentence then changes, sentence = rule.rewrite(request, settings) end
+  if not sentence and (changes or will_have_record(job_desc, request)) then
     sentence = forbidden(request, {
       account = given(job_desc.account) or given(job_desc.default_account),
       qos = given(job_desc.qos) or given(job_desc.default_qos),
@@ -188,12 +200,7 @@ local function submit(job_desc, part_list)
     }, settings)
   end
   if sentence then return say(sentence) end
-  if gres then
-    job_desc.tres_per_node = prefixed(gres)
-    -- "" clears; nil would refuse the job.
-    if request.per_job then job_desc.tres_per_job = "" end
-    if request.per_task then job_desc.tres_per_task = "" end
-  end
+  if changes then convert.apply(job_desc, request, changes) end
   return slurm.SUCCESS
 end
 

@@ -55,7 +55,9 @@ function values.profile(text)
   return #text <= 64 and text:match("^[A-Za-z0-9_-][A-Za-z0-9._-]*$") or nil
 end
 
-local NO_VALUE = 4294967294 -- Slurm's NO_VAL: a number that was not given
+-- Slurm's NO_VAL and NO_VAL16: a number that was not given, of 32 or 64 bits and of 16.
+local NO_VALUE = 4294967294
+values.no_value16 = 65534
 
 -- Text of an option or field of Slurm's; nil where nothing was given.
 function values.given(text)
@@ -71,6 +73,12 @@ end
 function values.number(value)
   value = tonumber(value)
   if value == nil or value >= NO_VALUE then return nil end
+  return value
+end
+
+function values.number16(value)
+  value = tonumber(value)
+  if value == nil or value >= values.no_value16 then return nil end
   return value
 end
 

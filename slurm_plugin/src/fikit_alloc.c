@@ -3,7 +3,11 @@
 
 #include "fikit_args.h"
 #include "fikit_contexts.h"
+#include "fikit_lua.h"
 #include "fikit_preload.h"
+
+/* Sent with a job that says nothing of its GPU memory; read by fikit_submit.lua. */
+#define USUAL_MEMORY "FIKIT_USUAL_MEM"
 
 /* sbatch and srun typed inside a managed job export their environment to the new job, which may be exclusive or run on
  * a node without the shim: what task_init of the outer job added stays behind. So does the outer job's shard count, by
@@ -13,6 +17,7 @@ static void strip_outer_job(const struct fikit_config *config) {
   const char *file = strrchr(config->shim, '/');
   unsetenv("FIKIT_SOCKET");
   unsetenv("SLURM_SHARDS_ON_NODE");
+  unsetenv("SLURM_SPANK_" USUAL_MEMORY);
   if (!list || !file || !strstr(list, file))
     return;
   const size_t size = strlen(list) + 1;
@@ -26,7 +31,17 @@ static void strip_outer_job(const struct fikit_config *config) {
   free(rest);
 }
 
+/* A sharing job that asked for --mem-per-gpu has --mem for Slurm, and salloc's shell has both variables. Slurm itself never
+ * gives both, and srun would call them a contradiction: what was asked for stays. */
+void fikit_alloc_memory_as_asked(void) {
+  if (getenv("SLURM_MEM_PER_GPU"))
+    unsetenv("SLURM_MEM_PER_NODE");
+}
+
 void fikit_alloc_post_opt(spank_t sp, const struct fikit_config *config) {
+  const char *usual = fikit_lua_usual_memory();
   fikit_args_from_environment(sp);
+  if (usual && spank_job_control_setenv(sp, USUAL_MEMORY, usual, 1) != ESPANK_SUCCESS)
+    slurm_verbose("fikit: couldn't say how much GPU memory jobs of this name needed");
   strip_outer_job(config);
 }

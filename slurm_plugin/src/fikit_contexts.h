@@ -8,6 +8,9 @@
 #include "fikit_config.h"
 #include "fikit_record.h"
 
+/* srun: before it reads its variables (fikit_alloc.c). */
+void fikit_alloc_memory_as_asked(void);
+
 /* srun, sbatch, salloc: as the user, before submission (fikit_alloc.c). */
 void fikit_alloc_post_opt(spank_t sp, const struct fikit_config *config);
 

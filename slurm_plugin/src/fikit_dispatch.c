@@ -18,6 +18,8 @@ int slurm_spank_init(spank_t sp, int ac, char **av) {
   (void)fikit_config(ac, av);
   if (spank_context() == S_CTX_ALLOCATOR && getenv("SLURM_JOB_ID"))
     fikit_args_forget_outer_job();
+  if (spank_context() == S_CTX_LOCAL)
+    fikit_alloc_memory_as_asked();
   fikit_args_register(sp);
   return 0;
 }

@@ -22,13 +22,6 @@
 #define SUMMARY_MS 500
 #define LIST_BYTES 131072 /* the kernel's limit for one environment string */
 
-/* What srun would take as a wish for GPUs. The job was submitted with --gres=gpu:1 and has shards now. */
-static const char *const gpu_requests[] = {
-    "SLURM_GPUS",        "SLURM_GPUS_PER_NODE",   "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET", "SLURM_GPU_BIND",
-    "SLURM_GPU_FREQ",    "SLURM_TRES_PER_TASK",   "SLURM_TRES_BIND",     "SLURM_CPUS_PER_GPU",    "SLURM_MEM_PER_GPU",
-    "SLURM_NTASKS_PER_GPU",
-};
-
 /* Of this slurmstepd's step; tasks inherit it by fork. */
 static struct {
   bool managed;
@@ -158,12 +151,23 @@ static bool is_first_task(spank_t sp) {
   return spank_get_item(sp, S_TASK_ID, &task) != ESPANK_SUCCESS || task == 0;
 }
 
+/* slurmctld's Lua makes --mem of a sharing job's --mem-per-gpu, or of the site's default for each GPU. Whoever reads Slurm's
+ * variables finds what was asked for; and not both, which srun would call a contradiction. */
+static void leave_memory_as_asked(spank_t sp) {
+  static const char *const reasons[] = {"SLURM_MEM_PER_GPU", "FIKIT_MEMORY_BY_DEFAULT"};
+  char text[32];
+  if (!has_shards(sp))
+    return;
+  for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+    if (spank_getenv(sp, reasons[i], text, (int)sizeof text) == ESPANK_SUCCESS)
+      spank_unsetenv(sp, "SLURM_MEM_PER_NODE");
+  }
+  spank_unsetenv(sp, "FIKIT_MEMORY_BY_DEFAULT");
+}
+
 void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
   char socket[PATH_MAX];
-  if (has_shards(sp)) {
-    for (size_t i = 0; i < sizeof gpu_requests / sizeof *gpu_requests; i++)
-      spank_unsetenv(sp, gpu_requests[i]);
-  }
+  leave_memory_as_asked(sp);
   if (step.unrecorded && is_first_task(sp))
     slurm_spank_log("fikit: couldn't write this job's record in %s: see slurmd's log; it runs unmanaged", config->run_dir);
   if (!step.managed)

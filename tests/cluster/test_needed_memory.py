@@ -39,6 +39,31 @@ def test_the_next_job_of_a_name_gets_what_the_last_one_needed(
     assert probed("srun", GPU, LOW, name, "--fikit-mem=2G", cluster.probe).shards == 2
 
 
+def test_memory_is_learnt_whatever_the_job_is_called(cluster: Cluster, parsed: Callable[[str], Probe]) -> None:
+    needs = cluster.directory / "needs.py"
+    needs.write_text(NEEDS.format(mib=5000))
+    peaks = Peaks(ProfileStore(cluster.sandbox.profile_dir))
+    ways = {
+        "wrap": ("", ["--wrap={}"]),
+        "sbatch": ("#!/bin/sh\n{}\n", []),
+        "my/exp #1 (ü)": ("#!/bin/sh\n{}\n", ["--job-name=my/exp #1 (ü)"]),
+    }
+    for name, (script, options) in ways.items():
+
+        def run(command: str, script: str = script, options: list[str] = options) -> str:
+            words = [*options, GPU, LOW, "--wait", f"--output={cluster.directory}/way.out"]
+            done = cluster.sandbox.run(
+                ["sbatch", *(word.replace("{}", command) for word in words)], env=cluster.env, cwd=cluster.directory,
+                input=script.format(command), timeout=30, capture_output=True,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            return (cluster.directory / "way.out").read_text()
+
+        assert "result 0" in run(f"{sys.executable} {needs}")
+        cluster.until(lambda name=name: peaks.of(os.getuid(), name), f"the peak of {name} was not stored")
+        assert parsed(run(str(cluster.probe))).shards == 6, name
+
+
 def test_a_job_gets_no_more_memory_than_it_asked_for(cluster: Cluster) -> None:
     done = cluster.run("srun", GPU, "--fikit-mem=1G", sys.executable, "-c", NEEDS.format(mib=1025))
     assert "result 2" in done.stdout

@@ -83,6 +83,81 @@ def ask(options: dict[str, str], job: dict[str, object], partitions: dict[str, o
     """, **env))  # fmt: skip
 
 
+def submitted(
+    options: dict[str, str], job: dict[str, object], partitions: dict[str, object] | None = None, **env: str
+) -> dict[str, str]:
+    """job_submit on a job that it must not refuse: the fields that it changed. Clearing makes one empty."""
+    full = {"min_nodes": NO_VALUE, "num_tasks": NO_VALUE, "spank_job_env": carried(options), **job}
+    printed = lua(f"""
+      local changed = {{}}
+      local fields = {quote(full)}
+      local job = setmetatable({{}}, {{ __index = fields, __newindex = function(_, key, value) changed[key] = value end }})
+      local rc = fikit.job_submit(job, {quote(partitions or {})})
+      for key, value in pairs(changed) do print(key .. "=" .. tostring(value)) end
+      print(rc)
+    """, **env)  # fmt: skip
+    assert "0" in printed, printed
+    return dict(sorted(alike(line).split("=", 1) for line in printed if "=" in line))
+
+
+# As Slurm hands options to cli_filter.lua that nobody gave.
+UNSET = {
+    "type": "srun",
+    "nodes": "1-0",
+    "ntasks": "1",
+    "jobid": "unset",
+    "cpus-per-gpu": "0",
+    "ntasks-per-gpu": "-2",
+    "ntasks-per-tres": "-2",
+    "sockets-per-node": "-2",
+    "spank": {"fikit": {"fikit-measure": "unset"}},
+}
+
+# Slurm's options table, and the functions of spank_fikit.so, which make an option as if it had not been given ("reset").
+CLIENT = """
+  local given = %s
+  local options = setmetatable({}, {
+    _opt = given,
+    __index = given,
+    __newindex = function(_, name, value)
+      assert(type(value) == "string", name)
+      given[name] = value
+    end,
+  })
+  local functions = {
+    fikit_lua_take_back = function(opt, name) opt[name] = "reset" return true end,
+    fikit_lua_export = function(name, value) print("export " .. name .. "=" .. value) return true end,
+    fikit_lua_export_tasks = function() return true end,
+    fikit_lua_say_usual_memory = function(bytes) print("usual=" .. bytes) return true end,
+  }
+  package.loadlib = function(_, name) return %s and functions[name] or nil end
+  local before = {}
+  for name, value in pairs(given) do before[name] = value end
+  print(fikit.cli_filter(options))
+  for name, value in pairs(given) do
+    if before[name] ~= value then print(name .. "=" .. value) end
+  end
+"""
+
+
+def client(options: dict[str, object], *, native: bool = True, **env: str) -> list[str]:
+    """cli_filter on a client's options: what it printed, and those that it changed as NAME=VALUE."""
+    printed = lua(CLIENT % (quote({**UNSET, **options}), quote(native)), **env)
+    assert "0" in printed, f"the client never refuses: {printed}"
+    return sorted(line for line in printed if line != "0")
+
+
+def filtered(options: dict[str, object], *, native: bool = True, **env: str) -> dict[str, str]:
+    """The options that cli_filter changed."""
+    printed = client(options, native=native, **env)
+    return dict(line.split("=", 1) for line in printed if "=" in line and not line.startswith(("export ", "log: ")))
+
+
+def spank(**options: str) -> dict[str, object]:
+    """The plugin's options as cli_filter.lua sees them."""
+    return {"fikit": {"fikit-measure": "unset", **{k.replace("_", "-"): v for k, v in options.items()}}}
+
+
 def modify(
     change: dict[str, object],
     options: dict[str, str],

@@ -46,11 +46,19 @@ def test_the_folder_of_peaks_is_no_profile(peaks: Peaks, tmp_path: Path) -> None
     assert ProfileStore(tmp_path).keys(ME) == []
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", ".x", "x" * 65])
-def test_names_are_no_paths(peaks: Peaks, name: str) -> None:
-    assert peaks.of(ME, name) == {}
-    with pytest.raises(ValueError, match="not a job's"):
-        peaks.remember(ME, name, "1", 5)
+@pytest.mark.parametrize("name", ["..", "a/b", ".x", "../../etc/passwd", "x" * 500, "ä" * 500, "a\nb", "%2E"])
+def test_names_are_no_paths(peaks: Peaks, tmp_path: Path, name: str) -> None:
+    peaks.remember(ME, name, "1", 5)
+    assert peaks.of(ME, name) == {"1": 5}
+    [file] = (tmp_path / str(ME) / ".memory").iterdir()
+    assert file.read_text() == "1 5\n"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([str(ME), ".memory", file.name])
+
+
+def test_a_job_without_a_name_is_not_remembered(peaks: Peaks) -> None:
+    assert peaks.of(ME, "") == {}
+    with pytest.raises(ValueError, match="without a name"):
+        peaks.remember(ME, "", "1", 5)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user's directory")

@@ -1,15 +1,12 @@
-"""The Lua module for job_submit and cli_filter, run against a fake slurm table."""
+"""The Lua module for job_submit, run against a fake slurm table."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from lua_module import LUA, ask, lua, quote, submit
+from lua_module import LUA, ask, lua, submit
 from plugin_fake import SHARES, TIMES
 
 from fikitd import priorities, quantities
@@ -202,55 +199,6 @@ def test_further_components_of_a_heterogeneous_job_need_not_share(gres: str) -> 
     assert submit(HIGH, {**client, "tres_per_node": "gres:gpu:1"}).per_node == "gres:shard:4"
 
 
-def filtered(options: dict[str, object], **env: str) -> dict[str, str]:
-    """cli_filter on a client's options: those that changed."""
-    defaults = {
-        "type": "srun",
-        "nodes": "1-0",
-        "ntasks": "1",
-        "jobid": "unset",
-        "spank": {"fikit": {"fikit-measure": "unset"}},
-    }
-    full = {**defaults, **options}
-    names = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
-    printed = lua(f"""
-      local options = {quote(full)}
-      print(fikit.cli_filter(options))
-      for _, name in ipairs({{"gres", "gpus", "gpus-per-node", "gpus-per-task"}}) do print(tostring(options[name])) end
-    """, **env)  # fmt: skip
-    assert printed[0] == "0", "the client never refuses"
-    return {name: value for name, value in zip(names, printed[1:], strict=True) if value != str(full.get(name, "nil"))}
-
-
-def spank(**options: str) -> dict[str, object]:
-    return {"fikit": {"fikit-measure": "unset", **{k.replace("_", "-"): v for k, v in options.items()}}}
-
-
-def test_srun_asks_for_what_its_job_gets() -> None:
-    high = spank(fikit_priority="high")
-    assert filtered({"gres": "gres:gpu:1", "spank": high}) == {"gres": "shard:4"}
-    assert filtered({"gpus": "1", "spank": high}) == {"gres": "shard:4", "gpus": ""}
-    assert filtered({"gpus-per-node": "a100:1", "spank": high}) == {"gres": "shard:a100:4", "gpus-per-node": ""}
-    assert filtered({"gpus-per-task": "1", "spank": high}) == {"gres": "shard:4", "gpus-per-task": ""}
-    assert filtered({"gres": "gres:gpu:1"}, FIKIT_PRIORITY="low", FIKIT_MEM="2G") == {"gres": "shard:2"}
-
-
-def test_client_leaves_alone_what_is_not_shared_and_what_slurmctld_refuses() -> None:
-    assert filtered({"gres": "gres:gpu:1"}) == {}
-    assert filtered({"gres": "gres:gpu:1", "spank": spank(fikit_measure="set")}) == {}
-    assert filtered({"gres": "gres:gpu:1"}, FIKIT_MEASURE="1", FIKIT_PRIORITY="high") == {}
-    assert filtered({"gres": "gres:gpu:2", "spank": spank(fikit_priority="high")}) == {}
-    assert filtered({"gres": "gres:gpu:1", "spank": spank(fikit_priority="urgent")}) == {}
-    assert filtered({"gres": "gres:gpu:1", "exclusive": "exclusive"}, FIKIT_PRIORITY="high") == {}
-
-
-def test_step_inside_a_sharing_job_gets_the_jobs_shards() -> None:
-    step = {"jobid": "7", "nodes": "1", "gres": "gres:gpu:1", "spank": spank(fikit_priority="low")}
-    assert filtered(step, SLURM_SHARDS_ON_NODE="6") == {"gres": "shard:6"}
-    nested = {"type": "sbatch", "jobid": None, "gres": "gres:gpu:1", "spank": spank(fikit_priority="low")}
-    assert filtered(nested, SLURM_SHARDS_ON_NODE="6") == {"gres": "shard:4"}, "a new job is no step"
-
-
 def test_priority_table_is_the_one_of_fikitd() -> None:
     printed = lua("for name, number in pairs(fikit.priorities) do print(name .. ' ' .. number) end")
     assert {line.split()[0]: int(line.split()[1]) for line in printed} == priorities.NAMES
@@ -264,88 +212,3 @@ def test_example_scripts_define_what_slurm_calls(script: str) -> None:
     }[script]
     printed = lua(f"dofile('{LUA / script}') " + " ".join(f"print(type({name}))" for name in wanted))
     assert printed == ["function"] * len(wanted)
-
-
-@pytest.fixture
-def remembering(tmp_path: Path) -> Path:
-    """A site whose profile directory is a test's own; returns the user's directory of peaks."""
-    (tmp_path / "fikit.toml").write_text(
-        f'[other]\nprofile_dir = "/elsewhere"\n[daemon] # ours\nprofile_dir = "{tmp_path}/profiles"  # shared\n'
-        "[slurm]\ndefault_share_gib = 4 # GiB\ngpu_memory_gib = 16\n"
-    )
-    peaks = tmp_path / "profiles" / str(os.getuid()) / ".memory"
-    peaks.mkdir(parents=True)
-    return peaks
-
-
-def shards(site: Path, **options: object) -> object:
-    config = str(site.parents[2] / "fikit.toml")
-    return filtered({"gres": "gres:gpu:1", "spank": spank(fikit_priority="low"), **options}, TEST_CONFIG=config)["gres"]
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [
-        ("7 9663676416\n", "shard:10"),  # 9 GiB and a tenth
-        ("7 9663676416\n8 1\n", "shard:10"),
-        ("1 1\n", "shard:1"),
-        ("1 99999999999999\n", "shard:16"),
-        ("", "shard:4"),
-        ("nonsense\n-3\n", "shard:4"),
-        pytest.param("1 " + "9" * 400 + "\n", "shard:4", id="no number of bytes"),
-    ],
-)
-def test_a_job_that_does_not_say_gets_what_its_like_needed(remembering: Path, text: str, share: str) -> None:
-    (remembering / "train").write_text(text)
-    assert shards(remembering, **{"job-name": "train"}) == share
-    assert shards(remembering, **{"job-name": "other"}) == "shard:4"
-    assert shards(remembering, **{"job-name": None, "argv": {0: "/home/me/train", 1: "--fast"}}) == share
-    assert shards(remembering, **{"job-name": "unset", "argv": {1: "train"}}) == share
-
-
-def test_profile_name_and_fikit_mem_go_before_the_jobs_name(remembering: Path) -> None:
-    (remembering / "train").write_text("7 9663676416\n")
-    (remembering / "resnet").write_text("7 1073741824\n")
-    assert shards(remembering, **{"job-name": "train", "spank": spank(fikit_profile="resnet")}) == "shard:2"
-    assert shards(remembering, **{"job-name": "train", "spank": spank(fikit_mem="3G")}) == "shard:3"
-
-
-@pytest.mark.parametrize("name", ["../train", "..", ".", "", "a/b", "x" * 65, "a b"])
-def test_a_jobs_name_is_no_path(remembering: Path, name: str) -> None:
-    (remembering.parent / "train").write_text("7 9663676416\n")
-    assert shards(remembering, **{"job-name": name}) == "shard:4"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
-def test_what_another_user_put_into_a_directory_of_ones_name_is_not_read(remembering: Path) -> None:
-    (remembering / "train").write_text("7 9663676416\n")
-    own = remembering.parent
-    for uid in (4321, os.getuid()):
-        os.chown(own, uid, uid)
-        expected = "shard:4" if uid == 4321 else "shard:10"
-        assert shards(remembering, **{"job-name": "train"}) == expected
-    own.rename(own.with_name("elsewhere"))
-    own.symlink_to(own.with_name("elsewhere"))
-    assert shards(remembering, **{"job-name": "train"}) == "shard:4", "a link to one's own may be anybody's"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
-def test_whose_name_somebody_else_has_taken_is_remembered_all_the_same(remembering: Path) -> None:
-    own = remembering.parent
-    os.chown(own, 4321, 4321)
-    Peaks(ProfileStore(own.parent)).remember(os.getuid(), "train", "12", 5 * 2**30)
-    assert shards(remembering, **{"job-name": "train"}) == "shard:6"
-
-
-def test_a_site_may_have_any_characters_in_its_paths(remembering: Path) -> None:
-    odd = remembering.parents[2] / "a 'b' $(touch x) *"
-    (remembering.parents[1]).rename(odd)
-    toml = remembering.parents[2] / "fikit.toml"
-    toml.write_text(toml.read_text().replace(f"{remembering.parents[1]}", str(odd)))
-    (odd / str(os.getuid()) / ".memory" / "train").write_text("7 9663676416\n")
-    assert shards(remembering, **{"job-name": "train"}) == "shard:10"
-
-
-def test_the_file_that_fikitd_writes_is_the_one_that_is_read(remembering: Path) -> None:
-    Peaks(ProfileStore(remembering.parents[1])).remember(os.getuid(), "train", "12", 5 * 2**30)
-    assert shards(remembering, **{"job-name": "train"}) == "shard:6"

@@ -100,12 +100,31 @@ def test_shim_at_a_path_that_no_preload_list_can_name_is_one_line_and_no_preload
         assert f"couldn't preload {shim}: ld.so divides" in node.log()
 
 
-def test_shards_of_a_job_are_not_gpus_for_its_steps(node: Node) -> None:
-    env = start(
-        node, SLURM_SHARDS_ON_NODE="4", SLURM_GPUS="1", SLURM_GPUS_PER_NODE="1", SLURM_TRES_PER_TASK="gres:gpu:1"
-    )
-    assert not {"SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_TRES_PER_TASK"} & set(env)
+def test_variables_of_the_request_stay_as_without_fikit(node: Node) -> None:
+    asked = {
+        "SLURM_GPUS": "1",
+        "SLURM_GPUS_PER_NODE": "1",
+        "SLURM_TRES_PER_TASK": "gres:gpu:1",
+        "SLURM_CPUS_PER_GPU": "2",
+    }
+    env = start(node, SLURM_SHARDS_ON_NODE="4", SLURM_MEM_PER_NODE="100", **asked)
+    assert {name: env.get(name) for name in asked} == asked
     assert env["SLURM_SHARDS_ON_NODE"] == "4"
+    assert env["SLURM_MEM_PER_NODE"] == "100"
+
+
+def test_memory_that_was_asked_for_each_gpu_is_said_once(node: Node) -> None:
+    env = start(node, SLURM_SHARDS_ON_NODE="4", SLURM_MEM_PER_GPU="100", SLURM_MEM_PER_NODE="100")
+    assert "SLURM_MEM_PER_NODE" not in env
+    assert env["SLURM_MEM_PER_GPU"] == "100"
+    assert start(node, SLURM_MEM_PER_GPU="100", SLURM_MEM_PER_NODE="100")["SLURM_MEM_PER_NODE"] == "100", (
+        "shares nothing"
+    )
+
+
+def test_memory_that_nobody_asked_for_is_in_no_variable(node: Node) -> None:
+    env = start(node, SLURM_SHARDS_ON_NODE="4", FIKIT_MEMORY_BY_DEFAULT="1", SLURM_MEM_PER_NODE="100")
+    assert not {"SLURM_MEM_PER_NODE", "FIKIT_MEMORY_BY_DEFAULT"} & set(env)
 
 
 def test_job_with_shards_and_no_option_is_admitted_by_its_first_step(node: Node) -> None:

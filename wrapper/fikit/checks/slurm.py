@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fikit import slurm_config, slurm_versions
-from fikit.checks import access, lua, plugstack, qos
+from fikit.checks import access, gpu_defaults, lua, plugstack, qos
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.slurm_config import Line, SlurmConfig
 from fikitd import paths
@@ -46,6 +46,7 @@ def area() -> Iterator[Check]:
         )
         return
     yield from findings(path, conf, version)
+    yield from gpu_defaults.area()
 
 
 def plugin(path: Path, version: slurm_versions.Version) -> Check:
