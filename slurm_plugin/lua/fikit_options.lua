@@ -15,17 +15,21 @@ local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_" -- spank.c's name for an opti
 local WISHED = "FIKIT_ONLY_WISHED"
 
 -- name -> text of spank_job_env, by the names under which a prolog sees them: slurmd writes SPANK_ before each that has none.
--- And the names that are there twice with different texts, of which the prolog has one, or in a form that no command of Slurm's
--- sends: name -> true.
+-- And for the names of our options name -> what speaks against believing it: it is there twice, and the prolog has one of the
+-- two; or in a form that no command of Slurm's sends.
 local function control_environment(job)
-  local found, unsure = {}, {}
+  local found, doubts = {}, {}
   for _, entry in pairs(job.spank_job_env or {}) do -- from 0: ipairs would miss the first
     local name, text = entry:match("^([^=]+)=(.*)$")
-    local ours = name and (name:match(CARRIED .. ".*$") or name)
-    if name then unsure[ours] = unsure[ours] or ours ~= name or found[name] ~= nil and found[name] ~= text end
-    if name then found[ours] = text end
+    local ours = name and name:match(CARRIED .. ".*$")
+    if ours and ours ~= name then
+      doubts[ours] = "form"
+    elseif name then
+      if found[name] and found[name] ~= text then doubts[name] = doubts[name] or "twice" end
+      found[name] = text
+    end
   end
-  return found, unsure
+  return found, doubts
 end
 
 -- Only batch jobs have an environment here.
@@ -34,17 +38,17 @@ local function variable(job, name)
 end
 
 function options.carried(job)
-  local sent, unsure = control_environment(job)
+  local sent, doubts = control_environment(job)
   local found, sentence = {}, nil
   for _, name in ipairs(NAMES) do
     local key = CARRIED .. name
-    local text = sent[key]
-    -- The value of a flag is whatever Slurm puts there: the node goes by its being there.
-    if name == "measure" then text = text and "1" else text = values.given(text) end
+    local flag = name == "measure" -- whose value is whatever Slurm puts there: the node goes by its being there
+    local text = flag and sent[key] and "1" or not flag and values.given(sent[key]) or nil
+    local other = not flag and values.given(variable(job, key))
     found[name] = text
-    local other = variable(job, key)
-    if name ~= "measure" and (unsure[key] or text and values.given(other) and other ~= text) then
-      sentence = ("--fikit-%s was sent twice, and not the same: use Slurm's own commands"):format(name:gsub("_", "-"))
+    if doubts[key] == "form" or not flag and (doubts[key] or text and other and other ~= text) then
+      sentence = ("--fikit-%s was sent twice, or in a form that no command of Slurm's uses: use sbatch, srun or salloc"):format(
+        name:gsub("_", "-"))
     end
   end
   return found, sentence

@@ -282,6 +282,7 @@ BATCH: dict[str, object] = {"script": "#!/bin/sh"}
         ([f"{PRIORITY}high", f"{PRIORITY}low"], {}),
         ([f"A={PRIORITY}low", f"{PRIORITY}high"], {}),
         ([f"{PRIORITY}low=", f"{PRIORITY}high"], {}),
+        ([f"X{MEASURE}(null)", "_SLURM_SPANK_OPTION_fikit_fikit_mem=2G"], {}),
         ([f"{PRIORITY}high"], {**BATCH, "environment": {PRIORITY[:-1]: "low"}}),
         ([f"{PRIORITY}0 "], {}),
         ([f"{PRIORITY}high\nx"], {}),
