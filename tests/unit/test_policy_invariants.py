@@ -94,8 +94,11 @@ class World:
         unknown = [
             c for c in self.clients.values()
             if c.unknown_since is not None and self.now - c.unknown_since < LEASE and (c.closed or not ages)
+            and c.priority <= mine.priority  # those above wait only for as long as it was guessed to take
         ]  # fmt: skip
-        assert not unknown, "at most one kernel of unknown length is in flight, and nothing is granted beside it"
+        assert not unknown, (
+            "of a level one kernel of unknown length is in flight, and nothing lower is granted beside it"
+        )
         mine.waiting = None
         if duration is None:
             mine.unknown_since = self.now

@@ -10,7 +10,7 @@
 
 #include "depth.hpp"
 #include "ease.hpp"
-#include "policy.hpp"
+#include "events.hpp"
 #include "surplus.hpp"
 
 namespace fikit::policy {
@@ -21,6 +21,8 @@ class Account {
     *this = Account{}, since_ns_ = now_ns, tuning_ = &tuning;
     earn(tuning.advance_ns, max_slowdown);
   }
+
+  void use(const Tuning& tuning) { tuning_ = &tuning; } // the same, at another place
 
   // Whatever it launches first, that has such a slack.
   void profiled(const Times& slack) {

@@ -7,7 +7,7 @@
 
 #include "account.hpp"
 #include "clients.hpp"
-#include "policy.hpp"
+#include "events.hpp"
 
 namespace fikit::policy {
 

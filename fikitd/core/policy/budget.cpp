@@ -10,6 +10,18 @@ constexpr std::int64_t kLongestGuessNs = 10'000'000;
 
 } // namespace
 
+void Budget::learn(const LevelPolicy& higher) {
+  LevelPolicy::learn(higher);
+  const auto& other = static_cast<const Budget&>(higher);
+  accounts_ = other.accounts_;
+  for (Account& account : accounts_) account.use(options().tuning);
+  doubtful_ = other.doubtful_;
+  guesses_ = other.guesses_;
+  queue_.learn(other.queue_);
+  copies_.learn(other.copies_);
+  see_doubts();
+}
+
 void Budget::noted(const Event& event, const Client& client) {
   Account& account = accounts_[client.slot];
   switch (event.kind) {
@@ -136,6 +148,20 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
   queue_.served(client, served_ns);
   if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = above_.now_ns();
 }
+
+// By another level's policy, which asked those above it.
+void Budget::noted_given(const Given& given, const Client& client, std::int64_t now_ns) {
+  if (given.kind == Given::Kind::copy) {
+    grant_copy({.client = client, .engine = given.engine, .length_ns = given.granted.work_ns}, given.request, now_ns);
+  } else if (given.kind != Given::Kind::end_of_run) {
+    above_.look(now_ns, client.priority, lower_work(now_ns).end_ns - now_ns, false);
+    above_.spend(client, given.charged_ns);
+    queue_.served(client, given.charged_ns);
+    if (given.granted.work_ns < 0) guesses_[client.slot].asked_ns = now_ns;
+  }
+}
+
+void Budget::noted_done_below(const Event& event) { copy_done(event); }
 
 // What is left of a run was affordable when it was granted; a higher client may have launched since.
 Client* Budget::overstaying(std::int64_t now_ns) {

@@ -18,17 +18,21 @@
 #include "ageing.hpp"
 #include "copies.hpp"
 #include "fair_queue.hpp"
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class Budget final : public Policy {
+class Budget final : public LevelPolicy {
  public:
-  using Policy::Policy;
+  using LevelPolicy::LevelPolicy;
   bool looks_ahead() const override { return true; }
 
  private:
+  void learn(const LevelPolicy& higher) override;
   void noted(const Event& event, const Client& client) override;
+  void noted_given(const Given& given, const Client& client, std::int64_t now_ns) override;
+  void noted_done_below(const Event& event) override;
+  std::int64_t charged_ns(const Client& client, const Launches& granted) const override { return asked_ns(client, granted); }
   Client* choose(std::int64_t now_ns) override;
   Launches granted(const Client& client) const override { return granted_[client.slot]; }
   Extension extended(std::int64_t now_ns) override;
@@ -107,6 +111,7 @@ class Budget final : public Policy {
   // Copies (budget_copies.cpp).
   Hold copy_obstacle(const Client& client, std::int64_t now_ns) const;
   void copy_done(const Event& event);
+  void grant_copy(const Copies::Asked& copy, std::uint32_t request, std::int64_t now_ns);
 
   // By slot: of a client as a higher one, and as a lower one.
   std::array<Account, kMaxClients> accounts_{};

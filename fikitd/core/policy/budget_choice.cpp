@@ -153,7 +153,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
   for (Client& client : clients().among(sets().running))
     if (may_extend(client, now_ns) && (best == nullptr || queue_.goes_before(client, *best))) best = &client;
   if (best == nullptr) return {};
-  for (const Client& client : clients().among(sets().waiting))
+  for (const Client& client : clients().among(sets().waiting | sets().elsewhere))
     if (!queue_.goes_before(*best, client)) return {};
   if (queue_.goes_after(*best, running()[static_cast<std::size_t>(best->priority)])) return {};
   const std::int64_t ahead_ns = lower_work(now_ns).end_ns - now_ns;

@@ -7,7 +7,7 @@ namespace fikit::policy {
 
 Hold Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
   const std::int64_t length_ns = client.waiting_duration_ns;
-  const std::int64_t end_ns = copies_.end_ns(client, now_ns);
+  const std::int64_t end_ns = copies_.end_ns({.client = client, .engine = client.copy, .length_ns = length_ns}, now_ns);
   for (const Client& higher : clients().all()) {
     const Copying& copying = copies_.of(higher, client.copy);
     if (!higher.outranks(client) || !copying.expected(now_ns)) continue;
@@ -39,13 +39,17 @@ Client* Budget::choose_copy(std::int64_t now_ns) {
     if (why.reason == Reason::none && (best == nullptr || queue_.goes_before(client, *best))) best = &client;
   }
   if (best == nullptr) return nullptr;
-  const std::int64_t end_ns = copies_.end_ns(*best, now_ns);
-  for (const Client& higher : clients().all())
-    if (higher.outranks(*best) && copies_.of(higher, best->copy).expected(now_ns))
-      accounts_[higher.slot].spend_on_copy(std::max(0.0, copies_.delay_ns(higher, best->copy, end_ns, now_ns)),
-                                           best->waiting_duration_ns, now_ns);
-  copies_.grant(*best, end_ns, now_ns);
+  grant_copy({.client = *best, .engine = best->copy, .length_ns = best->waiting_duration_ns}, best->request, now_ns);
   return best;
+}
+
+void Budget::grant_copy(const Copies::Asked& copy, std::uint32_t request, std::int64_t now_ns) {
+  const std::int64_t end_ns = copies_.end_ns(copy, now_ns);
+  for (const Client& higher : clients().all())
+    if (higher.outranks(copy.client) && copies_.of(higher, copy.engine).expected(now_ns))
+      accounts_[higher.slot].spend_on_copy(std::max(0.0, copies_.delay_ns(higher, copy.engine, end_ns, now_ns)), copy.length_ns,
+                                           now_ns);
+  copies_.grant(copy, request, end_ns, now_ns);
 }
 
 } // namespace fikit::policy

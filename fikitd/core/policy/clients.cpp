@@ -33,7 +33,8 @@ std::int64_t Client::forget_ns() const {
   if (grant_count == 0) return kNever;
   const Grant& oldest = grants.front();
   if (oldest.duration_ns < 0 || !reports_done) return oldest.end_ns;
-  return oldest.end_ns + std::max(oldest.duration_ns / 2, patient ? kPatienceNs : kMinGraceNs);
+  const std::int64_t shortest_ns = patient ? kPatienceNs : kMinGraceNs;
+  return oldest.end_ns + std::clamp(oldest.duration_ns / 2, shortest_ns, std::max(shortest_ns, lease_ns));
 }
 
 bool Client::late(std::int64_t now_ns) const {
@@ -61,7 +62,7 @@ Client* ClientTable::find(ClientId id) {
 
 const Client* ClientTable::find(ClientId id) const { return const_cast<ClientTable*>(this)->find(id); }
 
-Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t now_ns) {
+Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t now_ns, std::size_t slot) {
   if (count_ == kMaxClients || find(id) != nullptr) return nullptr;
   const int level = std::clamp(priority, 0, 9);
   const auto before = [&](const Client& c) { return c.priority != level ? c.priority < level : c.id < id; };
@@ -72,10 +73,13 @@ Client* ClientTable::add(ClientId id, int priority, bool measuring, std::int64_t
   Client& client = *place;
   client = Client{};
   client.id = id;
-  client.slot = static_cast<std::size_t>(std::find(slots_.begin(), slots_.end(), false) - slots_.begin());
+  const auto free = static_cast<std::size_t>(std::find(slots_.begin(), slots_.end(), false) - slots_.begin());
+  client.slot = slot < kMaxClients ? slot : free;
   slots_[client.slot] = true;
   client.priority = level;
   client.measuring = measuring;
+  client.decided = decided(level);
+  client.lease_ns = lease_ns_;
   client.progress = Progress(now_ns);
   reindex();
   return &client;
@@ -90,6 +94,12 @@ bool ClientTable::remove(ClientId id, std::int64_t now_ns) {
   --count_;
   reindex();
   return true;
+}
+
+void ClientTable::set_level(int level) {
+  level_ = level;
+  for (Client& client : std::span(clients_).first(count_)) client.decided = decided(client.priority);
+  reindex();
 }
 
 // Clients came, went or moved to other rows.
@@ -141,13 +151,63 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   return free_ns;
 }
 
+void ClientTable::close(Client& client, std::int64_t now_ns) {
+  client.closed = true;
+  client.believed_until_ns = now_ns + lease_ns_;
+  client.to_launch = 0;
+  client.progress.end_by(client.believed_until_ns);
+  queue_.at_most(client.backlog, now_ns, lease_ns_);
+  changed(client);
+}
+
+void ClientTable::open(Client& client) {
+  client.closed = client.waiting = false;
+  client.copy = Engine::compute;
+  client.believed_until_ns = kNever;
+  client.run = {};
+  changed(client);
+}
+
+bool ClientTable::let_go(Client& client, bool granted, std::int64_t t_ns) const {
+  if (!client.closed) return true;
+  if (!granted) return t_ns < client.believed_until_ns;
+  return client.to_launch > 0 && client.to_launch-- > 0;
+}
+
+// How long others kept it from the device there says nothing here.
+void ClientTable::take_over(const Client& known, std::int64_t now_ns) {
+  Client& client = *find(known.id);
+  client.progress = known.progress;
+  client.progress.finish_by(now_ns + known.backlog.takes_ns());
+  client.at_rest = known.at_rest;
+  client.gap_ns = known.gap_ns;
+  queue_.add(client.backlog, now_ns, known.backlog.takes_ns());
+  changed(client);
+}
+
+// Of what it reports while its gate is closed, and was not granted.
+void ClientTable::cap(Client& client, const Progress& before, std::int64_t t_ns) const {
+  if (!client.closed) return;
+  client.progress.no_later_than(before, t_ns < client.believed_until_ns ? client.believed_until_ns : kLongAgo);
+}
+
 void ClientTable::launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
                            std::int64_t in_line_ns) {
-  client.progress.launched(t_ns, see_queue(client, t_ns), duration_ns, lease_ns_, in_line_ns);
+  const Progress before = client.progress;
+  const std::int64_t believed_ns = client.closed ? std::max<std::int64_t>(client.believed_until_ns - t_ns, 0) : kHorizonNs;
+  enqueue(client, t_ns, std::min(duration_ns, believed_ns), gap_ns, in_line_ns);
+  cap(client, before, t_ns);
+  if (client.closed) queue_.at_most(client.backlog, t_ns, std::max(believed_ns, granted_ns(client)));
+}
+
+void ClientTable::enqueue(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
+                          std::int64_t in_line_ns) {
+  const std::int64_t takes_ns = client.closed ? std::min(duration_ns, lease_ns_) : duration_ns;
+  client.progress.launched(t_ns, see_queue(client, t_ns), takes_ns, lease_ns_, in_line_ns);
   client.gap_ns = gap_ns;
   client.at_rest = false;
-  if (client.measuring || duration_ns < 0) return;
-  queue_.add(client.backlog, t_ns, duration_ns, in_line_ns);
+  if (client.measuring || takes_ns < 0) return;
+  queue_.add(client.backlog, t_ns, takes_ns, in_line_ns);
 }
 
 void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
@@ -158,13 +218,13 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   if (client.run.taken && client.run.launches > 0) --client.run.launches;
   client.run.taken = true;
   const std::int64_t rest_ns = left_ns - std::max<std::int64_t>(0, duration_ns);
-  const std::int64_t unforeseen_ns = std::clamp<std::int64_t>(-rest_ns, 0, kHorizonNs);
+  const std::int64_t unforeseen_ns = std::clamp<std::int64_t>(-rest_ns, 0, lease_ns_);
   client.overran_ns = unforeseen_ns;
   client.run.astray = unforeseen_ns > 0;
   client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
   if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
-    launched(client, t_ns, duration_ns, gap_ns);
+    enqueue(client, t_ns, duration_ns, gap_ns);
     return;
   }
   if (newest->duration_ns < 0) {
@@ -172,19 +232,46 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
     return;
   }
   // What is left of the grant begins now at the earliest.
-  const std::int64_t late_ns = std::clamp<std::int64_t>(t_ns + left_ns - newest->end_ns, 0, lease_ns_) + unforeseen_ns;
-  newest->duration_ns += unforeseen_ns;
-  queue_.add(client.backlog, t_ns, unforeseen_ns);
-  client.progress.delay(late_ns);
-  newest->end_ns += late_ns;
+  const std::int64_t late_ns = std::max<std::int64_t>(0, t_ns + left_ns - newest->end_ns) + unforeseen_ns;
+  const std::int64_t moves_ns = std::min(late_ns, lease_ns_ - newest->moved_ns);
+  const std::int64_t longer_ns = std::min(unforeseen_ns, moves_ns);
+  newest->moved_ns += moves_ns;
+  newest->duration_ns += longer_ns;
+  queue_.add(client.backlog, t_ns, longer_ns);
+  client.progress.delay(moves_ns);
+  newest->end_ns += moves_ns;
 }
 
 void ClientTable::drained(Client& client, const Completion& seen) {
+  const Progress before = client.progress;
   client.progress.drained(seen, lease_ns_);
+  cap(client, before, seen.t_ns);
   if (seen.remaining_ns >= 0) queue_.at_most(client.backlog, seen.t_ns, seen.remaining_ns);
   if (seen.remaining_ns != 0 || client.grant_count == 0) return;
   forget(client, client.grants[client.grant_count - 1]);
   client.grant_count = 0;
+}
+
+void ClientTable::running(Client& client, std::int64_t t_ns, std::int64_t remaining_ns) {
+  const Progress before = client.progress;
+  client.progress.running(t_ns, remaining_ns, lease_ns_);
+  cap(client, before, t_ns);
+}
+
+void ClientTable::done_below(Client& client, std::int64_t t_ns, std::uint32_t request) {
+  const auto live = std::span(client.grants).first(client.grant_count);
+  const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
+  if (it == live.end()) return;
+  drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
+  const std::int64_t left_ns = granted_ns(client); // of known lengths all
+  queue_.at_most(client.backlog, t_ns, left_ns);
+  client.progress.end_by(t_ns + left_ns);
+}
+
+void ClientTable::all_done_below(Client& client, std::int64_t t_ns) {
+  client.grant_count = 0;
+  queue_.at_most(client.backlog, t_ns, 0);
+  client.progress.end_by(t_ns);
 }
 
 void ClientTable::end_run(Client& client) {
@@ -229,6 +316,9 @@ void ClientTable::grant(Client& client, std::int64_t now_ns, const Launches& gra
   client.waiting = false;
   const std::int64_t known_ns = std::max<std::int64_t>(0, granted.work_ns);
   client.run = {.launches = granted.launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
+  // One thread of it may not have reported yet what it was granted before.
+  client.to_launch = granted.launches + std::min(client.to_launch, 1U);
+  if (client.grant_count == kMaxGrants) drop_oldest(client, 1); // by another level, which knows that it is over
   client.progress.launched(now_ns, device_free_ns(&client), granted.work_ns, lease_ns_);
   queue_.add(client.backlog, now_ns, known_ns);
   client.grants[client.grant_count++] = {.request = client.request,
@@ -250,19 +340,23 @@ void ClientTable::take_back(Client& client, std::int64_t t_ns) {
 }
 
 std::uint32_t ClientTable::extend(Client& client, std::int64_t now_ns, const Launches& to) {
+  return give_more(client, now_ns, {.launches = to.launches - client.run.launches, .work_ns = client.run.more_ns(to)});
+}
+
+std::uint32_t ClientTable::give_more(Client& client, std::int64_t now_ns, const Launches& more) {
+  if (client.grant_count == 0) return 0; // by another level; here it was reckoned to be over
   Run& run = client.run;
   Grant& newest = client.grants[client.grant_count - 1];
-  const std::uint32_t launches = to.launches - run.launches;
-  const std::int64_t more_ns = run.more_ns(to);
-  run.launches = to.launches;
-  run.left_ns += more_ns;
-  run.granted_ns += more_ns;
-  client.progress.launched(now_ns, device_free_ns(&client), more_ns, lease_ns_);
-  newest.duration_ns += more_ns;
-  queue_.add(client.backlog, now_ns, more_ns);
+  run.launches += more.launches;
+  client.to_launch += more.launches;
+  run.left_ns += more.work_ns;
+  run.granted_ns += more.work_ns;
+  client.progress.launched(now_ns, device_free_ns(&client), more.work_ns, lease_ns_);
+  newest.duration_ns += more.work_ns;
+  queue_.add(client.backlog, now_ns, more.work_ns);
   newest.end_ns = client.progress.dry_ns();
   work_changed(client);
-  return launches;
+  return more.launches;
 }
 
 void ClientTable::pass(std::int64_t now_ns) {

@@ -25,11 +25,19 @@ struct Protection {
   std::int64_t max_delay_ns = kNever; // the longest single delay
 };
 
+// Who decides about a client, as one level's policy (level_policy.hpp) sees it.
+enum class Decided : std::uint8_t {
+  here,  // that one
+  above, // a higher level's; all that the client reports is known here, too
+  below, // a lower level's; here only what it is granted is known
+};
+
 struct Grant {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
   std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
   bool ended = false; // its run was: when its client will say that it is complete is when it asks again
+  std::int64_t moved_ns = 0; // by so much its client's reports have moved its end: by a lease at most
 };
 
 // So many, which take so much of the device together.
@@ -70,6 +78,7 @@ struct Client {
   ClientId id = 0;
   int priority = 5;
   bool measuring = false;
+  Decided decided = Decided::here;
 
   // What its dispatcher has reported.
   bool at_rest = true;           // its host has waited for all its work, and nothing was launched since
@@ -91,6 +100,9 @@ struct Client {
 
   // What the policy has decided.
   bool closed = false;  // its gate
+  // Until then what it reports of launches that nobody granted counts: they may have passed before its gate was closed.
+  std::int64_t believed_until_ns = kNever;
+  std::uint32_t to_launch = 0; // of what was granted, as far as it has not reported it
   CopyEngines asks{};   // copies for these have to ask
   bool patient = false; // reckoned ends of its work are doubted: who waits for it waits for its word
   Run run;              // granted
@@ -105,11 +117,13 @@ struct Client {
   std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
   // Of what was granted to it:
   std::int64_t overran_ns = 0; // its newest launch, or complete grant, takes so much more than was granted
+  std::int64_t lease_ns = 0;   // no completion that it might yet report is waited for any longer
   std::int64_t late_ns = 0;    // than reckoned that grant was; what is in flight behind it is as late
   Grant forgotten;             // the newest that counts as over without its client's word, which may say yet how late it was
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }
+  bool waits_here() const { return waiting && decided == Decided::here; }
   // A measuring client neither holds others nor is held.
   bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }
   // Of two that wait: the higher one, then the longer waiting one.
@@ -173,7 +187,8 @@ class ClientTable {
 
   Client* find(ClientId id);
   const Client* find(ClientId id) const;
-  Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns); // nullptr: present, or table full
+  // slot: its own, where it has one already. nullptr: present, or table full.
+  Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns, std::size_t slot = kMaxClients);
   bool remove(ClientId id, std::int64_t now_ns);
   // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
   std::span<const Client> span() const { return {clients_.data(), count_}; }
@@ -193,6 +208,11 @@ class ClientTable {
   // Clients above this priority.
   Rows above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
 
+  // A client's own work that is not over, as another table knows it.
+  void take_over(const Client& known, std::int64_t now_ns);
+  // The priority that is decided here.
+  void set_level(int level);
+
   // Whoever changes a client in any other way than below says so afterwards.
   void changed(const Client& client) { index_.put(row(client), client); }
   void work_changed(const Client& client) { index_.put_work(row(client), client); } // and nothing else
@@ -203,17 +223,29 @@ class ClientTable {
   std::uint64_t looks() const { return looks_ + index_.looks(); }
   void asked() const { ++looks_; }
 
+  // A client at a closed gate is believed what it was granted, and for a lease what may have passed before the gate was closed.
+  // Whatever else it reports keeps nobody from the device.
+  void close(Client& client, std::int64_t now_ns);
+  void open(Client& client);
+  // Was the launch that it reports let go? It counts.
+  bool let_go(Client& client, bool granted, std::int64_t t_ns) const;
+
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
                 std::int64_t in_line_ns = 0);
   void granted_launch(Client& client, std::int64_t t_ns, std::uint32_t request, std::int64_t duration_ns,
                       std::int64_t gap_ns);
   void drained(Client& client, const Completion& seen);
+  void running(Client& client, std::int64_t t_ns, std::int64_t remaining_ns);
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
   // Its waiting request, or the run that begins with it; counts as launched from now.
   void grant(Client& client, std::int64_t now_ns, const Launches& granted);
   // Its run, to what is likely to follow: so many launches more, which count as launched from now.
   std::uint32_t extend(Client& client, std::int64_t now_ns, const Launches& to);
+  std::uint32_t give_more(Client& client, std::int64_t now_ns, const Launches& more); // the same, by how much
   void end_run(Client& client);
+  // A client that is decided about below says that these, or all, of its grants are over.
+  void done_below(Client& client, std::int64_t t_ns, std::uint32_t request);
+  void all_done_below(Client& client, std::int64_t t_ns);
   // What a run that was ended has not launched: it asks again, so that none of that is on its way any more.
   void take_back(Client& client, std::int64_t t_ns);
   // What is over by now_ns is not to come any more; grants that old count as complete.
@@ -231,8 +263,15 @@ class ClientTable {
   std::int64_t queue_free_ns() const { return queue_.free_ns(); }
 
  private:
-  std::int64_t lease_ns_;
+  Decided decided(int priority) const {
+    return priority == level_ ? Decided::here : priority < level_ ? Decided::above : Decided::below;
+  }
+  void cap(Client& client, const Progress& before, std::int64_t t_ns) const;
+  void enqueue(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns, std::int64_t in_line_ns = 0);
   void reindex();
+
+  std::int64_t lease_ns_;
+  int level_ = 10;
 
   Queue queue_; // measuring clients' work is not in it
   std::array<Client, kMaxClients> clients_{};

@@ -20,9 +20,9 @@ CopyEngines Copies::that_matter(const Client& client) const {
 }
 
 // In its stream it may stand behind its client's kernels.
-std::int64_t Copies::end_ns(const Client& client, std::int64_t now_ns) const {
+std::int64_t Copies::end_ns(const Asked& copy, std::int64_t now_ns) const {
   const auto reaction_ns = static_cast<std::int64_t>(options_.tuning.reaction_ns);
-  return std::max({now_ns + reaction_ns, low(client.copy).end_ns, client.progress.finish_ns()}) + client.waiting_duration_ns;
+  return std::max({now_ns + reaction_ns, low(copy.engine).end_ns, copy.client.progress.finish_ns()}) + copy.length_ns;
 }
 
 double Copies::delay_ns(const Client& higher, Engine engine, std::int64_t end_ns, std::int64_t now_ns) const {
@@ -30,14 +30,14 @@ double Copies::delay_ns(const Client& higher, Engine engine, std::int64_t end_ns
   return copying.mean_delay_ns(end_ns, now_ns) - copying.mean_delay_ns(low(engine).end_ns, now_ns);
 }
 
-void Copies::grant(const Client& client, std::int64_t end_ns, std::int64_t now_ns) {
+void Copies::grant(const Asked& copy, std::uint32_t request, std::int64_t end_ns, std::int64_t now_ns) {
   const std::int64_t over_ns = now_ns + options_.lease_ns;
-  low_[copy_engine(client.copy)] = {.granted_ns = now_ns,
+  low_[copy_engine(copy.engine)] = {.granted_ns = now_ns,
                                     .end_ns = std::min(end_ns, over_ns),
                                     .over_ns = over_ns,
-                                    .client = client.id,
-                                    .request = client.request,
-                                    .priority = client.priority};
+                                    .client = copy.client.id,
+                                    .request = request,
+                                    .priority = copy.client.priority};
 }
 
 } // namespace fikit::policy

@@ -7,7 +7,7 @@
 
 #include "clients.hpp"
 #include "copying.hpp"
-#include "policy.hpp"
+#include "events.hpp"
 
 namespace fikit::policy {
 
@@ -23,8 +23,15 @@ class Copies {
     int priority = 0;
   };
 
+  struct Asked { // of a lower client
+    const Client& client;
+    Engine engine;
+    std::int64_t length_ns;
+  };
+
   Copies(const ClientTable& clients, const Options& options) : clients_(clients), options_(options) {}
 
+  void learn(const Copies& other) { copying_ = other.copying_, low_ = other.low_; }
   void came(const Client& client) { copying_[client.slot] = {}; }
   // It has handed one over. True: its first one, so those of others come to matter.
   bool copied(const Event& event, const Client& client);
@@ -32,10 +39,10 @@ class Copies {
   CopyEngines that_matter(const Client& client) const;
 
   const Low& low(Engine engine) const { return low_[copy_engine(engine)]; }
-  // When one that waits would be over, if it were granted now; what that delays a higher client by, beyond those granted before.
-  std::int64_t end_ns(const Client& client, std::int64_t now_ns) const;
+  // When one would be over, if it were granted now; what that delays a higher client by, beyond those granted before.
+  std::int64_t end_ns(const Asked& copy, std::int64_t now_ns) const;
   double delay_ns(const Client& higher, Engine engine, std::int64_t end_ns, std::int64_t now_ns) const;
-  void grant(const Client& client, std::int64_t end_ns, std::int64_t now_ns);
+  void grant(const Asked& copy, std::uint32_t request, std::int64_t end_ns, std::int64_t now_ns);
   // seen(of the newest ones what this grant was, which is done).
   template <class Seen>
   void done(const Event& event, Seen seen) {

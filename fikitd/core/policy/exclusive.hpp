@@ -1,13 +1,13 @@
 // No sharing: a lower client launches nothing while a higher one is registered.
 #pragma once
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class Exclusive final : public Policy {
+class Exclusive final : public LevelPolicy {
  public:
-  using Policy::Policy;
+  using LevelPolicy::LevelPolicy;
 
  private:
   Client* choose(std::int64_t) override {

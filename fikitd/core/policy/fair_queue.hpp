@@ -18,6 +18,7 @@ class FairQueue {
  public:
   FairQueue(const ClientTable& clients, const Tuning& tuning) : clients_(clients), tuning_(tuning) {}
 
+  void learn(const FairQueue& other) { served_ns_ = other.served_ns_, level_ns_ = other.level_ns_, known_ = false; }
   void came(const Client& client);
   void went() { known_ = false; }
   void waits(const Client& client);                     // at the gate now

@@ -1,13 +1,13 @@
 // Default sharing: every gate is open, the device serves launches as they arrive.
 #pragma once
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class Fifo final : public Policy {
+class Fifo final : public LevelPolicy {
  public:
-  using Policy::Policy;
+  using LevelPolicy::LevelPolicy;
 
  private:
   bool gates() const override { return false; }

@@ -74,7 +74,7 @@ Hold Fikit::obstacle(const Client& client, const Room& room, std::int64_t now_ns
 
 void Fikit::hold_below(int priority, const Hold& why) {
   for (Client& client : clients().all())
-    if (client.waiting && client.priority >= priority) hold(client, why);
+    if (client.waits_here() && client.priority >= priority) hold(client, why);
 }
 
 // The one that goes next in this level, whether or not it may go now; in a gap, of those that may.
@@ -101,7 +101,8 @@ Client* Fikit::choose(std::int64_t now_ns) {
     }
     Client* best = best_of_level(priority, room, now_ns, lower);
     if (best == nullptr || lower.unclear != nullptr) continue;
-    if (held(*best).reason == Reason::none) return best;
+    if (best->decided != Decided::here && room.gap_end_ns != kNever) continue; // another level did not let it fill the gap
+    if (best->decided == Decided::here && held(*best).reason == Reason::none) return best;
     // It is next: lower levels do not overtake it while the holders are idle.
     hold_waiting([&](const Client& client) {
       return client.priority < priority || &client == best ? held(client) : after(*best, client);
@@ -118,13 +119,13 @@ std::int64_t Fikit::next_change_ns(std::int64_t now_ns) const {
   };
   int lowest_waiting = -1;
   for (const Client& client : clients().all())
-    if (client.waiting) lowest_waiting = std::max(lowest_waiting, client.priority);
+    if (client.waits_here()) lowest_waiting = std::max(lowest_waiting, client.priority);
   for (const Client& client : clients().all()) {
     if (client.measuring) continue;
     consider(client.progress.dry_ns());
     consider(client.forget_ns());
     if (client.priority < lowest_waiting) consider(idle_at_ns(client));
-    if (!client.waiting || client.waiting_duration_ns < 0 || !room_above(client.priority, now_ns).idle) continue;
+    if (!client.waits_here() || client.waiting_duration_ns < 0 || !room_above(client.priority, now_ns).idle) continue;
     for (const Client& other : clients().all()) // when so much has run that this kernel is within the run-ahead
       if (other.closed) consider(other.progress.finish_ns() + client.waiting_duration_ns - options().run_ahead_ns);
   }

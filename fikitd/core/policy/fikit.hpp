@@ -12,13 +12,13 @@
 //    the last. A waiting client that does not fit the open gap does not keep lower ones from filling it.
 #pragma once
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class Fikit final : public Policy {
+class Fikit final : public LevelPolicy {
  public:
-  using Policy::Policy;
+  using LevelPolicy::LevelPolicy;
 
  private:
   // What the clients above a level allow to it now.

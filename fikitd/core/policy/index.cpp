@@ -30,17 +30,18 @@ void Index::put_standing(std::size_t row, const Client& client) {
 }
 
 void Index::put_work(std::size_t row, const Client& client) {
-  sets_.waiting.set(row, client.waiting);
-  sets_.copying.set(row, client.copy != Engine::compute);
+  sets_.waiting.set(row, client.waits_here());
+  sets_.elsewhere.set(row, client.waiting && !client.waits_here());
+  sets_.copying.set(row, client.copy != Engine::compute && client.decided == Decided::here);
   sets_.granted.set(row, client.grant_count > 0);
-  sets_.running.set(row, client.run.launches > 0);
+  sets_.running.set(row, client.run.launches > 0 && client.decided == Decided::here);
   sets_.unknown.set(row, client.progress.uncertain());
   const std::int64_t dry_ns = client.progress.dry_ns();
   finish_.set(row, client.measuring ? Latest::kNone : client.progress.finish_ns());
   dry_.set(row, client.measuring || dry_ns <= passed_ns_ ? kNever : dry_ns);
   forget_.set(row, client.forget_ns());
   since_.set(row, client.at_gate() ? client.waiting_since_ns : kNever);
-  const bool plain = client.waiting && client.waiting_duration_ns >= 0 && !client.waiting_exclusive && client.grant_count < kMaxGrants;
+  const bool plain = client.waits_here() && client.waiting_duration_ns >= 0 && !client.waiting_exclusive && client.grant_count < kMaxGrants;
   const std::int64_t length_ns = plain ? client.cautious_ns : kUnknown;
   const std::int64_t run_ns = plain && client.run_launches > 1 ? client.run_ns : length_ns;
   by_length_.put(row, length_ns);

@@ -24,9 +24,10 @@ class Index {
     Rows measuring;
     Rows closed;
     Rows waiting;   // a launch, at the gate
+    Rows elsewhere; // the same, and another level decides
     Rows copying;   // a copy, at the gate
     Rows granted;   // grants in flight
-    Rows running;   // launches left of a run
+    Rows running;   // launches left of a run; decided here, as copying
     Rows unknown;   // has launched work of unknown length
     Rows exclusive; // an exclusive kernel of its job runs
     Rows guarded;   // has a max_delay

@@ -14,7 +14,7 @@
 namespace fikit::policy {
 namespace {
 
-using Made = std::unique_ptr<Policy>;
+using Made = std::unique_ptr<LevelPolicy>;
 
 struct Entry {
   std::string_view name;
@@ -47,7 +47,7 @@ constexpr std::array<Entry, 12> kPolicies{{
 
 std::unique_ptr<Policy> make_policy(std::string_view name, const Options& options) {
   const auto* it = std::find_if(kPolicies.begin(), kPolicies.end(), [name](const Entry& e) { return e.name == name; });
-  return it == kPolicies.end() ? nullptr : it->make(options);
+  return it == kPolicies.end() ? nullptr : std::make_unique<Policy>(it->make, options);
 }
 
 std::span<const std::string_view> policy_names() {

@@ -1,176 +1,114 @@
 #include "policy.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fikit::policy {
 
+Policy::Policy(Make make, const Options& options) : make_(make), options_(options) {
+  levels_[0] = make_(options_);
+  count_ = 1;
+}
+
 bool Policy::apply(const Event& event) {
-  if (event.kind == EventKind::tick) return true;
-  if (event.kind == EventKind::client_added) {
-    Client* added = clients_.add(event.client, event.priority, event.measuring, event.time_ns);
-    if (added == nullptr) return false;
-    added->protection = event.protection.value_or(options_.protection);
-    clients_.changed(*added);
-    told_.clear(); // rows have moved
-    gates_known_ = false;
-    noted(event, *added);
-    return true;
-  }
-  Client* client = clients_.find(event.client);
-  if (client == nullptr) return false;
-  // Of the device, by a lower kernel, which mostly stands in line.
-  const std::int64_t in_line_ns = looks_ahead() ? event.outlook.in_line_ns : 0;
-  const std::int64_t takes_ns = event.duration_ns < 0 ? kUnknown : event.duration_ns + in_line_ns;
-  switch (event.kind) {
-    case EventKind::client_removed:
-      noted(event, *client);
-      gates_known_ = false;
-      told_.clear();
-      return clients_.remove(event.client, event.time_ns);
-    case EventKind::launched:
-      if (event.granted) {
-        clients_.granted_launch(*client, event.time_ns, event.request, takes_ns, event.gap_ns);
-        client->run.follows(event.outlook.run, event.outlook.long_run, takes_ns);
-      } else {
-        clients_.launched(*client, event.time_ns, event.duration_ns, event.gap_ns, event.outlook.in_line_ns);
-      }
-      break;
-    case EventKind::waiting:
-      client->waiting = client->closed && event.engine == Engine::compute; // at an open gate nobody waits
-      client->copy = client->closed ? event.engine : Engine::compute;
-      client->request = event.request;
-      client->waiting_since_ns = event.time_ns;
-      client->waiting_duration_ns = takes_ns;
-      client->cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
-      told_.forget(clients_.row(*client));
-      if (looks_ahead()) clients_.take_back(*client, event.time_ns);
-      client->waiting_exclusive = event.exclusive;
-      client->run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run.launches, 1U);
-      client->run_ns = std::max(takes_ns, event.outlook.run.work_ns);
-      client->long_run = event.duration_ns < 0 || event.exclusive ? Launches{} : event.outlook.long_run;
-      client->run = {};
-      break;
-    case EventKind::waiting_ended:
-      if (client->request == event.request) client->waiting = false, client->copy = Engine::compute;
-      break;
-    case EventKind::drained:
-      clients_.drained(*client, {.t_ns = event.time_ns,
-                                 .since_ns = event.since_ns,
-                                 .remaining_ns = event.duration_ns,
-                                 .spread_ns = event.spread_ns});
-      if (event.waited && event.duration_ns == 0) client->at_rest = true;
-      break;
-    case EventKind::running: client->progress.running(event.time_ns, event.duration_ns, options_.lease_ns); break;
-    case EventKind::exclusive_runs: client->exclusive_runs = event.exclusive; break;
-    case EventKind::profiled:
-    case EventKind::copied: break;
-    case EventKind::grant_done: clients_.grant_done(*client, event.time_ns, event.request); break;
-    default: return false;
-  }
-  if (event.kind == EventKind::exclusive_runs) clients_.changed(*client);
-  else clients_.work_changed(*client);
-  noted(event, *client);
+  if (event.kind == EventKind::client_added) return add(event);
+  bool known = false;
+  for (const Level& level : levels()) known = level->apply(event);
+  if (event.kind == EventKind::client_removed && known) see_levels(event.time_ns);
+  return known;
+}
+
+bool Policy::add(const Event& event) {
+  if (!lowest().apply(event)) return false;
+  const std::size_t slot = lowest().client(event.client)->slot; // the same in all of them
+  for (const Level& level : levels())
+    if (level.get() != &lowest()) level->apply(event, slot);
+  see_levels(event.time_ns);
   return true;
 }
 
+// One for each priority below the highest, or, if there is no such priority, the one that knows most.
+void Policy::see_levels(std::int64_t now_ns) {
+  std::array<bool, LevelPolicy::kNoLevel> closed{};
+  int highest = LevelPolicy::kNoLevel;
+  for (const Client& client : lowest().all()) { // the highest first
+    if (client.measuring) continue;
+    highest = std::min(highest, client.priority);
+    closed[static_cast<std::size_t>(client.priority)] = client.priority > highest;
+  }
+  const auto first = std::ranges::find(closed, true);
+  std::array<Level, LevelPolicy::kNoLevel> before = std::exchange(levels_, {});
+  const std::span<Level> known = std::span(before).first(std::exchange(count_, 0));
+  LevelPolicy& lowest = *known.back();
+  if (first == closed.end()) {
+    if (lowest.level() != LevelPolicy::kNoLevel) lowest.set_level(LevelPolicy::kNoLevel);
+    levels_[count_++] = std::move(known.back());
+    return;
+  }
+  if (lowest.level() == LevelPolicy::kNoLevel) lowest.set_level(static_cast<int>(first - closed.begin())); // it is the only one
+  for (int priority = 0; priority < LevelPolicy::kNoLevel; ++priority) {
+    if (!closed[static_cast<std::size_t>(priority)]) continue;
+    const auto same = std::ranges::find_if(known, [priority](const Level& l) { return l != nullptr && l->level() == priority; });
+    Level level = same != known.end() ? std::move(*same) : make_level(priority, lowest, now_ns);
+    levels_[count_++] = std::move(level);
+  }
+}
+
+// What the one above it knows no client below that one has said. Above all others it begins to learn: of whom it hears it knows
+// that they are there, and their own work that is not over.
+Policy::Level Policy::make_level(int priority, const LevelPolicy& lowest, std::int64_t now_ns) const {
+  Level made = make_(options_);
+  if (count_ > 0) made->learn(*levels_[count_ - 1]);
+  made->set_level(priority);
+  if (count_ == 0) made->begin(lowest, now_ns);
+  return made;
+}
+
+LevelPolicy& Policy::home(const Client& client) const {
+  for (const Level& level : levels())
+    if (client.closed && level->level() == client.priority) return *level;
+  return lowest();
+}
+
 void Policy::decide(std::int64_t now_ns, Decisions& out) {
+  if (count_ == 1) return lowest().decide(now_ns, out);
   out.clear();
-  set_gates(out);
-  clients_.pass(now_ns);
-  const Index::Sets& some = sets();
-  while (Client* client = some.running.any() ? overstaying(now_ns) : nullptr) {
-    clients_.end_run(*client);
-    out.add({.kind = DecisionKind::end_run, .client = client->id});
-  }
-  const auto grant = [&](Client& client, const Launches& granted) {
-    clients_.grant(client, now_ns, granted);
-    out.add({.kind = DecisionKind::grant, .client = client.id, .request = client.request, .launches = granted.launches});
-  };
-  told_.clear();
-  if (some.copying.any()) grant_copies(now_ns, out);
-  told_.keep();
-  while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) grant(*client, only_one(*client));
-  while (Client* client = choose_again(now_ns)) grant(*client, granted(*client));
-  for (Extension more; some.running.any() && (more = extended(now_ns)).client != nullptr;)
-    out.add({.kind = DecisionKind::extend_run,
-             .client = more.client->id,
-             .launches = clients_.extend(*more.client, now_ns, more.to)});
-  if (!clients_.index().at_gate().any()) return;
-  const std::int64_t wake_ns = next_change_ns(now_ns);
-  if (wake_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = wake_ns});
-}
-
-void Policy::set_gates(Decisions& out) {
-  if (gates_known_) return;
-  gates_known_ = true;
-  int highest = 10;
-  for (const Client& client : clients_.all())
-    if (!client.measuring) highest = std::min(highest, client.priority);
-  for (Client& client : clients_.all()) {
-    const bool close = gates() && !client.measuring && client.priority > highest;
-    if (close != client.closed) {
-      client.closed = close;
-      if (!close) client.waiting = false, client.copy = Engine::compute, client.run = {};
-      clients_.changed(client);
-      out.add({.kind = close ? DecisionKind::close : DecisionKind::open, .client = client.id});
+  std::array<std::int64_t, LevelPolicy::kNoLevel> wake_ns{};
+  std::size_t next = 0;
+  while (next < count_) {
+    LevelPolicy& level = *levels_[next];
+    level.decide(now_ns, decided_);
+    wake_ns[next] = kNever;
+    for (const Decision& decision : decided_.items()) {
+      if (decision.kind == DecisionKind::wake_at) wake_ns[next] = decision.time_ns;
+      else if (&level == &home(*level.client(decision.client))) out.add(decision); // of gates they all decide
     }
-    const CopyEngines asks = close ? copies_that_matter(client) : CopyEngines{};
-    if (asks == client.asks) continue;
-    client.asks = asks;
-    out.add({.kind = DecisionKind::ask_copies, .client = client.id, .engines = asks});
+    for (const Given& given : level.given())
+      for (const Level& other : levels())
+        if (other.get() != &level) other->give(given, now_ns);
+    // Those above are asked again what their clients wait for now.
+    const bool heard = next > 0 && !level.given().empty();
+    next = heard ? 0 : next + 1;
   }
+  const std::int64_t first_ns = *std::min_element(wake_ns.begin(), wake_ns.begin() + static_cast<std::ptrdiff_t>(count_));
+  if (first_ns != kNever) out.add({.kind = DecisionKind::wake_at, .time_ns = first_ns});
 }
 
-void Policy::grant_copies(std::int64_t now_ns, Decisions& out) {
-  while (Client* client = choose_copy(now_ns)) {
-    told_.clear();
-    client->copy = Engine::compute;
-    clients_.work_changed(*client);
-    out.add({.kind = DecisionKind::grant, .client = client->id, .request = client->request});
-  }
+const Client* Policy::client(ClientId id) const {
+  const Client* known = lowest().client(id);
+  if (known == nullptr || count_ == 1) return known;
+  const LevelPolicy& home = this->home(*known);
+  return &home == &lowest() ? known : home.client(id);
 }
 
-// All that are left are told anew.
-Client* Policy::choose_again(std::int64_t now_ns) {
-  told_.again();
-  return choose(now_ns);
+std::uint64_t Policy::looks() const {
+  std::uint64_t looks = 0;
+  for (const Level& level : levels()) looks += level->looks();
+  return looks;
 }
 
-// A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.
-Client* Policy::not_to_starve() {
-  for (Client& client : clients_.among(sets().waiting & sets().exclusive))
-    if (client.grant_count < kMaxGrants) return &client;
-  return nullptr;
-}
-
-Client* Policy::first_waiting(std::int64_t now_ns) {
-  Client* best = nullptr;
-  for (Client& client : clients_.among(sets().waiting)) {
-    if (const Client* higher = keeps_from_gap(client, now_ns))
-      hold(client, {.reason = Reason::does_not_fit, .by = higher->id});
-    else if (best == nullptr || client.goes_before(*best)) best = &client;
-  }
-  return best;
-}
-
-const Client* Policy::keeps_from_gap(const Client& client, std::int64_t now_ns) const {
-  if (!client.waiting_exclusive) return nullptr;
-  return highest([&](const Client& other) {
-    return other.outranks(client) && now_ns < other.progress.dry_ns() + options_.idle_after_ns;
-  });
-}
-
-std::int64_t Policy::next_idle_ns(std::int64_t now_ns) const {
-  std::int64_t next_ns = kNever;
-  for (const Client& client : clients_.among(sets().waiting))
-    if (const Client* higher = keeps_from_gap(client, now_ns))
-      next_ns = std::min(next_ns, higher->progress.dry_ns() + options_.idle_after_ns);
-  return next_ns;
-}
-
-Hold Policy::behind(const Client& higher, std::int64_t now_ns) {
-  const bool guess = higher.progress.uncertain_at(now_ns) && now_ns >= higher.progress.finish_ns();
-  return {.reason = guess ? Reason::uncertain : Reason::behind, .by = higher.id};
+bool Policy::index_agrees() const {
+  return std::ranges::all_of(levels(), [](const Level& level) { return level->index_agrees(); });
 }
 
 } // namespace fikit::policy

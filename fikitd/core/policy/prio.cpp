@@ -21,7 +21,7 @@ Client* Prio::choose(std::int64_t now_ns) {
   const Client* holder = highest([&](const Client& client) { return holds(client, now_ns); });
   Client* best = in_flight < boundary_.in_flight ? first_waiting(now_ns) : nullptr;
   if (best != nullptr && best->grant_count == kMaxGrants) running = best->id;
-  else if (best != nullptr && (holder == nullptr || !holder->outranks(*best))) return best;
+  else if (best != nullptr && best->waits_here() && (holder == nullptr || !holder->outranks(*best))) return best;
   hold_waiting([&](const Client& client) {
     if (holder != nullptr && holder->outranks(client)) return behind(*holder, now_ns);
     if (const Client* higher = keeps_from_gap(client, now_ns))

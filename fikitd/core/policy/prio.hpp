@@ -2,7 +2,7 @@
 // or running, with so many of the lower kernels in flight. The baselines that a policy with prediction must beat.
 #pragma once
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
@@ -13,9 +13,9 @@ struct Boundary {
 };
 
 // prio(k): {k}. Request-exclusive: whole_request. Tally (ASPLOS'25) without its slicing of kernels: {1, 100 us}.
-class Prio final : public Policy {
+class Prio final : public LevelPolicy {
  public:
-  explicit Prio(const Options& options, const Boundary& boundary = {}) : Policy(options), boundary_(boundary) {}
+  explicit Prio(const Options& options, const Boundary& boundary = {}) : LevelPolicy(options), boundary_(boundary) {}
 
  private:
   Client* choose(std::int64_t now_ns) override;

@@ -84,6 +84,20 @@ class Progress {
   // What was reckoned from a grant starts later, because the client took the grant later.
   void delay(std::int64_t by_ns) { finish_ns_ += std::clamp<std::int64_t>(by_ns, 0, kHorizonNs); }
 
+  // All of it is over by then; all of known length.
+  void end_by(std::int64_t t_ns) {
+    finish_by(t_ns);
+    unknown_until_ns_ = std::min(unknown_until_ns_, t_ns);
+  }
+
+  void finish_by(std::int64_t t_ns) { finish_ns_ = std::min(finish_ns_, t_ns); }
+
+  // What was said since `before` moves the end to no later than until_ns, or not at all (kLongAgo).
+  void no_later_than(const Progress& before, std::int64_t until_ns) {
+    finish_ns_ = std::min(finish_ns_, std::max(before.finish_ns_, until_ns));
+    unknown_until_ns_ = std::min(unknown_until_ns_, std::max(before.unknown_until_ns_, until_ns));
+  }
+
   // So much of what was reckoned will not be launched.
   void shorten(std::int64_t by_ns) { finish_ns_ -= std::clamp<std::int64_t>(by_ns, 0, kHorizonNs); }
 

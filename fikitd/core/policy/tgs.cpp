@@ -22,6 +22,23 @@ void Tgs::noted(const Event& event, const Client& client) {
   if (period_end_ns_ == 0) period_end_ns_ = event.time_ns + kPeriodNs;
 }
 
+void Tgs::learn(const LevelPolicy& higher) {
+  LevelPolicy::learn(higher);
+  const auto& other = static_cast<const Tgs&>(higher);
+  period_end_ns_ = other.period_end_ns_;
+  periods_ = other.periods_;
+  high_launches_ = other.high_launches_;
+  low_launches_ = other.low_launches_;
+  reference_ = other.reference_;
+  limit_ = other.limit_;
+  slow_start_ = other.slow_start_;
+}
+
+// What other levels are granted is launched in the same period.
+void Tgs::noted_given(const Given& given, const Client&, std::int64_t) {
+  if (given.kind == Given::Kind::launches) ++low_launches_;
+}
+
 void Tgs::adjust(double rate) {
   if (rate < (1 - kCollapse) * reference_) {
     limit_ = std::max(1.0, limit_ * kRestart);
@@ -53,7 +70,7 @@ Client* Tgs::choose(std::int64_t now_ns) {
   Client* best = first_waiting(now_ns);
   if (best == nullptr) return nullptr;
   const bool limited = low_launches_ + 1 > limit_;
-  if (limited || best->grant_count == kMaxGrants) {
+  if (limited || best->grant_count == kMaxGrants || !best->waits_here()) {
     hold_waiting([&, first = first_id()](const Client& client) {
       if (limited) return Hold{.reason = Reason::limit, .by = first};
       return &client == best ? Hold{.reason = Reason::run_ahead, .by = best->id} : after(*best, client);

@@ -2,16 +2,18 @@
 // grows while the higher client launches as fast as it did alone, and shrinks when it does not.
 #pragma once
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class Tgs final : public Policy {
+class Tgs final : public LevelPolicy {
  public:
-  using Policy::Policy;
+  using LevelPolicy::LevelPolicy;
 
  private:
+  void learn(const LevelPolicy& higher) override;
   void noted(const Event& event, const Client& client) override;
+  void noted_given(const Given& given, const Client& client, std::int64_t now_ns) override;
   Client* choose(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
   void end_period(std::int64_t now_ns);

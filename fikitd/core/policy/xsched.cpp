@@ -4,6 +4,11 @@
 
 namespace fikit::policy {
 
+void XSched::learn(const LevelPolicy& higher) {
+  LevelPolicy::learn(higher);
+  unnoticed_ = static_cast<const XSched&>(higher).unnoticed_;
+}
+
 void XSched::noted(const Event& event, const Client& client) {
   std::size_t& unnoticed = unnoticed_[client.slot];
   if (event.kind == EventKind::grant_done) unnoticed = (unnoticed + 1) % batch_;
@@ -13,7 +18,7 @@ void XSched::noted(const Event& event, const Client& client) {
 Client* XSched::choose(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().all()) {
-    if (!client.waiting || client.in_flight(now_ns) + unnoticed_[client.slot] >= threshold_) continue;
+    if (!client.waits_here() || client.in_flight(now_ns) + unnoticed_[client.slot] >= threshold_) continue;
     if (best == nullptr || client.goes_before(*best)) best = &client;
   }
   const Client* busy = highest([&](const Client& client) { return client.progress.busy(now_ns); });

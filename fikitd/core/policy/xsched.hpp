@@ -5,16 +5,17 @@
 
 #include <array>
 
-#include "policy.hpp"
+#include "level_policy.hpp"
 
 namespace fikit::policy {
 
-class XSched final : public Policy {
+class XSched final : public LevelPolicy {
  public:
   XSched(const Options& options, std::size_t threshold, std::size_t batch)
-      : Policy(options), threshold_(threshold), batch_(batch) {}
+      : LevelPolicy(options), threshold_(threshold), batch_(batch) {}
 
  private:
+  void learn(const LevelPolicy& higher) override;
   void noted(const Event& event, const Client& client) override;
   Client* choose(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
