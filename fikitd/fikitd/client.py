@@ -45,7 +45,10 @@ class Control:
 
     def ping(self) -> str:
         """`fikitd <version>+<build> <policy>`."""
-        return printable(self._ask("ping").rstrip("\n"))
+        answer = printable(self._ask("ping").rstrip("\n"))
+        if len(answer.split()) != 3:
+            raise DaemonUnreachable(f"what fikitd at {self.path} says is no answer to ping: {answer[:80]}")
+        return answer
 
     def jobs(self) -> list[dict[str, Any]]:
         """Report records of the running jobs that the caller may see."""

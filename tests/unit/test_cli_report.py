@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,22 @@ def test_damaged_report_is_one_sentence(store: ReportStore) -> None:
     result = report("12")
     assert result.exit_code == 1
     assert f"report {store.directory / '12.json'} could not be read" in result.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs several users")
+def test_root_sees_everybodys_reports_with_their_users_and_asks_for_one_users(store: ReportStore) -> None:
+    for uid, kernels in ((1234, 11), (4321, 22)):
+        path = store.save({**REPORT, "uid": uid, "kernels": kernels})
+        for given in (path, path.parent):
+            os.chown(given, uid, uid)
+    both = report("12")
+    assert (both.exit_code, "of each of the uids 1234, 4321" in both.output) == (1, True)
+    assert json.loads(report("12", "--user", "4321", "--json").output)["kernels"] == 22
+    listed = report("--list").output
+    assert " user " in listed
+    assert (" 1234 " in listed, " 4321 " in listed) == (True, True)
+    assert [record["uid"] for record in json.loads(report("--list", "--json", "--user", "1234").output)] == [1234]
+    assert ["user", "4321"] in [line.split() for line in report("--user", "4321").output.splitlines()]
+    assert report("12", "--user", "nobody-of-that-name").output == (
+        'Error: there is no user "nobody-of-that-name"; use a name or a uid\n'
+    )

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control, ControlError, DaemonUnreachable
 
 from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
@@ -48,7 +48,7 @@ def daemon(place: Place) -> Check:
         return fail("fikitd", found, f"chmod 0755 {place.run_dir}")
     try:
         answer = Control(place.run_dir).ping()
-    except DaemonUnreachable as error:
+    except (DaemonUnreachable, ControlError) as error:
         return warn("fikitd", str(error), "nothing to do if no job runs: the first job that shares a GPU starts it")
     if answer.split()[1:2] != [build.identity()]:
         found = f"{answer} runs, {build.identity()} is installed"
