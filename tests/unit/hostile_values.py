@@ -50,6 +50,20 @@ def spoiled(draw: st.DrawFn, document: Any) -> Any:
     return result
 
 
+def strings(document: Any) -> list[str]:
+    """Every text in a document, its keys too."""
+    if isinstance(document, str):
+        return [document]
+    inner = (
+        [*document, *document.values()]
+        if isinstance(document, dict)
+        else document
+        if isinstance(document, list)
+        else []
+    )
+    return [text for value in inner for text in strings(value)]
+
+
 def as_bytes(document: Any) -> bytes:
     return json.dumps(document).encode()  # NaN and Infinity as they are: what reads has to refuse them
 

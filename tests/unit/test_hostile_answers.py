@@ -39,8 +39,8 @@ def answering(
             while True:
                 connection, _ = listener.accept()
                 with connection, contextlib.suppress(OSError):
-                    connection.recv(1024)
-                    answer(connection)
+                    if connection.recv(1024):
+                        answer(connection)
 
     threading.Thread(target=serve, daemon=True).start()
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import io
 import json
 import logging
@@ -25,7 +27,7 @@ from fikitd.log_lines import Lines
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportStore, summary_line
-from hostile_values import TEXTS, as_bytes, is_text, junk, spoiled, values
+from hostile_values import TEXTS, as_bytes, is_text, junk, paths, spoiled, strings, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
@@ -78,9 +80,28 @@ def test_any_value_in_a_report_is_accepted_or_refused_and_what_is_accepted_can_b
         all_text(str(error))
         return
     assert report_format.checked(accepted) == accepted
+    assert all(map(str.isprintable, strings(accepted)))
     assert is_text(shown(table.report(accepted), table.reports([accepted, FULL])))
     assert is_text(shown(table.report(accepted), table.reports([accepted]), width=20))
     assert is_text(summary_line(accepted))
+
+
+@pytest.mark.parametrize("document", [FULL, TRACE, NODE], ids=["report", "trace", "node"])
+def test_every_text_in_every_place_is_refused_or_becomes_printable(document: Any) -> None:
+    check = {id(FULL): report_format.checked, id(TRACE): trace_format.checked, id(NODE): node_format.checked}[
+        id(document)
+    ]
+    for path in paths(document):
+        for text in TEXTS:
+            hostile = copy.deepcopy(document)
+            place = hostile
+            for key in path[:-1]:
+                place = place[key]
+            if not path or not isinstance(place[path[-1]], str):
+                continue
+            place[path[-1]] = text
+            with contextlib.suppress(ValueError):
+                assert all(map(str.isprintable, strings(check(hostile)))), (path, text)
 
 
 @quickly
@@ -110,6 +131,7 @@ def test_any_trace_becomes_a_picture_or_is_refused(data: bytes) -> None:
     except ValueError as error:
         all_text(str(error))
         return
+    assert all(map(str.isprintable, strings(accepted)))
     assert is_text(json.dumps(perfetto.convert(accepted)))
 
 

@@ -101,8 +101,8 @@ def test_names_that_are_no_utf8_or_no_jobs_are_passed_over(store: ReportStore) -
 
 
 def test_a_report_from_2099_is_not_the_newest_for_ever(store: ReportStore) -> None:
-    for job in ("98", "99"):
-        path = store.save({**REPORT, "job": job, "started": "2099-01-01T00:00:00Z"})
+    for number in range(report.LISTED + 2):
+        path = store.save({**REPORT, "job": f"9{number}", "started": "2099-01-01T00:00:00Z"})
         os.utime(path, (4e9, 4e9))
     store.save({**REPORT, "job": "13", "started": "2026-11-22T12:00:00Z"})
     output = CliRunner().invoke(report.command, ["--list"]).output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli_samples import REPORT
+from daemon_in_thread import as_nobody
 from fikitd.own_directory import everybodys, make, make_parent, of, prepare
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
@@ -19,7 +21,7 @@ from test_profiles_store import document
 
 from fikitd import mounts, own_directory
 
-VICTIM, MALLORY = 1234, 4321
+VICTIM, MALLORY, NOBODY = 1234, 4321, 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs several users")
 
 
@@ -112,6 +114,21 @@ def test_a_report_planted_for_somebody_elses_job_is_neither_shown_nor_in_the_way
     assert found is not None
     assert found["kernels"] == 3
     assert [report["kernels"] for report in store.newest()] == [3]
+
+
+@root_only
+def test_what_somebody_put_where_reports_of_before_are_is_not_ones_own(shared: Path) -> None:
+    store, planted = ReportStore(shared), shared / "101.json"
+    planted.write_text(json.dumps({**REPORT, "job": "101", "uid": NOBODY}))
+    planted.chmod(0o644)
+    for owner, believed in ((MALLORY, False), (NOBODY, True)):
+        os.chown(planted, owner, owner)
+        assert [report["job"] for report in as_nobody(store.newest)] == ["101"] * believed
+        if believed:
+            assert as_nobody(lambda: store.load("101"))["uid"] == NOBODY
+        else:
+            with pytest.raises(ReportError, match=f"belongs to uid {MALLORY}, not to uid {NOBODY}"):
+                as_nobody(lambda: store.load("101"))
 
 
 @root_only
