@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from fikitd import node_format, priorities
+from fikitd.devices import digits
 from fikitd.held import LOWER_WORK
 from fikitd.job import Job
 from fikitd.protocol import Device
@@ -28,6 +29,15 @@ class _Client(NamedTuple):
     job: Job
     stats_now: Callable[[], Stats]
     held_bytes: Callable[[], int]
+
+
+class Reported(NamedTuple):
+    """What the pages of one process say so far of one GPU."""
+
+    job: Job
+    kernels: int
+    under_way_ns: int
+    held_bytes: int
 
 
 class Present:
@@ -56,6 +66,20 @@ class Present:
 
     def went(self, number: int) -> None:
         self._clients.pop(number, None)
+
+    def reported(self) -> dict[tuple[str, int], Reported]:
+        """By the GPU that it names (the digits of its UUID) and its pid; of one with several connections, the sums."""
+        found: dict[tuple[str, int], Reported] = {}
+        for client in self._clients.values():
+            stats, key = client.stats_now(), (digits(client.device.uuid), client.pid)
+            before = found.get(key, Reported(client.job, 0, 0, 0))
+            found[key] = Reported(
+                client.job,
+                before.kernels + stats["kernels"],
+                before.under_way_ns + stats["under_way_ns"],
+                before.held_bytes + client.held_bytes(),
+            )
+        return found
 
     def view(self, uid: int) -> dict[str, Any]:
         """What a user may see now (docs/design/contracts.md, "Control socket", `node`)."""

@@ -32,7 +32,7 @@ from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.listener import LONG_REST_S, REST_S, Listener, Serve
 from fikitd.peaks import Peaks
-from fikitd.present import Present
+from fikitd.present import Present, Reported
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY, SOCKET_NAME
 from fikitd.pruning import Kept, Pruner
@@ -95,6 +95,7 @@ class Server:
             proc=proc,
             interval_s=config.daemon.unmanaged_s,
             devices=self._devices,
+            reported=self._reported,
         )
         self._forgotten = Forgotten(
             jobs=self._jobs,
@@ -103,13 +104,13 @@ class Server:
             proc=proc,
             after_s=config.daemon.forget_s,
         )
-        present = Present(config.scheduler.policy, self._unmanaged.around)
+        self._present = Present(config.scheduler.policy, self._unmanaged.around)
         self._clients = Clients(
             keeper=Keeper(),
             gpus=self._gpus,
             devices=self._devices,
             jobs=self._jobs,
-            present=present,
+            present=self._present,
             records=self._records,
             store=store,
             storage=self._storage,
@@ -117,11 +118,14 @@ class Server:
         )
         self._stop = asyncio.Event()
         self._control = Control(
-            jobs=self._jobs, present=present, policy=config.scheduler.policy, shutdown=self._stop.set
+            jobs=self._jobs, present=self._present, policy=config.scheduler.policy, shutdown=self._stop.set
         )
         self._proc = proc
         self._spare = SpareDescriptor()
         self._connections: set[asyncio.Task[None]] = set()
+
+    def _reported(self) -> dict[tuple[str, int], Reported]:
+        return self._present.reported()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `shutdown`, SIGTERM, SIGINT or idle exit; calls `ready` once both sockets accept.

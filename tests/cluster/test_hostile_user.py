@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import pwd
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ import remains
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportError, ReportStore
+from raw_hello import hello, uuids
 from users import as_user
 
 from fikitd import own_directory, protocol
@@ -27,23 +26,6 @@ if TYPE_CHECKING:
 
 GPU = "--gres=gpu:1"
 SECONDS = os.environ.get("FIKIT_HOSTILE_S", "2")  # of garbage in the page; FIKIT_HOSTILE_S=60 for a minute
-
-
-def hello(uuid: str) -> str:
-    """What a shim on that GPU sends first, in hexadecimal digits."""
-    packet = protocol.HelloLayout(version=protocol.VERSION, purpose=protocol.PURPOSE_WORK, gpu_memory_bytes=2**34)
-    packet.head.type, packet.head.bytes = protocol.HELLO, ctypes.sizeof(packet)
-    packet.gpu_uuid[:] = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", ""))
-    packet.gpu_name[:8] = b"Emulated"
-    return bytes(packet).hex()
-
-
-def uuids(cluster: Cluster) -> list[str]:
-    """Of the node's GPUs, in Slurm's order."""
-    libraries = {"LD_LIBRARY_PATH": str(cluster.sandbox.root / "native" / "emulator")}
-    asked = [sys.executable, "-m", "fikitd.gpu_processes"]
-    answer = subprocess.run(asked, env=cluster.env | libraries, capture_output=True, check=True).stdout
-    return [gpu["uuid"] for gpu in json.loads(answer)]
 
 
 @pytest.mark.parametrize(("theirs", "victims"), [("low", "high"), ("high", "low")])

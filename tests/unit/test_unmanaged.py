@@ -12,7 +12,10 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc
+from fikitd.devices import digits
 from fikitd.nvml import NoNvml
+from fikitd.present import Reported
+from fikitd.protocol import Device
 from fikitd.records import JobRecord
 from fikitd.server import Server
 from fikitd.unmanaged import Unmanaged
@@ -20,6 +23,7 @@ from fikitd.unmanaged import Unmanaged
 from fikitd import nvml
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+DEVICE = Device("Emulated GPU", UUID, 2**34)
 JOB = "0::/system.slice/slurmstepd.scope/job_12/step_0\n"
 
 
@@ -159,3 +163,98 @@ def test_why_a_child_failed_is_its_last_line(tmp_path: Path, monkeypatch: pytest
     child(tmp_path, monkeypatch, "echo first >&2; echo 'Driver Not Loaded' >&2; exit 1")
     with pytest.raises(NoNvml, match=r"^Driver Not Loaded$"):
         asyncio.run(nvml.ask())
+
+
+class Pages:
+    """What a process that is a client on the GPU reports, and what NVML sees it do."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.job = site.jobs.of(JobRecord(job="12", uid=os.getuid(), gid=os.getgid(), priority=1), DEVICE)
+        self.reports: dict[tuple[str, int], Reported] = {}
+        self.facts: dict[str, Any] = {}
+        parts: dict[str, Any] = vars(site.server)
+        self.unmanaged = Unmanaged(
+            jobs=site.jobs, records=parts["_records"], storage=parts["_storage"], proc=site.proc.root, interval_s=1,
+            reported=lambda: dict(self.reports), ask=self.ask,
+        )  # fmt: skip
+
+    async def ask(self) -> list[dict[str, Any]]:
+        return [{"uuid": UUID, "name": "Emulated GPU", "memory_bytes": 2**34, "processes": [500], **self.facts}]
+
+    def says(self, kernels: int = 0, under_way_ns: int = 0, held_bytes: int = 0, *, pid: int = 500) -> None:
+        self.reports[digits(UUID), pid] = Reported(self.job, kernels, under_way_ns, held_bytes)
+
+    def look(self, **facts: Any) -> int:
+        """How many have been named after one more look."""
+        self.facts = facts
+        asyncio.run(self.unmanaged.look())
+        return int(self.job.unmanaged)
+
+
+@pytest.fixture
+def pages(site: Site) -> Pages:
+    return Pages(site)
+
+
+def test_a_client_whose_page_is_silent_while_it_computes_is_named(pages: Pages) -> None:
+    """It has said hello and become a program without the shim."""
+    pages.says()
+    assert [pages.look(busy=[500]) for _ in range(4)] == [0, 1, 1, 1]
+    assert pages.job.warnings[0].startswith("process 500 uses the GPU around fikit")
+
+
+def test_a_client_that_reports_some_launches_and_then_computes_in_silence_is_named(pages: Pages) -> None:
+    pages.says(kernels=1, under_way_ns=5)
+    assert [pages.look(busy=[500]) for _ in range(3)] == [0, 0, 1]
+
+
+def test_a_client_without_launches_that_holds_much_more_than_its_page_says_is_named(pages: Pages) -> None:
+    pages.says(held_bytes=2**20)
+    assert [pages.look(used_bytes={"500": 2**32}) for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"busy": [], "used_bytes": {"500": 2**29}},  # it has made a context, and reads its data
+        {"busy": None, "used_bytes": {}},  # NVML does not tell
+        {},
+    ],
+)
+def test_an_idle_client_is_not_named(pages: Pages, facts: dict[str, Any]) -> None:
+    pages.says()
+    assert [pages.look(**facts) for _ in range(3)] == [0, 0, 0]
+
+
+def test_who_launches_or_runs_one_long_kernel_is_not_named(pages: Pages) -> None:
+    for kernels in (1, 2, 3, 4):
+        pages.says(kernels)
+        assert pages.look(busy=[500], used_bytes={"500": 2**33}) == 0
+    for under_way_ns in (10, 20, 30):
+        pages.says(4, under_way_ns)
+        assert pages.look(busy=[500], used_bytes={"500": 2**33}) == 0
+
+
+def test_a_client_of_another_gpu_is_none_of_this_one(pages: Pages) -> None:
+    pages.says(5)
+    [report] = pages.reports.values()
+    pages.reports = {("FFFF", 500): report}
+    assert [pages.look() for _ in range(2)] == [0, 1]
+
+
+def test_launches_of_a_process_that_nvml_does_not_see_there_are_named(pages: Pages) -> None:
+    for kernels in range(1, 5):
+        pages.says(kernels)
+        pages.says(kernels, pid=501)
+        pages.look()
+    assert pages.job.warnings == ["process 501 reports launches on a GPU that it does not use, as far as NVML sees"]
+
+
+def test_where_nvml_counts_processes_otherwise_nobody_is_taken_for_forged(pages: Pages) -> None:
+    for kernels in range(1, 5):
+        pages.says(kernels, pid=77)  # in a container of fikitd's own
+        pages.look()
+    assert pages.job.warnings == [
+        "process 500 uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
+    ]
