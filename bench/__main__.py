@@ -25,6 +25,7 @@ from bench import (
     record,
     replay,
     slurm,
+    storm,
     tuning,
 )
 
@@ -43,6 +44,7 @@ BENCHES: dict[str, ModuleType] = {
     "progress": progress,
     "replay": replay,
     "slurm": slurm,
+    "storm": storm,
     "tuning": tuning,
 }
 

@@ -82,8 +82,13 @@ class Devices:
         """What somebody else asked NVML and was told."""
         self._seen, self._asked_s = seen, self._clock()
 
+    def expect(self, records: Callable[[], list[JobRecord]]) -> None:
+        """There are these jobs: ask, before the first hello waits for it."""
+        if self._asked_s is None and any(_NUMBER.fullmatch(name) for record in records() for name in given(record)):
+            self.learn()
+
     def learn(self) -> None:
-        """Ask soon, if nobody did: a prolog has announced a job."""
+        """Ask soon, if nobody did."""
         if self._asked_s is None or (self._seen is None and self._clock() - self._asked_s >= ASK_AGAIN_S):
             self._begin()
 

@@ -202,7 +202,7 @@ class Server:
         try:
             hooks.mkdir(mode=0o700, exist_ok=True)
             hooks.chmod(0o700)
-            users = UserSockets(self._run_dir, self._records, own)
+            users = UserSockets(self._run_dir, self._records, own, lambda: self._devices.expect(self._records.all))
             opened.append(users)
             users.begin()
             for path, mode, admission, each, refuse in (

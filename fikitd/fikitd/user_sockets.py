@@ -31,10 +31,13 @@ _EVENTS_BYTES: Final = 65536
 class UserSockets:
     """Follows the job records. Only the event loop touches it."""
 
-    def __init__(self, run_dir: Path, records: JobRecords, listen: Callable[[Path], Listener]) -> None:
-        """`listen` makes a socket in the place that it is told, for root alone."""
+    def __init__(
+        self, run_dir: Path, records: JobRecords, listen: Callable[[Path], Listener], then: Callable[[], None]
+    ) -> None:
+        """`listen` makes a socket in the place that it is told, for root alone; `then` follows each look at the records."""
         self._directory, self._records, self._listen = run_dir / USERS_DIRECTORY, records, listen
         self._listeners: dict[int, Listener] = {}
+        self._then = then
         self._changes = -1
 
     def begin(self) -> None:
@@ -56,6 +59,7 @@ class UserSockets:
                 self._open(uid)
         for uid in self._listeners.keys() - users:
             self._listeners.pop(uid).close()
+        self._then()
 
     def close(self) -> None:
         if self._changes >= 0:

@@ -75,6 +75,7 @@ def test_a_program_that_says_hello_and_goes_on_without_the_shim_is_named(watchin
     words = ("/usr/bin/python3", program, watching.sandbox.run_dir, hellos, spin, "1000000", "250000")
     job = watching.submit(watching.script("silent", " ".join(map(str, words))), GPU, HIGH)
     control = Control(watching.sandbox.run_dir)
+    watching.until(lambda: job in watching.managed(), "its hello was not welcome")
     named = watching.until(
         lambda: [one for one in control.jobs() if one["job"] == job and one["unmanaged"]], "it is not named"
     )

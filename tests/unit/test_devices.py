@@ -149,3 +149,16 @@ def test_a_record_of_fikit_run_leaves_the_choice_to_its_own_user(facts: dict[str
 @pytest.mark.parametrize("names", [["x"], ["-1"], ["0", "x"], ["2"], ["999999"], ["GPU-abc"], ["MIG-GPU-1/2/3"], []])
 def test_what_is_no_known_name_of_a_gpu_is_not_certain(names: list[str]) -> None:
     assert uuids_of(names, TWO) is None
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [("", 0), (uuid(3), 0), ("0", 1)])
+def test_nvml_is_asked_as_soon_as_a_job_is_there_whose_gpus_have_numbers(gpus: str, asked: int) -> None:
+    nvml = Nvml(TWO)
+
+    async def announce() -> None:
+        for _ in range(3):
+            nvml.devices.expect(lambda: [JobRecord(job="12", uid=5, gid=5, priority=8, gpus=gpus)])
+            await asyncio.sleep(0)
+
+    asyncio.run(announce())
+    assert nvml.asked == asked
