@@ -116,6 +116,7 @@ class Server:
             storage=self._storage,
             proc=proc,
         )
+        self._users: UserSockets | None = None
         self._stop = asyncio.Event()
         self._control = Control(
             jobs=self._jobs, present=self._present, policy=config.scheduler.policy, shutdown=self._stop.set
@@ -123,6 +124,9 @@ class Server:
         self._proc = proc
         self._spare = SpareDescriptor()
         self._connections: set[asyncio.Task[None]] = set()
+
+    def _records_changed(self) -> None:
+        self._devices.expect(self._records.all)
 
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
@@ -202,9 +206,9 @@ class Server:
         try:
             hooks.mkdir(mode=0o700, exist_ok=True)
             hooks.chmod(0o700)
-            users = UserSockets(self._run_dir, self._records, own, lambda: self._devices.expect(self._records.all))
-            opened.append(users)
-            users.begin()
+            self._users = UserSockets(self._run_dir, self._records, own, self._records_changed)
+            opened.append(self._users)
+            self._users.begin()
             for path, mode, admission, each, refuse in (
                 (self._run_dir / SOCKET_NAME, 0o666, hellos, serve, protocol.refused),
                 (hooks / CONTROL_NAME, 0o600, requests, hear, refusal),
@@ -275,6 +279,8 @@ class Server:
             await asyncio.sleep(interval_s)
             self._jobs.sweep()
             self._records.remove_unfinished()
+            if self._users:
+                self._users.refresh()  # where the kernel does not tell of new records
             if not (self._run_dir / CONTROL_NAME).exists():
                 _log.warning("%s was removed, so nobody can reach this fikitd: it leaves", self._run_dir / CONTROL_NAME)
                 self._stop.set()
