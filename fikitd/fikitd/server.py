@@ -126,7 +126,8 @@ class Server:
         self._connections: set[asyncio.Task[None]] = set()
 
     def _records_changed(self) -> None:
-        self._devices.expect(self._records.all)
+        with suppress(OSError):  # without descriptors: the first hello asks
+            self._devices.expect(self._records.all)
 
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
