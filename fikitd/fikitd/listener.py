@@ -24,8 +24,8 @@ from fikitd.scarcity import SpareDescriptor, run_out
 _log = logging.getLogger("fikitd")
 
 PORTION: Final = 128
-REST_S: Final = 0.004
-LONG_REST_S: Final = 0.064  # of a socket that has one user only
+REST_S: Final = 0.004  # after the first such portion, twice as long after each further one
+LONGEST_REST_S: Final = 0.064
 REFUSE_S: Final = 0.05  # without descriptors, those that wait are refused so often
 TELL: Final = Rate(at_once=1, per_s=1 / 60)  # lines about refusals: of one user, and of want of descriptors
 
@@ -54,10 +54,9 @@ class Listener:
         refusal: Callable[[str], bytes],
         converse: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         spare: SpareDescriptor,
-        longest_rest_s: float = REST_S,
     ) -> None:
         """`serve` answers one connection that is let in, as a conversation that `converse` begins; `refusal`: what the others get."""
-        self._rest_s, self._longest_rest_s = REST_S, longest_rest_s
+        self._rest_s = REST_S
         self.path = path
         self._admission, self._serve, self._refusal, self._converse = admission, serve, refusal, converse
         self._spare = spare
@@ -110,7 +109,7 @@ class Listener:
             refused += not self._let_in(connection)
         if refused > PORTION // 2:
             self._rest(self._rest_s)
-            self._rest_s = min(2 * self._rest_s, self._longest_rest_s)
+            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
         else:
             self._rest_s = REST_S
 

@@ -30,7 +30,7 @@ from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
-from fikitd.listener import LONG_REST_S, REST_S, Listener, Serve
+from fikitd.listener import Listener, Serve
 from fikitd.peaks import Peaks
 from fikitd.present import Present, Reported
 from fikitd.profiles import ProfileStore
@@ -200,8 +200,7 @@ class Server:
         hellos = Admission(Places(connections()), HELLOS, self._records.users)
         requests = Admission(Places(REQUEST_PLACES), REQUESTS, self._records.users, masters_pass=True)
         serve, hear = self._clients.serve, self._control.serve
-        own = partial(self._listener, mode=0o600, admission=hellos, serve=serve, refusal=protocol.refused,
-                      longest_rest_s=LONG_REST_S)  # fmt: skip
+        own = partial(self._listener, mode=0o600, admission=hellos, serve=serve, refusal=protocol.refused)  # fmt: skip
         hooks = self._run_dir / HOOKS_DIRECTORY
         opened: list[Listener | UserSockets] = []
         try:
@@ -238,11 +237,10 @@ class Server:
         admission: Admission,
         serve: Serve,
         refusal: Callable[[str], bytes],
-        longest_rest_s: float = REST_S,
     ) -> Listener:
         return Listener(
             path, mode=mode, admission=admission, serve=serve, refusal=refusal, converse=self._converse,
-            spare=self._spare, longest_rest_s=longest_rest_s,
+            spare=self._spare,
         )  # fmt: skip
 
     def _converse(self, conversation: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

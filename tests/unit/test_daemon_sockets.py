@@ -180,11 +180,11 @@ def test_root_asks_where_users_do_not_and_an_older_fikitd_where_all_do(tmp_path:
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(100)
-                    connection.send(b"ok\n" + name.encode())
+                    connection.send(b"ok\nfikitd 1.0 " + name.encode())
 
             thread = threading.Thread(target=answer)
             thread.start()
-            answered.append(Control(tmp_path).ping())
+            answered.append(Control(tmp_path).ping().split()[2])
             thread.join()
     assert answered == [tmp_path.name, protocol.HOOKS_DIRECTORY]
 
@@ -205,9 +205,9 @@ def test_who_finds_the_control_socket_full_waits_for_room(tmp_path: Path, monkey
             pass
         with listener.accept()[0] as connection:
             connection.recv(100)
-            connection.send(b"ok\nthere")
+            connection.send(b"ok\nfikitd 1.0 there")
         asking.join()
-    assert answers == ["there"]
+    assert answers == ["fikitd 1.0 there"]
 
 
 def test_a_full_portion_of_clients_at_once_is_served(daemon: Daemon) -> None:
