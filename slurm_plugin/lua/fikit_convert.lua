@@ -14,12 +14,19 @@ local convert = {}
 
 local MEMORY_BY_DEFAULT = "FIKIT_MEMORY_BY_DEFAULT" -- for fikit_step.c
 
-local function prefixed(gres)
+-- Slurm writes "gres:shard:4" until 23.02 and "gres/shard:4" since, and takes no other spelling: as the job itself has it. Of
+-- one that names no GRES (--ntasks-per-gpu alone), its field `gres` writes the release's.
+local function set_gres(job_desc, gres)
+  local separator
+  for _, key in ipairs({ "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "mem_per_tres", "cpus_per_tres" }) do
+    separator = separator or (given(job_desc[key]) or ""):match("gres([:/])")
+  end
   local parts = rule.split(gres)
   for i, part in ipairs(parts) do
-    if not part:match("^gres[:/]") then parts[i] = "gres:" .. part end
+    part = part:gsub("^gres[:/]", "")
+    parts[i] = separator and "gres" .. separator .. part or part
   end
-  return table.concat(parts, ",")
+  job_desc[separator and "tres_per_node" or "gres"] = table.concat(parts, ",")
 end
 
 -- What is said for each GPU means nothing to Slurm without gres/gpu.
@@ -50,7 +57,7 @@ end
 
 function convert.apply(job_desc, request, changes)
   if changes.per_node then
-    job_desc.tres_per_node = prefixed(changes.per_node)
+    set_gres(job_desc, changes.per_node)
     for _, name in ipairs({ "per_job", "per_task", "per_socket" }) do
       if request[name] then job_desc["tres_" .. name] = changes[name] end
     end

@@ -18,15 +18,15 @@ HIGH = {"fikit-priority": "high"}
     ("job", "node"),
     [
         ({"tres_per_node": "gres:gpu:1"}, "gres:shard:4"),
-        ({"tres_per_node": "gres/gpu:1"}, "gres:shard:4"),
+        ({"tres_per_node": "gres/gpu:1"}, "gres/shard:4"),
         ({"tres_per_node": "gres:gpu"}, "gres:shard:4"),
         ({"tres_per_node": "gres:gpu:h200:1"}, "gres:shard:h200:4"),
         ({"tres_per_node": "gres:gpu:h200"}, "gres:shard:h200:4"),
         ({"tres_per_node": "gres:gpu:1g.18gb"}, "gres:shard:1g.18gb:4"),
-        ({"tres_per_node": "gres/gpu:3g.71gb:1"}, "gres:shard:3g.71gb:4"),
+        ({"tres_per_node": "gres/gpu:3g.71gb:1"}, "gres/shard:3g.71gb:4"),
         ({"tres_per_node": "gres:gpu:1,gres:nic:2"}, "gres:shard:4,gres:nic:2"),
         ({"tres_per_job": "gres:gpu:1"}, "gres:shard:4"),
-        ({"tres_per_task": "gres/gpu=1", "num_tasks": 1}, "gres:shard:4"),
+        ({"tres_per_task": "gres/gpu=1", "num_tasks": 1}, "gres/shard:4"),
     ],
 )
 def test_one_gpu_of_a_sharing_job_becomes_shards(job: dict[str, object], node: str) -> None:

@@ -12,22 +12,26 @@ LOW = {"fikit-priority": "low"}
 GPU: dict[str, object] = {"tres_per_node": "gres:gpu:1"}
 ONE_NODE = {"max_nodes": "1"}
 SHARDS = {"tres_per_node": "gres:shard:4", **ONE_NODE}
+NEWER = {"tres_per_node": "gres/shard:4"}  # since 23.11
 
 
 @pytest.mark.parametrize(
     ("job", "changed"),
     [
         ({"tres_per_node": "gres:gpu:1,gres:gpu:1"}, {}),  # --gres and --gpus-per-node
-        ({"tres_per_job": "gres/gpu:1"}, {"tres_per_job": ""}),
-        ({"tres_per_job": "gres/gpu:1,gres/nic:2"}, {"tres_per_job": "gres/nic:2"}),
+        ({"tres_per_job": "gres/gpu:1"}, {**NEWER, "tres_per_job": ""}),
+        ({"tres_per_job": "gres/gpu:1,gres/nic:2"}, {**NEWER, "tres_per_job": "gres/nic:2"}),
         ({"tres_per_socket": "gres:gpu:1"}, {"tres_per_socket": "", "sockets_per_node": "65534"}),
         (
             {"tres_per_socket": "gres:gpu:1", "sockets_per_node": 1},
             {"tres_per_socket": "", "sockets_per_node": "65534"},
         ),
         ({"tres_per_task": "gres:gpu:1"}, {"tres_per_task": ""}),
-        ({"tres_per_task": "cpu=2,gres/gpu=1", "num_tasks": 1}, {"tres_per_task": "cpu=2"}),
-        ({"tres_per_task": "gres/gpu=1", "tres_bind": "gres/gpu:per_task:1"}, {"tres_per_task": "", "tres_bind": ""}),
+        ({"tres_per_task": "cpu=2,gres/gpu=1", "num_tasks": 1}, {**NEWER, "tres_per_task": "cpu=2"}),
+        (
+            {"tres_per_task": "gres/gpu=1", "tres_bind": "gres/gpu:per_task:1"},
+            {**NEWER, "tres_per_task": "", "tres_bind": ""},
+        ),
         ({**GPU, "tres_bind": "gpu:closest"}, {"tres_bind": ""}),
         ({**GPU, "tres_bind": "gres/nic:per_task:1+gres/gpu:map:0"}, {"tres_bind": "gres/nic:per_task:1"}),
         ({**GPU, "mem_per_tres": "gres:gpu:4096"}, {"mem_per_tres": "", "min_mem_per_node": "4096"}),
@@ -47,7 +51,6 @@ SHARDS = {"tres_per_node": "gres:shard:4", **ONE_NODE}
         ({**GPU, "ntasks_per_tres": 2}, {"ntasks_per_tres": "65534", "num_tasks": "2"}),
         ({**GPU, "ntasks_per_tres": 2, "num_tasks": 2}, {"ntasks_per_tres": "65534"}),
         ({**GPU, "ntasks_per_tres": 65534}, {}),
-        ({"ntasks_per_tres": 2, "num_tasks": 2}, {"ntasks_per_tres": "65534"}),
         ({**GPU, "min_nodes": 1, "max_nodes": 2}, {}),
         ({**GPU, "num_tasks": 4, "ntasks_per_node": 4}, {}),
     ],
@@ -55,6 +58,11 @@ SHARDS = {"tres_per_node": "gres:shard:4", **ONE_NODE}
 def test_one_gpu_in_any_form_becomes_shards_on_one_node(job: dict[str, object], changed: dict[str, str]) -> None:
     assert submitted(LOW, job) == dict(sorted({**SHARDS, **changed}.items()))
     assert submitted({}, job) == {}, "without fikit"
+
+
+def test_tasks_alone_ask_in_the_field_that_knows_the_releases_spelling() -> None:
+    done = submitted(LOW, {"ntasks_per_tres": 2, "num_tasks": 2})
+    assert done == dict(sorted({**ONE_NODE, "gres": "shard:4", "ntasks_per_tres": "65534"}.items()))
 
 
 @pytest.mark.parametrize(
