@@ -8,7 +8,7 @@ from typing import Final
 from fikitd import own_directory
 from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
-from fikitd.peaks import Peaks
+from fikitd.peaks import NAMELESS_BATCH, Peaks
 from fikitd.pruning import Pruner
 from fikitd.reports import NOT_STORED, ReportStore
 from fikitd.storage import Storage, become, reason
@@ -75,7 +75,8 @@ class JobFiles:
     async def _remember_peak(self, job: Job) -> None:
         """For the next job of that name; a failure is one warning."""
         record, peak = job.record, job.peak_memory_bytes
-        name = record.profile or record.name
+        # Slurm's name for a script on standard input, which alone is in none of the job's variables.
+        name = record.profile or record.name or (NAMELESS_BATCH if record.batch else "")
         if not peak or not name:
             return
 

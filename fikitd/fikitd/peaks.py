@@ -23,6 +23,7 @@ KEPT: Final = 8
 MAX_BYTES: Final = 4096
 MAX_NAMES: Final = 1024  # of one user
 NAME_BYTES: Final = 128  # of a job's name in its record
+NAMELESS_BATCH: Final = "sbatch"
 FILE_NAME_BYTES: Final = 200
 _UNFINISHED = re.compile(rb"[\xc0-\xff]?[\x80-\xbf]*\Z")
 _UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._-]")
