@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
-from core_fake_client import LONG_LEASE, MS, FakeClient, dispatcher, eventually, profile_entry
+from core_fake_client import DONE, LONG_LEASE, MS, FakeClient, dispatcher, eventually, now, profile_entry
 from fikitd._core import Dispatcher, Policy
 
 KERNEL, EXCLUSIVE = 0, 2
@@ -99,3 +102,54 @@ def test_a_rank_that_died_is_waited_for_by_nobody() -> None:
         a.remove_client(2)
         request = second.ask(1)
         assert not eventually(lambda: second.granted(request), 0.1)
+
+
+def granted_at(client: FakeClient, claim: Callable[[], None], seconds: float) -> list[float]:
+    """When the client's launches went through its closed gate, while another process of its job claims again and again."""
+    begun, moments = now(), list[float]()
+    request = client.ask(1)
+    while (passed := (now() - begun) / 1e9) < seconds:
+        claim()
+        if client.granted(request):
+            moments.append(passed)
+            client.take(request, 1)
+            client.put(DONE, 1, request)
+            request = client.ask(1)
+        time.sleep(0.001)
+    return moments
+
+
+def test_claims_that_nobody_confirms_free_a_job_for_a_lease_and_then_not_for_twenty() -> None:
+    with dispatcher("fikit") as a, dispatcher("fikit") as b:
+        _, first, second = ranks(a, b)
+
+        def claim() -> None:
+            first.launch(2)
+            first.drained()
+            first.launch(2)
+
+        moments = granted_at(second, claim, 1.2)
+        assert moments, "the first claim counts"
+        assert not [moment for moment in moments if moment > 0.7]
+
+
+def test_more_collectives_under_way_than_a_stream_takes_are_not_believed() -> None:
+    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+        _, first, second = ranks(a, b)
+        for _ in range(4000):
+            first.launch(2)
+        assert eventually(lambda: first.read)
+        request = second.ask(1)
+        assert not eventually(lambda: second.granted(request), 0.1)
+
+
+def test_who_comes_again_has_spent_what_it_had_spent() -> None:
+    with dispatcher("fikit") as a, dispatcher("fikit") as b:
+        _, first, second = ranks(a, b)
+        assert granted_at(second, lambda: first.launch(2), 0.7)
+        a.remove_client(2)
+        b.remove_client(3)
+        first, second = FakeClient(a, 4, 8, gang=7), FakeClient(b, 5, 8, gang=7)
+        for client in (first, second):
+            client.describe(2, "ncclDevKernel_AllReduce", EXCLUSIVE)
+        assert not granted_at(second, lambda: first.launch(2), 0.3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -86,6 +87,46 @@ def test_wild_reports_of_a_lower_client_do_not_stop_grants_to_a_higher_one(polic
                 started = now()
                 honest.pass_gate()
                 assert now() - started < 2_000 * MS
+
+
+def waits_ms(client: FakeClient, seconds: float) -> list[float]:
+    """How long each of a client's launches stood at its closed gate; it asks again a little after each."""
+    waits, until = [], now() + int(seconds * 1e9)
+    while now() < until:
+        request, asked = client.ask(1), now()
+        assert eventually(lambda request=request: client.granted(request))
+        waits.append((now() - asked) / MS)
+        client.take(request, 1)
+        client.put(fake.DONE, 1, request)
+        time.sleep(0.002)
+    return waits
+
+
+@pytest.mark.parametrize("policy", ["budget", "prio"])
+def test_twenty_thousand_words_a_second_of_a_lower_client_do_not_hold_a_normal_one_beside_an_idle_high_one(
+    policy: str,
+) -> None:
+    rng = random.Random(policy)
+    with fake.dispatcher(policy) as running:
+        normal, _, hostile = FakeClient(running, 1, 5), FakeClient(running, 2, 1), FakeClient(running, 3, 9)
+        normal.describe(1, "step")
+        running.set_profile(1, [fake.profile_entry("step", 100_000, 0)])
+        hostile.describe(1, "long")
+        running.set_profile(3, [fake.profile_entry("long", 10_000 * MS, 0)])
+        quiet = waits_ms(normal, 0.5)
+        began, words = now(), 0
+
+        def lie() -> None:
+            nonlocal words
+            while words < (now() - began) // 50_000:
+                plausible(hostile, rng)
+                hostile.launch(rng.randrange(2))
+                words += 2
+
+        with meanwhile(lie):
+            loud = waits_ms(normal, 1.0)
+        assert statistics.median(loud) < 10 * statistics.median(quiet) + 5
+        assert max(loud) < LEASE / MS + 10 * max(quiet)
 
 
 def test_a_liar_above_can_hold_a_lower_client_only_while_it_keeps_talking() -> None:

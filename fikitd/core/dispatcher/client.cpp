@@ -15,7 +15,7 @@ using policy::EventKind;
 } // namespace
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-               Traffic& traffic, std::shared_ptr<Gang> gang, std::size_t journal)
+               Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Exemption> exemption, std::size_t journal)
     : id_(id),
       priority_(priority),
       measure_(measure),
@@ -27,7 +27,7 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       identities_(FIKIT_SLOTS),
       nameless_(FIKIT_SLOTS),
       foresight_(options.tuning, traffic.kernels),
-      exclusives_(std::move(gang)),
+      exclusives_(std::move(gang), std::move(exemption), options.lease_ns),
       solo_(FIKIT_SLOTS),
       journal_(journal),
       holds_(id, journal_) {}
@@ -139,8 +139,12 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   complete(predicted, kernel);
   launched_context_.push(kernel);
   ++launches_;
-  count_kernel();
-  exclusives_.launched(report.slot, launches_, request);
+  // What nobody let go is no sign that others were on the device.
+  const bool let_go = view == nullptr || view->may_have_launched(granted, t_ns);
+  if (let_go) {
+    count_kernel();
+    exclusives_.launched(report.slot, launches_, request, launches_ - std::min(complete_, launches_), t_ns);
+  }
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy::Event event{.kind = EventKind::launched,
                       .client = id_,
@@ -152,7 +156,7 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
   stood_.launched(launches_, t_ns, predicted.duration_mean_ns);
-  if (granted) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
+  if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
 }
@@ -232,7 +236,7 @@ bool Client::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
 }
 
 bool Client::look_at_gang(std::int64_t now_ns, policy::Policy& policy) {
-  const bool awaited = exclusives_.awaited();
+  const bool awaited = exclusives_.awaited(now_ns);
   if (awaited == awaited_) return false;
   awaited_ = awaited;
   policy.apply({.kind = EventKind::exclusive_runs, .client = id_, .time_ns = now_ns, .exclusive = awaited});

@@ -72,7 +72,7 @@ class Client {
  public:
   // traffic: of its GPU; outlives it. journal: so many of its events are kept.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::size_t journal = 0);
+         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Exemption> exemption = nullptr, std::size_t journal = 0);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -85,10 +85,10 @@ class Client {
   std::uint32_t take_passed() { return std::exchange(passed_, 0U); } // launches that did, since the last call
   std::int64_t first_ns() const { return first_ns_; } // when the first of what the last round found happened
   bool cannot_wait() const; // a new request, or a ring about to overflow
-  bool has_news() const;    // a round would find something for which no doorbell is rung
+  bool has_news();    // a round would find something for which no doorbell is rung
   // Its page says nothing new before it rings: its gate is closed, and nothing of what it was allowed to do, or was doing when
   // the gate closed, is still to be reported.
-  bool silent(std::int64_t now_ns) const;
+  bool silent(std::int64_t now_ns);
   void heard(std::int64_t now_ns) { heard_ns_ = now_ns; } // it rang, or may begin to say something
 
   // A round: what is new on the page is applied to the policy. Each says whether there was anything.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client.hpp"
+#include "clock.hpp"
 
 namespace fikit::dispatcher {
 
@@ -12,8 +13,8 @@ bool Client::cannot_wait() const {
   return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
 }
 
-bool Client::has_news() const {
-  return has_next_ || !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited() != awaited_;
+bool Client::has_news() {
+  return has_next_ || !ring_.empty(page_.raw()) || marks_.any() || run_.until != 0 || exclusives_.awaited(now()) != awaited_;
 }
 
 // A launch of unknown length would leave open how far the client is, until all of its work so far is done.
@@ -31,7 +32,7 @@ bool Client::describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t 
   return just_used;
 }
 
-bool Client::silent(std::int64_t now_ns) const {
+bool Client::silent(std::int64_t now_ns) {
   constexpr std::int64_t kSilentNs = 5'000'000; // a thread that has looked at the gate launches within it
   return closed_ && now_ns - heard_ns_ >= kSilentNs && posted_ == 0 && !undescribed_ && !owes_launch_ && !has_news();
 }

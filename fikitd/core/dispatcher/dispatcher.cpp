@@ -211,7 +211,7 @@ void Dispatcher::read(Client& client) {
 
 // Only who outranks nobody: copies that others have to expect pass a gate without a bell.
 void Dispatcher::skip_silent(std::int64_t now_ns) {
-  if (!awake_) std::erase_if(reading_, [&](const Client* c) { return c->priority() == lowest_ && c->silent(now_ns); });
+  if (!awake_) std::erase_if(reading_, [&](Client* c) { return c->priority() == lowest_ && c->silent(now_ns); });
 }
 
 void Dispatcher::stay_awake() {
@@ -249,7 +249,7 @@ void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
     if (now_ns >= until_ns) {
       if (wait.look == Look::sure) return;
       skip_silent(now_ns);
-      if (std::any_of(reading_.begin(), reading_.end(), [](const Client* c) { return c->has_news(); })) return;
+      if (std::any_of(reading_.begin(), reading_.end(), [](Client* c) { return c->has_news(); })) return;
       until_ns = together(now_ns, keeping_ns(now_ns));
     }
     const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "client.hpp"
@@ -96,6 +97,7 @@ class Dispatcher {
   bool listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns);
   void sleep(std::unique_lock<std::mutex>& lock, const Wait& wait);
   Client& client(ClientId id);
+  std::shared_ptr<Exemption> exemption(std::uint64_t gang, std::int64_t now_ns);
   void read_rest(Client& client);
 
   policy::Options options_;
@@ -103,6 +105,7 @@ class Dispatcher {
   std::uint32_t mark_every_;
   std::unique_ptr<policy::Policy> policy_;
   Traffic traffic_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Exemption>> exemptions_; // by gang: also where none of it is here now
   std::vector<std::unique_ptr<Client>> clients_;
   std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; nullptr: not in use
   std::vector<Client*> reading_; // whose pages are read in each round; all of those that are not silent, in no order

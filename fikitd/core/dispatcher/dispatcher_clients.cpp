@@ -59,7 +59,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang),
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), exemption(gang, now_ns),
                                         trace_events_);
   if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
@@ -82,6 +82,14 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   decide(now());
   tell_clients();
   doorbells_.ring_own();
+}
+
+std::shared_ptr<Exemption> Dispatcher::exemption(std::uint64_t gang, std::int64_t now_ns) {
+  if (gang == 0) return nullptr;
+  std::erase_if(exemptions_, [now_ns](const auto& one) { return one.second.use_count() == 1 && one.second->forgotten(now_ns); });
+  std::shared_ptr<Exemption>& same = exemptions_[gang];
+  if (same == nullptr) same = std::make_shared<Exemption>(options_.lease_ns);
+  return same;
 }
 
 void Dispatcher::ended(ClientId id) {

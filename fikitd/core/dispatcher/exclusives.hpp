@@ -8,16 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "clock.hpp"
 #include "fikit_protocol.h"
 #include "gang.hpp"
+#include "policy/depth.hpp"
 
 namespace fikit::dispatcher {
 
 class Exclusives {
  public:
-  explicit Exclusives(std::shared_ptr<Gang> gang) : gang_(std::move(gang)) {}
+  // Both or none: gang, exemption.
+  Exclusives(std::shared_ptr<Gang> gang, std::shared_ptr<Exemption> exemption, std::int64_t lease_ns)
+      : gang_(std::move(gang)), exemption_(std::move(exemption)), lease_ns_(lease_ns) {}
   ~Exclusives() {
     if (gang_ != nullptr) gang_->runs(this, 0);
+    if (unheld_) exemption_->end(now());
   }
   Exclusives(const Exclusives&) = delete;
   Exclusives& operator=(const Exclusives&) = delete;
@@ -29,13 +34,15 @@ class Exclusives {
   }
   bool is(std::uint32_t slot) const { return slot < slots_.size() && slots_[slot]; }
 
-  // Its launch number `launch`, through a closed gate with grant `request` or (0) an open one.
-  void launched(std::uint32_t slot, std::uint64_t launch, std::uint32_t request) {
+  // Its launch number `launch` at t_ns, through a closed gate with grant `request` or (0) an open one. under_way: so many launches
+  // are not known to be complete. No stream takes as many as a liar claims.
+  void launched(std::uint32_t slot, std::uint64_t launch, std::uint32_t request, std::uint64_t under_way, std::int64_t t_ns) {
     if (slot < launches_.size()) ++launches_[slot];
     if (!is(slot)) return;
     launch_ = launch;
     request_ = request;
-    say(++count_);
+    ++count_;
+    say(under_way <= policy::Depth::kFull ? count_ : 0, t_ns + lease_ns_);
   }
   // Every launch up to this one is complete.
   void drained(std::uint64_t launches) {
@@ -44,19 +51,27 @@ class Exclusives {
   void grant_done(std::uint32_t request) {
     if (launch_ != 0 && request == request_) over();
   }
-  // Another process of the job waits, on its GPU, for what this one has yet to launch.
-  bool awaited() const { return gang_ != nullptr && gang_->waits_for(this, count_); }
+  // Another process of the job waits, on its GPU, for what this one has yet to launch, and this one may go for its sake.
+  bool awaited(std::int64_t now_ns) {
+    if (gang_ == nullptr) return false;
+    const bool unheld = gang_->waits_for(this, count_, now_ns) && exemption_->left(now_ns);
+    if (unheld != std::exchange(unheld_, unheld)) unheld ? exemption_->begin(now_ns) : exemption_->end(now_ns);
+    return unheld;
+  }
 
  private:
   void over() {
     launch_ = 0;
-    say(0);
+    say(0, 0);
   }
-  void say(std::uint64_t count) {
-    if (gang_ != nullptr) gang_->runs(this, count);
+  void say(std::uint64_t count, std::int64_t until_ns) {
+    if (gang_ != nullptr) gang_->runs(this, count, until_ns);
   }
 
   std::shared_ptr<Gang> gang_;
+  std::shared_ptr<Exemption> exemption_;
+  std::int64_t lease_ns_;
+  bool unheld_ = false;
   std::bitset<FIKIT_SLOTS> slots_;
   std::vector<std::uint32_t> launches_ = std::vector<std::uint32_t>(FIKIT_SLOTS);
   std::uint64_t count_ = 0;

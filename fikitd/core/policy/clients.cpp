@@ -169,9 +169,9 @@ void ClientTable::open(Client& client) {
 }
 
 bool ClientTable::let_go(Client& client, bool granted, std::int64_t t_ns) const {
-  if (!client.closed) return true;
-  if (!granted) return t_ns < client.believed_until_ns;
-  return client.to_launch > 0 && client.to_launch-- > 0;
+  if (!client.may_have_launched(granted, t_ns)) return false;
+  if (client.closed && granted) --client.to_launch;
+  return true;
 }
 
 // How long others kept it from the device there says nothing here.

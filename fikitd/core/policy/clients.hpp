@@ -123,6 +123,10 @@ struct Client {
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }
+  // Can it be that it launched something then, on a grant or through its open gate?
+  bool may_have_launched(bool granted, std::int64_t t_ns) const {
+    return !closed || (granted ? to_launch > 0 : t_ns < believed_until_ns);
+  }
   bool waits_here() const { return waiting && decided == Decided::here; }
   // A measuring client neither holds others nor is held.
   bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }

@@ -160,7 +160,7 @@ void LevelPolicy::decide(std::int64_t now_ns, Decisions& out) {
   told_.clear();
   if (some.copying.any()) grant_copies(now_ns, out);
   told_.keep();
-  while (Client* client = some.exclusive.any() ? not_to_starve() : nullptr) {
+  while (Client* client = some.exclusive.any() ? not_to_starve(now_ns) : nullptr) {
     const Launches one = only_one(*client);
     noted_given({.client = client->id, .request = client->request, .granted = one, .charged_ns = charged_ns(*client, one)}, *client,
                 now_ns);
@@ -228,10 +228,12 @@ Client* LevelPolicy::choose_again(std::int64_t now_ns) {
   return choose(now_ns);
 }
 
-// A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever.
-Client* LevelPolicy::not_to_starve() {
+// A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever. No more of what may
+// come before that one is in flight than keeps the device busy.
+Client* LevelPolicy::not_to_starve(std::int64_t now_ns) {
+  constexpr std::size_t kInFlight = 8;
   for (Client& client : clients_.among(sets().waiting & sets().exclusive))
-    if (client.grant_count < kMaxGrants) return &client;
+    if (client.grant_count < kInFlight && client.progress.finish_ns() - now_ns < options_.lease_ns) return &client;
   return nullptr;
 }
 

@@ -161,7 +161,7 @@ class LevelPolicy {
   void set_gates(std::int64_t now_ns, Decisions& out);
   void grant_copies(std::int64_t now_ns, Decisions& out);
   Client* choose_again(std::int64_t now_ns);
-  Client* not_to_starve();
+  Client* not_to_starve(std::int64_t now_ns);
 
   bool add(const Event& event, std::size_t slot);
   bool apply_below(const Event& event, Client& client);
