@@ -52,7 +52,7 @@ class Control:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Report records of the running jobs that the caller may see."""
-        check = schema.several(lambda value, _: report_format.checked(value), MAX_JOBS)
+        check = schema.good_ones(lambda value, _: report_format.checked(value), MAX_JOBS)
         answer: list[dict[str, Any]] = self._checked(lambda value: check(value, "the answer"), "jobs")
         return answer
 
@@ -87,7 +87,8 @@ class Control:
         trace = words[0] == "trace"
         answer = self._ask(*words, limit=MAX_TRACE_BYTES if trace else MAX_BYTES)
         try:
-            return check(schema.document(answer.encode(), trace_format.MAX_VALUES if trace else schema.MAX_VALUES))
+            most = trace_format.MAX_VALUES if trace else schema.MAX_VALUES
+            return check(schema.document(answer.encode(), most, lambda _nan: None))
         except ValueError as error:
             raise DaemonUnreachable(f"what fikitd at {self.path} says is no answer to {words[0]}: {error}") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fikitd import schema
-from fikitd.schema import amount, name, null_or, one_of, several, text, whole
+from fikitd.schema import amount, good_ones, name, null_or, one_of, text, whole
 
 FORMAT: Final = "fikit-node"
 VERSION: Final = 1
@@ -33,8 +33,8 @@ def _client(value: Any, what: str) -> dict[str, Any]:
 _NODE = schema.fields(
     {
         "format": one_of(FORMAT), "version": whole(VERSION, VERSION), "node": text(256), "policy": text(64),
-        "now_ns": _COUNT, "gpus": several(_GPU, 4096), "clients": several(_client, MAX_CLIENTS),
-        "unmanaged": several(schema.fields({"gpu": text(96), "pid": _COUNT}), MAX_CLIENTS),
+        "now_ns": _COUNT, "gpus": good_ones(_GPU, 4096), "clients": good_ones(_client, MAX_CLIENTS),
+        "unmanaged": good_ones(schema.fields({"gpu": text(96), "pid": _COUNT}), MAX_CLIENTS),
     }
 )  # fmt: skip
 

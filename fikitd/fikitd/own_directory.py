@@ -19,7 +19,7 @@ from typing import Final
 
 from fikitd import mounts
 
-MOST_LOOKED_AT: Final = 50_000  # entries of a directory
+MOST_LOOKED_AT: Final = 1_000_000  # entries of a directory; a second
 LOCAL_STATE: Final = Path("/var/lib/fikit")  # of this machine, not of shared storage: it is made where it is missing
 
 _OTHER_NAME = r"\.[0-9a-f]{8}"
@@ -34,7 +34,11 @@ def of(parent: Path, uid: int, name: str | None = None) -> list[Path]:
     other = re.compile(re.escape(name) + _OTHER_NAME, re.ASCII)
     try:
         with os.scandir(parent) as entries:
-            names = sorted(e.name for e in itertools.islice(entries, MOST_LOOKED_AT) if other.fullmatch(e.name))
+            names = sorted(
+                entry.name
+                for entry in itertools.islice(entries, MOST_LOOKED_AT)
+                if other.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            )
     except FileNotFoundError:
         return []
     return [parent / name for name in names if belongs(parent / name, uid)]
@@ -43,10 +47,11 @@ def of(parent: Path, uid: int, name: str | None = None) -> list[Path]:
 def everybodys(parent: Path) -> Iterator[tuple[int, Path]]:
     """Every user's directories in `parent`, with the uid. OSError: nobody can say."""
     with os.scandir(parent) as entries:
-        names = sorted(entry.name for entry in itertools.islice(entries, MOST_LOOKED_AT))
-    for name in names:
-        if (match := _NUMBERED.fullmatch(name)) and belongs(parent / name, int(match[1])):
-            yield int(match[1]), parent / name
+        found = ((_NUMBERED.fullmatch(e.name), e) for e in itertools.islice(entries, MOST_LOOKED_AT))
+        names = sorted((int(match[1]), e.name) for match, e in found if match and e.is_dir(follow_symlinks=False))
+    for uid, name in names:
+        if belongs(parent / name, uid):
+            yield uid, parent / name
 
 
 def make(parent: Path, uid: int, name: str | None = None) -> Path:

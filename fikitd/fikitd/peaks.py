@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd import own_directory
-from fikitd.profiles import ProfileStore
+from fikitd.profiles import MOST_LOOKED_AT, ProfileStore
 from fikitd.storage import read_bounded, write_atomic
 
 DIRECTORY: Final = ".memory"
@@ -82,7 +82,7 @@ def file_name(name: str) -> str:
 def _make_room(directory: Path) -> None:
     """A user may give jobs any names: those of the jobs that ended longest ago go."""
     with os.scandir(directory) as entries:
-        known = [entry for entry in itertools.islice(entries, own_directory.MOST_LOOKED_AT) if entry.name[0] != "."]
+        known = [entry for entry in itertools.islice(entries, MOST_LOOKED_AT) if entry.name[0] != "."]
     if len(known) <= MAX_NAMES:
         return
     for entry in sorted(known, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)[:-MAX_NAMES]:

@@ -26,6 +26,7 @@ from fikitd.untrusted import AHEAD_S, is_name
 MAX_FILE_BYTES: Final = 8 * 2**20
 MAX_TOTAL_BYTES: Final = 32 * 2**20
 MAX_RUNS: Final = 16
+MOST_LOOKED_AT: Final = 50_000  # entries of a directory of the user's
 MAX_KEYS: Final = 512  # of one user
 MAX_USER_BYTES: Final = 2**30
 LARGE_BYTES: Final = MAX_USER_BYTES // (MAX_KEYS * 2 * MAX_RUNS)  # smaller ones are within that, whatever their number
@@ -168,7 +169,7 @@ def _bytes_in(directory: os.DirEntry[str]) -> int:
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
     with os.scandir(directory) as entries:
-        return list(itertools.islice(entries, own_directory.MOST_LOOKED_AT))
+        return list(itertools.islice(entries, MOST_LOOKED_AT))
 
 
 def _keys_in(own: Path) -> list[os.DirEntry[str]]:

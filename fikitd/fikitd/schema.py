@@ -8,24 +8,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from fikitd import untrusted
 
 Check = Callable[[Any, str], Any]
 
-MOST: Final = 2**63
-LONGEST_S: Final = 1e12  # 30,000 years of seconds: beyond it is nonsense, and sums of such still are numbers
+MOST: Final = 2**64
+LARGEST: Final = 1e18  # of a time, in whatever unit: sums of such still are numbers
 MAX_VALUES: Final = 2**21  # of one document: some 100 bytes each, once they are objects
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
-def document(data: bytes, most: int = MAX_VALUES) -> Any:
-    """What the JSON text says, of `most` values. ValueError with the reason, as the end of a sentence, where it is none or would take too much memory."""
+def document(data: bytes, most: int = MAX_VALUES, constant: Callable[[str], Any] = untrusted.no_constant) -> Any:
+    """What the JSON text says, of `most` values; `constant` is what NaN and Infinity are. ValueError with the reason, as the end of a sentence, where it is none or would take too much memory."""
     if data.count(b",") + data.count(b"[") + data.count(b"{") > most:
         raise ValueError(f"it has more than {most} values")
     try:
-        return json.loads(data, parse_constant=untrusted.no_constant)
+        return json.loads(data, parse_constant=constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
@@ -45,7 +46,7 @@ def whole(minimum: int = 0, maximum: int = MOST) -> Check:
     return lambda value, what: untrusted.integer(value, what, minimum, maximum)
 
 
-def amount(maximum: float = LONGEST_S) -> Check:
+def amount(maximum: float = LARGEST) -> Check:
     return lambda value, what: untrusted.number(value, what, maximum)
 
 
@@ -93,6 +94,21 @@ def several(check: Check, limit: int) -> Check:
         if not isinstance(value, list) or len(value) > limit:
             raise ValueError(f"{what} is not a list of at most {limit}")
         return [check(entry, f"an entry of {what}") for entry in value]
+
+    return each
+
+
+def good_ones(check: Check, limit: int) -> Check:
+    """A list of which those are left out that are refused: one that somebody spoils hides no other."""
+
+    def each(value: Any, what: str) -> list[Any]:
+        if not isinstance(value, list) or len(value) > limit:
+            raise ValueError(f"{what} is not a list of at most {limit}")
+        found = []
+        for entry in value:
+            with suppress(ValueError):
+                found.append(check(entry, f"an entry of {what}"))
+        return found
 
     return each
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -14,8 +15,9 @@ from daemon_in_thread import Daemon, as_nobody
 from fikitd.client import Control, ControlError
 from fikitd.config import SchedulerConfig
 from fikitd.reports import ReportStore
+from test_traces import EVENTS
 
-from fikitd import _core, protocol
+from fikitd import _core, node_format, protocol, report_format, trace_format
 from fikitd import server as server_module
 
 
@@ -155,3 +157,23 @@ def test_other_users_neither_see_nor_end_a_job(daemon: Daemon, tmp_path: Path) -
     assert as_nobody(control.jobs) == []
     assert len(daemon.control.jobs()) == 1
     client.close()
+
+
+def test_readers_know_every_field_that_fikitd_writes(daemon: Daemon) -> None:
+    """A field that is missing in the tables of what is accepted would be lost on the way."""
+    daemon.core.journal = EVENTS
+    daemon.core.stats = {
+        "held": [{"reason": "behind", "by": 1, "kernel": "gemm", "p90_ns": 5_000, "total_ns": 7_000, "count": 3}]
+    }
+    daemon.job(name="train", mem_bytes=2**30, profile="mine", array="12_3")
+    client = daemon.client()
+    client.send(fakes.description())
+    eventually(lambda: daemon.control.job("12")["kernels"] == 1)
+    for check, words in (
+        (report_format.checked, ("job", "12")),
+        (trace_format.checked, ("trace", "12")),
+        (node_format.checked, ("node",)),
+    ):
+        said = json.loads(daemon.control._ask(*words))
+        assert check(said) == said, words
+    assert daemon.control.job("12")["held"], "of what a report may have, this has most"

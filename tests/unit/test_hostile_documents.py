@@ -264,3 +264,12 @@ def test_everything_that_is_shown_goes_one_way() -> None:
             )
             for way in ("click.echo(", "Console(", " print(", "click.secho(", "sys.stdout.write(", "sys.stderr.write("):
                 assert way not in code, f"{file} has {way}: use fikit.reporters.screen"
+
+
+def test_one_client_whose_counters_are_nonsense_hides_no_other() -> None:
+    """They come from a page that its user may write."""
+    nonsense = [{**CLIENT, "client": 7, "kernels": -1}, {**CLIENT, "client": 8, "wait_s": float("nan")}, None, {}]
+    look = answered(as_bytes({**NODE, "clients": [*nonsense, *NODE["clients"]]})).node()
+    assert [client["client"] for client in look["clients"]] == [1, 2]
+    spoilt = [{**FULL, "kernels": 2**64 + 1}, {**FULL, "span_s": float("inf")}, {**FULL, "job": "7", "kernels": 2**64}]
+    assert [record["job"] for record in answered(as_bytes([*spoilt, FULL])).jobs()] == ["7", "12"]
