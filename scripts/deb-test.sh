@@ -10,8 +10,10 @@ if [ ! -x "$clean/usr/sbin/slurmd" ]; then
   echo "deb-test: making a clean Debian $suite in $clean (once; some minutes)" >&2
   rm -rf "$clean.partial" "$clean"
   mkdir -p "$(dirname "$clean")" build
-  debootstrap --variant=minbase --include=python3,slurmctld,slurmd,slurm-client,munge,liblua5.1-0 "$suite" "$clean.partial" \
-    >build/deb-test.log 2>&1 || { tail -n 5 build/deb-test.log >&2; exit 1; }
+  source=$(.venv/bin/python -m fikit.package_sources "$suite" debootstrap --variant=minbase \
+    --include=python3,slurmctld,slurmd,slurm-client,munge,liblua5.1-0 "$suite" "$clean.partial" 2>build/deb-test.log) ||
+    { tail -n 5 build/deb-test.log >&2; exit 1; }
+  echo "deb $source $suite main" >"$clean.partial/etc/apt/sources.list"
   mv "$clean.partial" "$clean"
 fi
 FIKIT_CLEAN_DEBIAN=$clean FIKIT_PACKAGES=$PWD/dist .venv/bin/python -m pytest tests/packages

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fikit import slurm_root, slurm_versions
+from fikit import package_sources, slurm_root, slurm_versions
+from fikit.package_sources import Source
 from fikit.slurm_root import SlurmRootError
 
 from fikitd import paths
@@ -75,6 +76,9 @@ def test_headers_that_are_not_there_are_not_replaced_by_the_machines_own(tmp_pat
     assert not (tmp_path / "out" / "spank_fikit.so").exists()
 
 
+SOURCE = Source("http://mirror.example/debian")
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An old machine of root's with a debootstrap that only says that it ran and fails; returns its directory of programs."""
@@ -87,6 +91,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(slurm_versions, "SYSTEM_PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.31")
+    monkeypatch.setattr(package_sources, "machine", lambda: [SOURCE])
+    monkeypatch.setattr(package_sources, "with_suite", lambda sources, suite, architecture: next(iter(sources), None))
     return programs
 
 
@@ -108,6 +114,26 @@ def test_missing_debootstrap_is_named(machine: Path) -> None:
     assert "made by debootstrap: install that package" in refusal("26.05")
 
 
+def test_machine_without_package_sources_is_told_what_is_missing(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_sources, "machine", list)
+    assert refusal("24.11") == (
+        "Slurm 24.11 is installed from Debian 13 (trixie), and this machine has no package sources of its own: "
+        "give apt one that has it, in /etc/apt/sources.list"
+    )
+
+
+def test_machine_whose_sources_do_not_have_the_release_is_told_which_one_is_missing(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_sources, "with_suite", lambda sources, suite, architecture: None)
+    assert refusal("26.05") == (
+        "Slurm 26.05 is installed from Debian sid (sid), which none of this machine's package sources has or gives now: "
+        "give apt one that has it, in /etc/apt/sources.list"
+    )
+
+
 def test_system_older_than_the_machine_is_refused(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.41")
     assert "its Debian 12 is older than this machine" in refusal("22.05")
@@ -121,7 +147,7 @@ def test_system_that_cannot_be_made_leaves_its_log_and_is_tried_again(machine: P
         assert sentence == (
             "a Debian 13 with Slurm 24.11 could not be made: debootstrap failed, its output is in " + str(log)
         )
-    assert log.read_text().startswith("asked for trixie from http")
+    assert log.read_text().startswith("asked for trixie from http://127.0.0.1:")
     assert not slurm_root.RELEASES["24.11"].root.exists()
 
 

@@ -1,8 +1,9 @@
 """Slurm of another release line than this machine's: in a Debian of its own, which is made once and kept.
 
-Debian 12, 13 and sid have three lines. Each lies in a directory of the user's cache, made by debootstrap and apt. A command
-that is to meet one runs in a mount namespace of its own whose root is that directory, where everything of the machine that
-is not its operating system (the user's files, /tmp, /dev, /proc) is where it was, and fikit's plugin is the one for that line.
+Debian 12, 13 and sid have three lines. Each lies in a directory of the user's cache, made by debootstrap and apt from this
+machine's own package sources. A command that is to meet one runs in a mount namespace of its own whose root is that directory,
+where everything of the machine that is not its operating system (the user's files, /tmp, /dev, /proc) is where it was, and
+fikit's plugin is the one for that line.
 """
 
 from __future__ import annotations
@@ -14,15 +15,27 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fikit import sandbox_accounting, slurm_versions
+from fikit import package_sources, sandbox_accounting, slurm_versions
 from fikit.errors import UserError
+from fikit.package_sources import Source
 from fikitd import paths
 
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
+DEBIAN_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # debootstrap's own choice
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")  # not for the loopback
+# What a machine's apt thinks of old snapshots is the machine's: the files come through it.
+FROM_LOOPBACK = (
+    "-o",
+    "Acquire::Check-Valid-Until=false",
+    "-o",
+    "Acquire::http::Proxy=DIRECT",
+    "-o",
+    "APT::Sandbox::User=root",
+)
 # With the C compiler and Python's libraries: tests build programs and run fikit there. And all that a sandbox can be told to have.
 PACKAGES = (
     "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1 gcc libc6-dev python3 iproute2 bindfs "
@@ -141,38 +154,73 @@ def _make(release: Release) -> None:
     unfinished = release.root.with_suffix(f"{release.root.suffix}.partial")
     for left in (unfinished, release.root):
         shutil.rmtree(left, ignore_errors=True)
-    with release.log.open("w") as log:
-        _run(release, log.fileno(), "debootstrap", "--variant=minbase", release.suite, str(unfinished), _mirror())
+    source = _source(release)
+    with release.log.open("w") as log, package_sources.served(source) as mirror:
+        _bootstrap(release, log.fileno(), unfinished, source, mirror)
         no_services = unfinished / "usr" / "sbin" / "policy-rc.d"
         no_services.write_text("#!/bin/sh\nexit 101\n")
         no_services.chmod(0o755)
-        install = ("apt-get", "-q", "install", "-y", "--no-install-recommends", *PACKAGES.split())
-        _run(release, log.fileno(), "chroot", str(unfinished), *install)
-        _run(release, log.fileno(), "chroot", str(unfinished), "apt-get", "clean")
+        within = (
+            "chroot",
+            str(unfinished),
+            "env",
+            *(f"--unset={name}" for name in PROXIES),
+            "apt-get",
+            "-q",
+            *FROM_LOOPBACK,
+        )
+        _run(release, log.fileno(), *within, "update")
+        _run(release, log.fileno(), *within, "install", "-y", "--no-install-recommends", *PACKAGES.split())
+        _run(release, log.fileno(), *within, "clean")
     answer = subprocess.run(["chroot", unfinished, "slurmd", "-V"], capture_output=True, text=True, check=False)
     if f" {release.line}." not in answer.stdout:
         raise SlurmRootError(f"{release.name} does not have Slurm {release.line} any more, but {answer.stdout.strip()}: "
                              "take another line")  # fmt: skip
+    (unfinished / "etc" / "apt" / "sources.list").write_text(f"# made from {source.uri}\n")
     _stamp(unfinished).write_text(PACKAGES)
     unfinished.rename(release.root)
 
 
+def _source(release: Release) -> Source:
+    """The one of this machine's package sources that has the release. Raises SlurmRootError where there is none."""
+    what = f"Slurm {release.line} is installed from {release.name} ({release.suite})"
+    known = package_sources.machine()
+    if not known:
+        raise SlurmRootError(f"{what}, and this machine has no package sources of its own: give apt one that has it, in "
+                             "/etc/apt/sources.list")  # fmt: skip
+    source = package_sources.with_suite(known, release.suite, package_sources.architecture())
+    if source is None:
+        raise SlurmRootError(f"{what}, which none of this machine's package sources has or gives now: give apt one that has "
+                             "it, in /etc/apt/sources.list")  # fmt: skip
+    return source
+
+
+def _bootstrap(release: Release, log: int, target: Path, source: Source, mirror: str) -> None:
+    """The base system, and what apt in it needs to believe the source as this machine's does."""
+    keys = package_sources.keyring(source, DEBIAN_KEYS)
+    with tempfile.TemporaryDirectory(prefix="fikit-keys-") as directory:
+        options = ["--no-check-gpg"] if source.trusted else []
+        if keys and not source.trusted:
+            file = Path(directory) / "keys.gpg"
+            file.write_bytes(keys)
+            options = [f"--keyring={file}"]
+        _run(release, log, "debootstrap", *options, "--variant=minbase", release.suite, str(target), mirror)
+    believed = ""
+    if source.trusted:
+        believed = "[trusted=yes] "
+    elif keys:
+        (target / "etc" / "apt" / "fikit.gpg").write_bytes(keys)
+        believed = "[signed-by=/etc/apt/fikit.gpg] "
+    apt = target / "etc" / "apt"
+    (apt / "sources.list").write_text(f"deb {believed}{mirror} {release.suite} {package_sources.COMPONENT}\n")
+
+
 def _run(release: Release, log: int, *command: str) -> None:
-    env = {**os.environ, "PATH": slurm_versions.SYSTEM_PATH, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if name not in PROXIES}
+    env = {**kept, "PATH": slurm_versions.SYSTEM_PATH, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     if subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode:
         raise SlurmRootError(f"a {release.name} with Slurm {release.line} could not be made: {command[0]} failed, its "
                              f"output is in {release.log}")  # fmt: skip
-
-
-def _mirror() -> str:
-    """Where this machine has its own Debian packages from, if it is a Debian with the whole archive."""
-    ask = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
-    try:
-        answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout
-    except FileNotFoundError:
-        return DEFAULT_MIRROR
-    found = (line.split()[1] for line in answer.splitlines() if line.startswith("Debian http"))
-    return next(found, DEFAULT_MIRROR)
 
 
 def _build_plugin(release: Release) -> Path:
