@@ -16,6 +16,7 @@ from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikitd.client import Control
 from fikitd.profiles import ProfileStore
+from test_traces import EVENTS
 
 
 def test_processes_with_one_pid_on_two_nodes_keep_both_their_profiles(tmp_path: Path) -> None:
@@ -82,3 +83,25 @@ def test_report_of_a_job_waits_for_a_profile_on_slow_storage(tmp_path: Path, mon
         assert "profile slow not stored yet" in daemon.control.summary("12")
         assert "profile slow stored" in daemon.control.end("12")
         assert daemon.stored("12")["profile"]["stored"] is True
+
+
+def test_a_job_whose_storage_is_not_mounted_says_so_in_its_last_line_and_makes_nothing(tmp_path: Path) -> None:
+    config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
+    away = tmp_path / "shared" / "fikit"
+    config = replace(
+        config, daemon=replace(config.daemon, report_dir=str(away / "reports"), profile_dir=str(away / "profiles"))
+    )
+    proc.root.mkdir()
+    core.measured = [fakes.kernel()]
+    core.journal = EVENTS
+    with fakes.serving(config, core, proc.root):
+        daemon = Daemon(config, core, proc, Control(config.daemon.run_dir))
+        daemon.job(name="train")
+        client = daemon.client()
+        client.send(fakes.description())
+        client.close()
+        eventually(lambda: daemon.control.job("12")["state"] == "ended")
+        line = daemon.control.end("12")
+        why = f"there is no {away}: is its file system mounted on this node?"
+        assert f"its report could not be stored in {away / 'reports'}: {why}" in line
+    assert not (tmp_path / "shared").exists()
