@@ -34,11 +34,13 @@ from fikitd.records import JobRecord, JobRecords
 from fikitd.scarcity import run_out, scarce
 from fikitd.shares import WATCHERS, NoPlace, Places
 from fikitd.storage import Storage, StorageTimeout
+from fikitd.turns import Turns
 
 _log = logging.getLogger("fikitd")
 
 HELLO_TIMEOUT_S: Final = 5.0
 IDENTIFY_TIMEOUT_S: Final = protocol.ANSWER_S - 1.0  # the refusal is there before the shim gives up
+IDENTIFIED_AT_ONCE: Final = 8  # processes of one user
 COMPLAINT_INTERVAL_S: Final = 60.0
 
 
@@ -68,6 +70,7 @@ class Clients:
         self._proc = proc
         self._connections = 0
         self._watchers = Places(WATCHERS)
+        self._turns = Turns(IDENTIFIED_AT_ONCE)
         self._next_number = 1
         self._complained: dict[int, float] = {}
 
@@ -174,8 +177,8 @@ class Clients:
     async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device, version: int) -> None:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
         job = self._jobs.get(record.job)
-        memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
         with self._watchers.take(record.uid, record.job):
+            memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
             await self._show(connection, memory, version)
 
     async def _show(self, connection: socket.socket, memory: MemoryPage, version: int) -> None:
@@ -192,7 +195,8 @@ class Clients:
     async def _identify(self, connection: socket.socket, peer: Peer) -> JobRecord:
         find = partial(identify.identify, self._proc, peer.pid, peer.uid, self._records, daemon_uid=os.geteuid())
         try:
-            record = await self._storage.run(peer.uid, find, IDENTIFY_TIMEOUT_S)
+            async with self._turns.of(peer.uid):
+                record = await self._storage.run(peer.uid, find, IDENTIFY_TIMEOUT_S)
         except identify.Unidentified as error:
             raise Refused(str(error)) from None
         except StorageTimeout:
