@@ -28,7 +28,7 @@ ROUNDS = 8
 USERS = (60001, 60002, 60003, 60004)
 SOCKETS = ("fikitd.sock", "control.sock")
 TIMES = 5  # of each in a round
-SETTLE_S = 0.5
+SETTLE_S = 1.0
 PATIENCE_S = 60.0
 # Prints one line once it has begun. Without a path it spins.
 PROCESS = """

@@ -15,7 +15,7 @@ from fikitd.rates import Rate, Rates
 
 # A user's jobs begin with a line for each process; refusals say the same again and again, and have their own (`refused`).
 OF_USER: Final = Rate(at_once=40, per_s=0.5)
-OF_REFUSED: Final = Rate(at_once=3, per_s=1 / 30)
+OF_REFUSED: Final = Rate(at_once=2, per_s=1 / 30)
 OF_USERS: Final = Rate(at_once=100, per_s=3)
 OF_ALL: Final = Rate(at_once=100, per_s=4)
 FAULT_LINES: Final = 20  # what a traceback counts as
