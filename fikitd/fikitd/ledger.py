@@ -21,6 +21,7 @@ from fikitd.held import Held
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
 from fikitd.storage import SETTLE_LOOK_S, read_bounded
+from fikitd.threads import Thread
 from fikitd.totals import Totals
 from fikitd.untrusted import is_name
 
@@ -65,7 +66,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._due: dict[str, Entry | None] = {}  # by job, the latest only; None: to be removed
         self._then: dict[str, list[Callable[[], None]]] = {}  # by job, what waits for that
-        self._thread: threading.Thread | None = None  # that works off what is due; it has left, or lives
+        self._thread: Thread | None = None  # that works off what is due; it has left, or lives
 
     def write(self, job: str, entry: Entry, then: Callable[[], None] | None = None) -> None:
         """Replace what is known of the job, soon; a failure is a line in the log. `then` follows on the ledger's thread."""
@@ -94,11 +95,10 @@ class Ledger:
                 self._then.setdefault(job, []).append(then)
             if self._working():
                 return
-            thread = threading.Thread(target=self._work, daemon=True, name="ledger")
+            self._thread = thread = Thread(self._work)
             try:
                 thread.start()  # it waits for the lock
-                self._thread = thread
-            except RuntimeError:
+            except OSError:
                 self._thread = None  # the system gives none
         if self._thread is None:
             self._work()  # here: the directory is a local one, and what is not noted is lost

@@ -54,6 +54,8 @@ def serve(config: Config, core: Core | None = None) -> int:
     os.umask(0o022)
     server.raise_descriptor_limit()
 
+    _watch_children_without_threads()
+
     async def run() -> None:
         await server.Server(config, core or _core).run(ready=server.notify_systemd)
 
@@ -65,6 +67,15 @@ def serve(config: Config, core: Core | None = None) -> int:
         click.echo(f"fikitd: {error}", err=True)
         return 1
     return 0
+
+
+def _watch_children_without_threads() -> None:
+    """Before 3.12 asyncio starts a thread for each child, and waits until it has begun (fikitd.threads)."""
+    if sys.version_info >= (3, 12):
+        return
+    with suppress(OSError):  # a kernel before 5.3
+        os.close(os.pidfd_open(os.getpid()))
+        asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
 
 
 def main() -> None:

@@ -12,11 +12,12 @@ import errno
 import os
 import secrets
 import stat
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
+
+from fikitd.threads import Thread
 
 _T = TypeVar("_T")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -37,9 +38,7 @@ class Storage:
 
     def __init__(self, limit: int = 32) -> None:
         self._limit = limit
-        self._threads: dict[
-            int, set[threading.Thread]
-        ] = {}  # by user; a place is taken for as long as its thread lives
+        self._threads: dict[int, set[Thread]] = {}  # by user; a place is taken for as long as its thread lives
 
     async def run(self, uid: int, function: Callable[[], _T], timeout_s: float = 1.5) -> _T:
         """The result of `function`, which is done for user `uid`.
@@ -69,11 +68,8 @@ class Storage:
             with suppress(RuntimeError):  # the loop was closed while we hung
                 loop.call_soon_threadsafe(finish, result, error)
 
-        thread = threading.Thread(target=work, daemon=True, name="storage")
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise OSError(errno.EAGAIN, f"fikitd could start no thread for it ({error})") from None
+        thread = Thread(work)
+        thread.start()
         self._threads.setdefault(uid, set()).add(thread)
         try:
             return await asyncio.wait_for(future, timeout_s)
@@ -90,7 +86,7 @@ class Storage:
                 while any(self._alive(uid) for uid in list(self._threads)):
                     await asyncio.sleep(SETTLE_LOOK_S)
 
-    def _alive(self, uid: int) -> set[threading.Thread]:
+    def _alive(self, uid: int) -> set[Thread]:
         """The threads that work for a user. Nothing is counted, so that nothing can be counted wrongly."""
         alive = {thread for thread in self._threads.pop(uid, ()) if thread.is_alive()}
         if alive:

@@ -97,4 +97,4 @@ def test_program_under_a_subordinate_uid_is_none_of_its_jobs_and_runs_with_one_l
     out, err = process.stdout.read(), process.stderr.read() if process.stderr else ""
     assert (process.wait(60), out) == (0, "done 20\n")
     assert err.count("\n") == 1
-    assert f"runs as uid {SUBORDINATE} but its job {job} is uid {UID}'s): it runs without priorities.\n" in err
+    assert f"runs as uid {SUBORDINATE} but its job {job} is uid {UID}'s): it runs without priorities" in err

@@ -8,7 +8,6 @@ import os
 import select
 import shutil
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -264,7 +263,7 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(tmp_path: Path, caplog: py
 ENTRY = Entry(started_ns=7, last_seen_ns=8, device=Device("Emulated GPU", UUID, 2**34), totals=Totals())
 
 
-def no_thread(_: threading.Thread) -> None:
+def no_thread(*_: object) -> int:
     raise RuntimeError("can't start new thread")
 
 
@@ -274,7 +273,7 @@ def test_what_is_told_while_no_thread_can_be_started_is_noted_all_the_same(
     ledger = Ledger(tmp_path)
     followed: list[str] = []
     with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_thread)
+        full.setattr("_thread.start_new_thread", no_thread)
         ledger.write("12", ENTRY, lambda: followed.append("12"))
     assert [job for job, _ in ledger.entries()] == followed == ["12"]
     ledger.write("13", ENTRY)

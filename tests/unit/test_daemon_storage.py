@@ -41,7 +41,7 @@ def test_a_users_hanging_calls_use_up_that_users_places_only() -> None:
     asyncio.run(ask())
 
 
-def no_thread(_: threading.Thread) -> None:
+def no_thread(*_: object) -> int:
     raise RuntimeError("can't start new thread")
 
 
@@ -49,7 +49,7 @@ def test_threads_that_cannot_be_started_take_no_place(monkeypatch: pytest.Monkey
     async def ask() -> None:
         storage = Storage(limit=2)
         with monkeypatch.context() as full:
-            full.setattr(threading.Thread, "start", no_thread)
+            full.setattr("_thread.start_new_thread", no_thread)
             for _ in range(5):
                 with pytest.raises(OSError, match="could start no thread for it"):
                     await storage.run(1, lambda: None)

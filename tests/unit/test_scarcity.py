@@ -75,7 +75,7 @@ MISSING = {
     "dispatcher": ("daemon_fakes.FakeCore.Dispatcher", out_of(errno.EAGAIN)),
     "dispatcher's room": ("daemon_fakes.FakeDispatcher.add_client", out_of(errno.ENOMEM)),
     "memory": ("daemon_fakes.FakeCore.make_page", MemoryError("no memory")),
-    "thread": ("threading.Thread.start", NO_THREAD),
+    "thread": ("_thread.start_new_thread", NO_THREAD),
     "/proc": ("fikitd.identify.stat_fields", out_of(errno.EMFILE)),
     "record": ("fikitd.records.read_bounded", out_of(errno.ENFILE)),
 }
