@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikit import lua_scripts
+from fikit import lua_scripts, slurm_config
 from fikit.checks import lua as check
 from fikit.cli import cli
 from lua_module import LUA, LUAS
@@ -183,6 +183,16 @@ def test_owner_mode_and_link_stay(directory: Path) -> None:
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
     assert b"-- r\xe8gles\n" in real.read_bytes()
     assert sorted(path.name for path in real.parent.iterdir()) == ["job_submit.lua"]
+
+
+def test_what_slurmctld_has_sent_is_changed_where_it_comes_from(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_config, "CONFIGLESS", directory / "slurm.conf")
+    monkeypatch.setenv("SLURM_CONF", str(directory / "slurm.conf"))
+    done = CliRunner().invoke(cli, ["lua"])
+    assert (done.exit_code, "type this on slurmctld's host" in done.output) == (1, True)
+    assert list(directory.glob("*.lua")) == []
 
 
 def test_what_is_no_lua_stays_as_it_is(directory: Path) -> None:

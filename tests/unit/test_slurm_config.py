@@ -216,6 +216,9 @@ def test_a_configless_node_has_what_slurmctld_sent(tmp_path: Path, monkeypatch: 
     assert found["GresTypes"].status == found["gres.conf"].status == "ok"
     assert "job_submit.lua" not in found
     assert found["cli_filter.lua"].status == "fail"
+    # slurmctld's own place for plugstack.conf is on its host.
+    monkeypatch.setattr(slurm_config, "_told", lambda what, file: [f"{line} " for line in [*TOLD[what].splitlines(), "PlugStackConfig = /its/own"]])  # fmt: skip
+    assert str(tmp_path / "plugstack.conf") in findings(slurm_config.path())["plugstack.conf"].found
 
 
 def test_slurms_default_is_right_without_a_line(conf: Path) -> None:

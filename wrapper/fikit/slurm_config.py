@@ -59,6 +59,11 @@ def path() -> Path:
     return CONFIGLESS if CONFIGLESS.is_file() and not DEFAULT_PATH.is_file() else DEFAULT_PATH
 
 
+def is_sent(file: Path) -> bool:
+    """Whether slurmctld has sent it, and the files beside it: what is changed there does not stay."""
+    return file.parent == CONFIGLESS.parent
+
+
 def config(file: Path) -> SlurmConfig:
     """Slurm's word, and what the file says of what Slurm does not."""
     written = read(file) if file.is_file() else SlurmConfig({}, [], [], str(file), {})

@@ -101,9 +101,12 @@ def findings(path: Path, conf: SlurmConfig, version: slurm_versions.Version) -> 
     own = [node["gres"].lower() for node in conf.nodes if "gres" in node and slurm_config.is_for(node, here)]
     yield from shards(conf.source, nodes)
     yield from partitions(conf.partitions)
-    stack = Path(conf.settings.get("plugstackconfig") or path.parent / "plugstack.conf")
+    is_sent = slurm_config.is_sent(path)
+    stack = path.parent / "plugstack.conf"
+    if not is_sent and (named := conf.settings.get("plugstackconfig")):
+        stack = Path(named)
     if path.is_file():  # where Slurm's commands fetch it from slurmctld each time, nothing lies beside it
-        yield from lua.area(path.parent, is_sent=path.parent == slurm_config.CONFIGLESS.parent)
+        yield from lua.area(path.parent, is_sent=is_sent)
         yield gres(path.parent / "gres.conf", own or nodes, here)
         yield plugstack.check(stack)
     yield from access.area(conf.settings, conf.source, plugstack.default_priority(stack))

@@ -23,7 +23,12 @@ def command(remove: bool, directory: Path | None) -> None:
     Their first line loads fikit's part, which puts itself around the site's functions: those decide first. Whatever else
     is in the scripts stays as it is. A second call finds nothing to do.
     """
-    beside = directory or slurm_config.path().parent
+    conf = slurm_config.path()
+    if directory is None and slurm_config.is_sent(conf):
+        raise UserError(
+            f"{conf.parent} is what slurmctld has sent: type this on slurmctld's host, which sends it again"
+        )
+    beside = directory or conf.parent
     for name in lua_scripts.NAMES:
         _change(beside / name, slurm_files() / name, remove)
 
