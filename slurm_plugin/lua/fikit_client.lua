@@ -139,6 +139,21 @@ local function was_given(options, name)
   return positive(value) ~= nil or values.bytes(value or "") ~= nil
 end
 
+-- The variables that srun gives to its tasks for an option (since 23.02: set_env_from_opts in src/common/env.c), name -> value.
+local function variables_of(name, value)
+  if name == "mem-per-gpu" then return { SLURM_MEM_PER_GPU = ("%d"):format(values.bytes(value) / MIB) } end
+  if name == "tres-bind" then return { SLURM_TRES_BIND = value } end
+  if name == "gpu-bind" then return { SLURM_TRES_BIND = "gres/gpu:" .. value } end
+  if name:match("^ntasks") then return { SLURM_TRES_BIND = "gres/gpu:single:" .. value } end
+  if name == "gpus-per-task" then
+    local type, count = value:match("^(.*):(%d+)$")
+    count = count or value
+    return { SLURM_TRES_PER_TASK = ("gres/gpu%s=%s"):format(type and ":" .. type or "", count),
+      SLURM_TRES_BIND = "gres/gpu:per_task:" .. count }
+  end
+  return { ["SLURM_" .. name:upper():gsub("-", "_")] = value }
+end
+
 -- Makes options that mean GPUs as if nobody had given them, or changes nothing and returns false.
 local function take_back_gpus(options, rest)
   local meta = getmetatable(options)
@@ -155,8 +170,7 @@ local function take_back_gpus(options, rest)
   if was_given(options, "gpus-per-socket") and take_back then take_back(pointer, "sockets-per-node") end -- which it needs
   for _, name in ipairs(names) do
     local value = options[name]
-    if name == "mem-per-gpu" then value = ("%d"):format(values.bytes(value) / MIB) end
-    if export then export("SLURM_" .. name:upper():gsub("-", "_"), value) end
+    for variable, text in pairs(export and variables_of(name, value) or {}) do export(variable, text) end
     if name:match("^ntasks") and export_tasks then export_tasks(value) end
     if not (take_back and take_back(pointer, name)) then options[name] = "" end
   end
@@ -196,11 +210,18 @@ local function job_changes(options, request, site)
   return rule.rewrite(request, site)
 end
 
+-- What slurmctld gives a job by default, and Slurm its steps, is in no variable, as without fikit: fikit_step.c sees to it.
+local function leave_memory_unsaid(request)
+  local export = not request.has_memory and not request.mem_per_gpu and native("export")
+  if export then export("FIKIT_MEMORY_BY_DEFAULT", "1") end
+end
+
 local function convert_job(options, request)
   local changes = job_changes(options, request, files.settings(files.config_path()))
   if not changes or not changes.per_node then return end
   if options["type"] == "srun" then
     ask_for_one_gpu(options, request, changes, changes.per_node)
+    leave_memory_unsaid(request)
   elseif request.peak then
     local say = native("say_usual_memory")
     if say then say(("%d"):format(request.peak)) end
@@ -245,6 +266,7 @@ local function shards_of_job(options, request)
 end
 
 local function convert_step(options, request)
+  if os.getenv("SLURM_SHARDS_ON_NODE") then leave_memory_unsaid(request) end
   local found = rule.gpus_of(request)
   local asks = found.gpus > 0
   for name in pairs(FOR_GPUS) do asks = asks or was_given(options, name) end

@@ -45,7 +45,7 @@ int fikit_lua_take_back(lua_State *lua) {
 }
 
 int fikit_lua_export(lua_State *lua) {
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
   const char *name = text_at(lua, 1);
   const char *value = text_at(lua, 2);
   return answer(lua, name && value && setenv(name, value, 1) == 0);

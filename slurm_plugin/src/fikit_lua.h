@@ -11,7 +11,7 @@ typedef struct lua_State lua_State;
  * options: the light userdata `_opt` of the table that Slurm hands to cli_filter.lua. */
 int fikit_lua_take_back(lua_State *lua);
 
-/* export(name, value): a variable for the step's tasks, in the releases whose srun exports what was asked for GPUs (26.05). */
+/* export(name, value): a variable for the step's tasks, in the releases whose srun exports what was asked for GPUs (since 23.02). */
 int fikit_lua_export(lua_State *lua);
 
 /* export_tasks(number): the one that every srun exports when it is told how many tasks a GPU has. */
