@@ -35,6 +35,7 @@ from fikitd.scarcity import run_out, scarce
 from fikitd.shares import WATCHERS, NoPlace, Places
 from fikitd.storage import Storage, StorageTimeout
 from fikitd.turns import Turns
+from fikitd.workers import Call
 
 _log = logging.getLogger("fikitd")
 
@@ -55,12 +56,13 @@ class Clients:
         records: JobRecords,
         store: ProfileStore,
         storage: Storage,
+        work: Call,
         keeper: Keeper,
         proc: Path,
     ) -> None:
         self._keeper = keeper
         self._managed = Managed(
-            gpus=gpus, jobs=jobs, present=present, store=store, storage=storage, keeper=keeper, proc=proc
+            gpus=gpus, jobs=jobs, present=present, store=store, storage=storage, work=work, keeper=keeper, proc=proc
         )
         self._gpus = gpus
         self._devices = devices

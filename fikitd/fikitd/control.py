@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from fikitd import build
@@ -17,12 +17,15 @@ from fikitd.present import Present
 from fikitd.reports import summary_line
 from fikitd.scarcity import run_out, scarce
 from fikitd.shares import HEAVY_REQUESTS, NoPlace, Places
+from fikitd.storage import Storage, StorageTimeout, reason
 from fikitd.untrusted import printable
+from fikitd.workers import Call, Rights
 
 REQUEST_BYTES: Final = 1024
 REQUEST_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 10.0
 SUMMARY_WAIT_S: Final = 0.3
+TRACE_TIMEOUT_S: Final = 10.0
 _PACKET_BYTES: Final = 32768
 
 
@@ -36,13 +39,24 @@ def refusal(sentence: str) -> bytes:
 
 
 class Control:
-    def __init__(self, *, jobs: Jobs, present: Present, policy: str, shutdown: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        present: Present,
+        storage: Storage,
+        work: Call,
+        policy: str,
+        shutdown: Callable[[], None],
+    ) -> None:
         self._jobs = jobs
         self._present = present
+        self._storage = storage
+        self._work = work
         self._policy = policy
         self._shutdown = shutdown
         self._traces = Places(HEAVY_REQUESTS)
-        self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[str]]]] = {
+        self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[Answer]]]] = {
             "ping": (0, self._ping),
             "summary": (2, self._summary),
             "jobs": (0, self._list),
@@ -62,23 +76,23 @@ class Control:
             if not request:
                 return
             try:
-                answer = "ok\n" + await self._answer(peer, request)
+                answer = await self._answer(peer, request)
+                if isinstance(answer, _Told):
+                    await answer(connection)
+                else:
+                    await _send(connection, "ok\n", answer)
             except RequestError as error:
-                answer = f"error {error}\n"
+                await _send(connection, f"error {error}\n", ())
             except (OSError, RuntimeError, MemoryError) as error:
                 if not scarce(error):
                     raise
-                answer = f"error {run_out(error)}; ask again later\n"
-            data = answer.encode()
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                for begin in range(0, len(data), _PACKET_BYTES):
-                    await loop.sock_sendall(connection, data[begin : begin + _PACKET_BYTES])
+                await _send(connection, f"error {run_out(error)}; ask again later\n", ())
         except (OSError, TimeoutError):
             pass  # it went away, or it does not read its answer
         finally:
             connection.close()
 
-    async def _answer(self, peer: Peer, request: bytes) -> str:
+    async def _answer(self, peer: Peer, request: bytes) -> Answer:
         if len(request) > REQUEST_BYTES:
             raise RequestError(f"a request has at most {REQUEST_BYTES} bytes")
         try:
@@ -92,57 +106,111 @@ class Control:
             raise RequestError(f"{verb} takes {wanted} argument{'' if wanted == 1 else 's'}, not {len(arguments)}")
         return await answer(peer, arguments)
 
-    async def _ping(self, _peer: Peer, _arguments: list[str]) -> str:
-        return f"fikitd {build.identity()} {self._policy}\n"
+    async def _ping(self, _peer: Peer, _arguments: list[str]) -> Answer:
+        return (f"fikitd {build.identity()} {self._policy}\n",)
 
-    async def _summary(self, peer: Peer, arguments: list[str]) -> str:
+    async def _summary(self, peer: Peer, arguments: list[str]) -> Answer:
         job = self._jobs.get(arguments[0])
         if job is None:
-            return ""
+            return ()
         job = self._visible(peer, arguments[0])
         await self._jobs.settle(job, SUMMARY_WAIT_S)
-        return summary_line(job.report()) + "\n"
+        return (summary_line(job.report()), "\n")
 
-    async def _list(self, peer: Peer, _arguments: list[str]) -> str:
-        return json.dumps([job.report() for job in self._jobs.all() if _may_see(peer, job)])
+    async def _list(self, peer: Peer, _arguments: list[str]) -> Answer:
+        jobs = [job for job in self._jobs.all() if _may_see(peer, job)]
+        return _listed(json.dumps(job.report()) for job in jobs)
 
-    async def _job(self, peer: Peer, arguments: list[str]) -> str:
-        return json.dumps(self._visible(peer, arguments[0]).report())
+    async def _job(self, peer: Peer, arguments: list[str]) -> Answer:
+        return (json.dumps(self._visible(peer, arguments[0]).report()),)
 
-    async def _trace(self, peer: Peer, arguments: list[str]) -> str:
+    async def _trace(self, peer: Peer, arguments: list[str]) -> Answer:
+        """Told by a worker of the job's user, which writes to the connection itself."""
+        job = self._visible(peer, arguments[0])
+
+        async def tell(connection: socket.socket) -> None:
+            try:
+                with self._traces.take(peer.uid):
+                    await self._tell_trace(connection, job)
+            except NoPlace as error:
+                raise RequestError(f"{error}; ask again later") from None
+
+        return _Told(tell)
+
+    async def _tell_trace(self, connection: socket.socket, job: Job) -> None:
+        record = job.record
         try:
-            with self._traces.take(peer.uid):
-                return await self._trace_of(peer, arguments[0])
-        except NoPlace as error:
-            raise RequestError(f"{error}; ask again later") from None
+            blocks = await job.trace_so_far(self._storage)
+            if blocks is None:
+                raise RequestError(f"no trace of job {record.job} is kept; is trace_events 0 in fikit.toml?")
+            await self._work(
+                Rights(record.uid, record.gid),
+                "send_trace",
+                {"seconds": TRACE_TIMEOUT_S},
+                chunks=blocks,
+                descriptors=(connection.fileno(),),
+                timeout_s=TRACE_TIMEOUT_S + 1,
+            )
+        except StorageTimeout as error:
+            raise RequestError(f"the trace of job {record.job} cannot be told now: {reason(error)}") from None
 
-    async def _trace_of(self, peer: Peer, job: str) -> str:
-        trace = await asyncio.to_thread(self._visible(peer, job).trace_so_far())
-        if trace is None:
-            raise RequestError(f"no trace of job {printable(job)} is kept; is trace_events 0 in fikit.toml?")
-        return await asyncio.to_thread(json.dumps, trace)
+    async def _node(self, peer: Peer, _arguments: list[str]) -> Answer:
+        return (self._present.view(peer.uid),)
 
-    async def _node(self, peer: Peer, _arguments: list[str]) -> str:
-        return json.dumps(self._present.view(peer.uid))
-
-    async def _end(self, peer: Peer, arguments: list[str]) -> str:
+    async def _end(self, peer: Peer, arguments: list[str]) -> Answer:
         _only_master(peer, "end a job's report")
         job = self._jobs.get(arguments[0])
         if job is None:
-            return ""
+            return ()
         await self._jobs.end(arguments[0])
-        return summary_line(job.report()) + "\n"
+        return (summary_line(job.report()), "\n")
 
-    async def _stop(self, peer: Peer, _arguments: list[str]) -> str:
+    async def _stop(self, peer: Peer, _arguments: list[str]) -> Answer:
         _only_master(peer, "stop fikitd")
         self._shutdown()
-        return ""
+        return ()
 
     def _visible(self, peer: Peer, job_id: str) -> Job:
         job = self._jobs.get(job_id)
         if job is None or not _may_see(peer, job):
             raise RequestError(f"job {printable(job_id)} is not running under this fikitd, or is not yours")
         return job
+
+
+class _Told:
+    """An answer that is written to the connection by somebody else."""
+
+    def __init__(self, tell: Callable[[socket.socket], Awaitable[None]]) -> None:
+        self._tell = tell
+
+    async def __call__(self, connection: socket.socket) -> None:
+        await self._tell(connection)
+
+
+Answer = Iterable[str] | _Told
+
+
+def _listed(entries: Iterable[str]) -> Iterator[str]:
+    """JSON's list of these, each made when it is its turn."""
+    separator = "["
+    for entry in entries:
+        yield separator
+        yield entry
+        separator = ", "
+    yield "[]" if separator == "[" else "]"
+
+
+async def _send(connection: socket.socket, status: str, answer: Iterable[str]) -> None:
+    """Whole packets, and no more of the answer at a time than its reader takes. OSError, TimeoutError: it does not."""
+    loop, data = asyncio.get_running_loop(), bytearray(status.encode())
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        for part in answer:
+            data += part.encode()
+            while len(data) >= _PACKET_BYTES:
+                await loop.sock_sendall(connection, bytes(data[:_PACKET_BYTES]))
+                del data[:_PACKET_BYTES]
+        if data:
+            await loop.sock_sendall(connection, bytes(data))
 
 
 def _may_see(peer: Peer, job: Job) -> bool:

@@ -7,11 +7,11 @@ import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from fikitd import priorities
+from fikitd import priorities, trace_format, traces
 from fikitd.held import Held, Owners
 from fikitd.ledger import Entry
 from fikitd.memory import MemoryPage
@@ -19,9 +19,9 @@ from fikitd.protocol import Device
 from fikitd.records import JobRecord
 from fikitd.report_format import FORMAT, VERSION, Report
 from fikitd.shares import GPUS, WARNINGS, NoPlace
+from fikitd.storage import Storage
 from fikitd.totals import Stats, Totals
-from fikitd.trace_format import Trace
-from fikitd.traces import JobTrace, document
+from fikitd.traces import JobTrace
 from fikitd.untrusted import printable
 
 _log = logging.getLogger("fikitd")
@@ -216,6 +216,19 @@ class Job:
             self.warnings.append(sentence)
             _log.warning("job %s: %s", self.record.job, sentence, extra={"uid": self.record.uid})
 
+    def about(self) -> dict[str, Any]:
+        """What its report and its trace begin with."""
+        return {
+            "job": self.record.job,
+            "name": self.record.name,
+            "uid": self.record.uid,
+            "node": socket.gethostname().partition(".")[0],
+            "state": "ended" if self.ended or self.quiet else "running",
+            "priority": self.record.priority,
+            "policy": self.policy,
+            "device": _device(self.device),
+        }
+
     def report(self) -> Report:
         """The report record as of now (docs/design/contracts.md, "Report records")."""
         totals, held = self._settled_totals, self._held
@@ -226,18 +239,11 @@ class Job:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "job": self.record.job,
-            "name": self.record.name,
+            **self.about(),
             "array": self.record.array,
             "het": self.record.het,
-            "uid": self.record.uid,
-            "node": socket.gethostname().partition(".")[0],
-            "state": "ended" if over else "running",
-            "priority": self.record.priority,
             "priority_name": priorities.name(self.record.priority),
             "measured": self.record.measure,
-            "policy": self.policy,
-            "device": _device(self.device),
             "started": iso(self.started_ns),
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
@@ -253,16 +259,38 @@ class Job:
             "warnings": list(self.warnings),
         }
 
-    def trace_so_far(self) -> Callable[[], Trace | None]:
-        """What makes its trace as of now, None when it has none; may take a while, on any thread."""
-        report, stories = self.report(), self.trace.stories()
-        return lambda: document(report, stories, self._owners) if stories else None
+    async def trace_so_far(self, storage: Storage) -> AsyncIterator[bytes] | None:
+        """The blocks of its trace (`traces.pieces`), each taken from its dispatcher when it is asked for; None: it has none."""
+        blocks = self._blocks(storage)
+        first = await anext(blocks, None)
+        return None if first is None else _with(first, blocks)
+
+    async def _blocks(self, storage: Storage) -> AsyncIterator[bytes]:
+        begun = False
+        tellers = self.trace.tellers()
+        for tell in tellers:
+            try:
+                story = await storage.run(self.record.uid, tell)  # it waits for the dispatcher, which others need too
+            except (IndexError, KeyError):
+                continue  # its client went meanwhile
+            if not story.journal["events"]:
+                continue
+            if not begun:
+                yield traces.begin(self.about())
+            begun = True
+            yield traces.block(story, self.record.uid, self._owners, trace_format.MAX_EVENTS // len(tellers))
 
     def _changed(self) -> None:
         if self._clients or self._expected or self._saving:
             self.settled.clear()
         else:
             self.settled.set()
+
+
+async def _with(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for other in others:
+        yield other
 
 
 def _device(device: Device) -> dict[str, Any]:

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from fikitd import own_directory
 from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
-from fikitd.peaks import NAMELESS_BATCH, Peaks
+from fikitd.peaks import NAMELESS_BATCH
+from fikitd.profiles import ProfileStore
 from fikitd.pruning import Pruner
+from fikitd.records import JobRecord
 from fikitd.reports import NOT_STORED, ReportStore
 from fikitd.storage import Storage, become, reason
 from fikitd.traces import TraceStore
+from fikitd.workers import Call, Rights
 
 TRACE_TIMEOUT_S: Final = 5.0
+PEAK_TIMEOUT_S: Final = 1.5
 
 
 class JobFiles:
-    """Written on Storage's threads with the rights of the job's user; a failure is a warning of the job, never more."""
+    """Written with the rights of the job's user; a failure is a warning of the job, never more."""
 
     def __init__(
-        self, *, reports: ReportStore, peaks: Peaks, storage: Storage, pruner: Pruner, comments: AdminComments
+        self,
+        *,
+        reports: ReportStore,
+        store: ProfileStore,
+        storage: Storage,
+        work: Call,
+        pruner: Pruner,
+        comments: AdminComments,
     ) -> None:
         self._reports = reports
         self._traces = TraceStore(reports.directory)
-        self._peaks = peaks
+        self._store = store
         self._storage = storage
+        self._work = work
         self._pruner = pruner
         self._comments = comments
         self._pruning: set[asyncio.Task[None]] = set()
@@ -57,20 +71,18 @@ class JobFiles:
 
     async def _store_trace(self, job: Job) -> None:
         """Beside its report and with the same rights; a failure is one warning."""
-        uid, gid = job.record.uid, job.record.gid
-        make = job.trace_so_far()
-
-        def save() -> None:
-            if (trace := make()) is None:
-                return
-            own_directory.prepare(self._traces.directory, uid, gid)
-            become(uid, gid)
-            self._traces.save(trace)
-
         try:
-            await self._storage.run(job.record.uid, save, TRACE_TIMEOUT_S)
+            blocks = await job.trace_so_far(self._storage)
+            if blocks is not None:
+                await self._write_trace(job.record, blocks)
         except (OSError, ValueError) as error:
             job.warn(f"its trace could not be stored in {self._traces.directory}: {reason(error)}")
+
+    async def _write_trace(self, record: JobRecord, blocks: AsyncIterator[bytes]) -> None:
+        rights, directory = Rights(record.uid, record.gid), self._traces.directory
+        await self._storage.run(record.uid, partial(own_directory.prepare, directory, *rights))
+        arguments = {"directory": str(directory), "about": {"job": record.job, "uid": record.uid}}
+        await self._work(rights, "store_trace", arguments, chunks=blocks, timeout_s=TRACE_TIMEOUT_S)
 
     async def _remember_peak(self, job: Job) -> None:
         """For the next job of that name; a failure is one warning."""
@@ -80,12 +92,10 @@ class JobFiles:
         if not peak or not name:
             return
 
-        def remember() -> None:
-            self._peaks.prepare(record.uid, record.gid)
-            become(record.uid, record.gid)
-            self._peaks.remember(record.uid, name, record.job, peak)
-
+        directory = str(self._store.directory)
+        arguments = {"directory": directory, "uid": record.uid, "name": name, "job": record.job, "peak_bytes": peak}
         try:
-            await self._storage.run(record.uid, remember)
+            await self._storage.run(record.uid, partial(self._store.prepare, record.uid, record.gid))
+            await self._work(Rights(record.uid, record.gid), "remember_peak", arguments, timeout_s=PEAK_TIMEOUT_S)
         except (OSError, ValueError) as error:
             job.warn(f"how much GPU memory it needed could not be stored: {reason(error)}")

@@ -8,14 +8,14 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from fikitd import profiles, protocol
-from fikitd.gpus import Dispatcher, Gpus
+from fikitd import protocol
+from fikitd.gpus import Departed, Dispatcher, Gpus
 from fikitd.job import Job, iso
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept, Notes
@@ -23,15 +23,17 @@ from fikitd.memory import MemoryPage, NoShare
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
 from fikitd.present import Present
-from fikitd.profile_format import Kernel, Profile
 from fikitd.profile_key import key_of_process
-from fikitd.profile_rhythm import Rhythm
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
 from fikitd.shares import DESCRIPTIONS, NoPlace, Places
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats
+from fikitd.traces import Story
+from fikitd.untrusted import printable, string
+from fikitd.user_work import MOST_CHARACTERS, MOST_SENTENCES
+from fikitd.workers import Call, Rights
 
 _log = logging.getLogger("fikitd")
 
@@ -40,6 +42,7 @@ PROFILE_WAIT_S: Final = (
 )
 PROFILE_TIMEOUT_S: Final = 15.0
 SAVING_TIMEOUT_S: Final = 15.0  # a busy file system takes seconds to have a file safe
+PROFILE_BYTES: Final = 4 * 2**20  # packed: 8,000 kernels and contexts of twenty times each
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
 DESCRIPTION_BYTES: Final = 256  # what one takes beside its name
 _BATCH: Final = 64  # packets of one client before the others get their turn
@@ -85,6 +88,7 @@ class Managed:
         present: Present,
         store: ProfileStore,
         storage: Storage,
+        work: Call,
         keeper: Keeper,
         proc: Path,
     ) -> None:
@@ -93,6 +97,8 @@ class Managed:
         self._jobs = jobs
         self._store = store
         self._storage = storage
+        self._work = work
+        self._loading: dict[tuple[Rights, str, str], asyncio.Task[tuple[list[str], bytes | None]]] = {}
         self._keeper = keeper
         self._proc = proc
         self._descriptions = Places(DESCRIPTIONS)
@@ -265,60 +271,75 @@ class Managed:
             if received % _BATCH == 0:
                 await asyncio.sleep(0)
 
-    async def _find_profile(self, client: Client) -> Profile | None:
-        """The profile of the client's program, None when there is none; sets its key and command. Never raises."""
-        record, device = client.record, client.device
+    async def _find_profile(self, client: Client) -> bytes | None:
+        """The packed profile of the client's program, None when there is none; sets its key and command. Never raises."""
+        record = client.record
 
-        skipped: list[str] = []
-
-        def find() -> tuple[str, list[str], Profile | None]:
+        def find() -> tuple[str, list[str], bool]:
             become(record.uid, record.gid)
             derived, command = key_of_process(self._proc, client.peer.pid)
             key = record.profile or derived
-            found = None if record.measure else self._store.load(record.uid, key, device.name, skipped.append)
-            return key, command, found
+            return key, command, not record.measure and self._store.of(record.uid, key) is not None
 
         try:
-            client.key, client.command, found = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
+            client.key, client.command, worth_it = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
+            skipped, packed = await self._load(client) if worth_it else ([], None)
         except (OSError, ValueError) as error:
             client.job.warn(f"profiles in {self._store.directory} could not be read: {reason(error)}")
             return None
         client.job.uses_profile(client.key)
         for sentence in skipped:
             client.job.warn(sentence)
-        return found
+        return packed
 
-    async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[Profile | None]) -> None:
-        found = await profile
-        if found is not None:
-            dispatcher.set_profile(client.number, found["kernels"], found.get("rhythm") or {})
+    async def _load(self, client: Client) -> tuple[list[str], bytes | None]:
+        """What its program's profile says: files that were skipped, and the packed profile. All who ask for it meanwhile share it."""
+        wanted = (Rights(client.record.uid, client.record.gid), client.key, client.device.name)
+        loading = self._loading.get(wanted)
+        if loading is None:
+            loading = self._loading[wanted] = asyncio.ensure_future(self._read_profile(*wanted))
+            loading.add_done_callback(lambda _: self._loading.pop(wanted))
+        return await asyncio.shield(loading)
+
+    async def _read_profile(self, rights: Rights, key: str, device: str) -> tuple[list[str], bytes | None]:
+        arguments = {
+            "directory": str(self._store.directory), "uid": rights.uid, "key": key, "device": device,
+            "limit": PROFILE_BYTES,
+        }  # fmt: skip
+        found, packed = await self._work(
+            rights, "load_profile", arguments, timeout_s=PROFILE_TIMEOUT_S, answer_bytes=PROFILE_BYTES
+        )
+        return _sentences(found), packed if found.get("found") is True else None
+
+    async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[bytes | None]) -> None:
+        packed = await profile
+        if packed is None:
+            return
+        try:
+            await self._storage.run(client.record.uid, partial(dispatcher.use_profile, client.number, packed))
+        except (OSError, ValueError) as error:
+            client.job.warn(f"its profile cannot be used: {reason(error)}")
+        else:
             client.job.profile_found = True
 
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
         job = client.job
         self._present.went(client.number)
+        job.trace.went(client.number)
         if self.leaving:  # it goes on, and so do its counters
             dispatcher.remove_client(client.number)
             return
         try:
-            self._take_what_it_learnt(client, dispatcher)
-        finally:  # whatever became of that
-            job.trace.forget(client.number)
-            stats = dispatcher.remove_client(client.number)
+            dispatcher.ended(client.number)
+        finally:
+            departed = dispatcher.take_client(client.number)
+            stats = departed.stats
             job.client_went(client.number, client.peer.pid, stats)
+            if client.key:
+                job.uses_profile(client.key, stats["kernels"])
+            job.saves(asyncio.ensure_future(self._keep_what_it_did(client, departed, stats)))
             self._jobs.client_ended(job, self._drop_when_noted(client))
-
-    def _take_what_it_learnt(self, client: Client, dispatcher: Dispatcher) -> None:
-        job = client.job
-        dispatcher.ended(client.number)
-        job.trace.went(client.number)
-        learnt, rhythm = dispatcher.export_profile(client.number), dispatcher.export_rhythm(client.number)
-        stats = dispatcher.stats(client.number)
-        if client.key:
-            job.uses_profile(client.key, stats["kernels"])
-        if (learnt or rhythm) and (client.key or client.record.measure):
-            job.saves(asyncio.ensure_future(self._save_profile(client, learnt, rhythm, stats)))
 
     def _drop_when_noted(self, client: Client) -> Callable[[], None]:
         """What is dropped before the job's counters have it is lost, and what stays afterwards counts twice, for whoever is killed
@@ -336,43 +357,61 @@ class Managed:
 
         return drop
 
-    async def _save_profile(self, client: Client, kernels: Sequence[Kernel], rhythm: Rhythm, stats: Stats) -> None:
+    async def _keep_what_it_did(self, client: Client, departed: Departed, stats: Stats) -> None:
+        """Its journal, for the job's trace, and what its kernels taught. Never raises."""
         record, job = client.record, client.job
-        created = iso(client.started_ns)
-        # Pids and numbers repeat on every node, and the nodes share the directory.
-        when, which = created.replace(":", "").replace("-", ""), secrets.token_hex(4)
-        run = f"{when}-{record.job[:20]}-{client.peer.pid}-{which}"
 
-        def save() -> None:
-            document = profiles.document(
-                key=client.key,
-                command=client.command,
-                created=created,
-                device={
-                    "name": client.device.name,
-                    "memory_bytes": client.device.memory_bytes,
-                    "emulated": client.device.emulated,
-                },
-                span_ns=stats["span_ns"],
-                launches=stats["kernels"],
-                peak_bytes=client.peak_memory_bytes,
-                kernels=kernels,
-                rhythm=rhythm,
-            )
-            self._store.prepare(record.uid, record.gid)
-            become(record.uid, record.gid)
-            self._store.save(record.uid, document, run, sampled=not record.measure, warn=removed.append)
+        def take() -> tuple[Story, bytes]:
+            story = Story(client.peer.pid, client.device.uuid, departed.journal())
+            return story, departed.profile(PROFILE_BYTES) if client.key or record.measure else b""
 
-        removed: list[str] = []
         try:
-            await self._storage.run(record.uid, save, SAVING_TIMEOUT_S)
-            for sentence in removed:
+            story, packed = await self._storage.run(record.uid, take, SAVING_TIMEOUT_S)
+            job.trace.keep(story)
+            if not packed:
+                return
+            for sentence in await self._save_profile(client, packed, stats):
                 job.warn(sentence)
             job.profile_stored = job.profile_stored is not False
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             job.profile_stored = False
             sentence = f"its profile could not be stored in {self._store.directory}: {reason(error)}"
             if record.measure:
                 job.warn(sentence)
             else:  # nobody asked for the samples
                 _log.info("job %s: %s", record.job, sentence, extra={"uid": record.uid})
+
+    async def _save_profile(self, client: Client, packed: bytes, stats: Stats) -> list[str]:
+        """What is to be said about it."""
+        record = client.record
+        created = iso(client.started_ns)
+        # Pids and numbers repeat on every node, and the nodes share the directory.
+        when, which = created.replace(":", "").replace("-", ""), secrets.token_hex(4)
+        about = {
+            "key": client.key,
+            "command": client.command,
+            "created": created,
+            "device": {
+                "name": client.device.name,
+                "memory_bytes": client.device.memory_bytes,
+                "emulated": client.device.emulated,
+            },
+            "span_ns": stats["span_ns"],
+            "launches": stats["kernels"],
+            "peak_bytes": client.peak_memory_bytes,
+        }
+        arguments = {
+            "directory": str(self._store.directory), "uid": record.uid, "about": about,
+            "run": f"{when}-{record.job[:20]}-{client.peer.pid}-{which}", "sampled": not record.measure,
+        }  # fmt: skip
+        rights = Rights(record.uid, record.gid)
+        await self._storage.run(record.uid, partial(self._store.prepare, *rights), SAVING_TIMEOUT_S)
+        said, _ = await self._work(rights, "save_profile", arguments, chunks=[packed], timeout_s=SAVING_TIMEOUT_S)
+        return _sentences(said)
+
+
+def _sentences(said: Any) -> list[str]:
+    """Of a worker's result. ValueError for one that is none."""
+    if not isinstance(said, dict) or not isinstance(said.get("sentences"), list):
+        raise ValueError("its worker's answer is none")
+    return [printable(string(each, "a sentence", MOST_CHARACTERS)) for each in said["sentences"][:MOST_SENTENCES]]

@@ -6,6 +6,7 @@ of a client is for its user and root.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -20,6 +21,7 @@ from fikitd.protocol import Device
 from fikitd.totals import Stats
 
 FRESH_S: Final = 0.2  # so long one look serves all who ask: asking often costs the dispatchers nothing
+LOOKS: Final = 20  # and for so many times as long as it took: looking takes a twentieth of fikitd's time at most
 PUBLIC: Final = tuple(node_format.PUBLIC)
 
 
@@ -47,7 +49,8 @@ class Present:
         """`around`: GPU and pid of the programs that use a GPU without fikit."""
         self._policy, self._around = policy, around
         self._clients: dict[int, _Client] = {}
-        self._looked_s = -FRESH_S
+        self._looked_s, self._fresh_s = -FRESH_S, FRESH_S
+        self._views: dict[int, str] = {}  # of the last look, by who asked
         self._seen: list[dict[str, Any]] = []
         self._seen_around: list[dict[str, Any]] = []
         self._seen_ns = 0
@@ -81,11 +84,16 @@ class Present:
             )
         return found
 
-    def view(self, uid: int) -> dict[str, Any]:
-        """What a user may see now (docs/design/contracts.md, "Control socket", `node`)."""
-        if time.monotonic() - self._looked_s >= FRESH_S:
+    def view(self, uid: int) -> str:
+        """What a user may see now, as JSON (docs/design/contracts.md, "Control socket", `node`)."""
+        if time.monotonic() - self._looked_s >= self._fresh_s:
             self._look()
         master = uid in (0, os.geteuid())
+        if (viewer := -1 if master else uid) not in self._views:
+            self._views[viewer] = json.dumps(self._view(uid, master))
+        return self._views[viewer]
+
+    def _view(self, uid: int, master: bool) -> dict[str, Any]:
         gpus = {client.device.uuid: client.device for client in self._clients.values()}
         return {
             "format": node_format.FORMAT,
@@ -107,6 +115,8 @@ class Present:
         self._looked_s, self._seen_ns = time.monotonic(), time.monotonic_ns()
         self._seen = [_seen(number, client) for number, client in self._clients.items()]
         self._seen_around = [{"gpu": uuid, "pid": pid} for uuid, pid in self._around()]
+        self._views.clear()
+        self._fresh_s = max(FRESH_S, LOOKS * (time.monotonic() - self._looked_s))
 
 
 def _seen(number: int, client: _Client) -> dict[str, Any]:

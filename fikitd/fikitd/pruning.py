@@ -13,16 +13,17 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from fikitd import own_directory
 from fikitd.peaks import DIRECTORY as PEAKS
 from fikitd.records import JobRecord
-from fikitd.storage import Storage, become, reason
+from fikitd.storage import Storage, reason
 from fikitd.traces import SUFFIX
-from fikitd.untrusted import is_name
+from fikitd.untrusted import integer, is_name
+from fikitd.workers import Call, Rights
 
 _log = logging.getLogger("fikitd")
 
@@ -32,16 +33,17 @@ MOST_LOOKED_AT: Final = 50_000  # entries of a directory
 MOST_REMOVED: Final = 500  # at a time
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """How many of each a user has at most; 0 = all."""
 
     reports: int
     traces: int
     profiles: int
 
-    def __bool__(self) -> bool:
-        return bool(self.reports or self.traces or self.profiles)
+    @property
+    def anything(self) -> bool:
+        """Whether it says anything."""
+        return any(self)
 
 
 class Have(NamedTuple):
@@ -55,41 +57,57 @@ NONE: Final = Have(0, 0)
 
 
 class Pruner:
-    def __init__(self, kept: Kept, report_dir: Path, profile_dir: Path, storage: Storage) -> None:
-        self._kept, self._report_dir, self._profile_dir, self._storage = kept, report_dir, profile_dir, storage
+    def __init__(self, kept: Kept, report_dir: Path, profile_dir: Path, storage: Storage, work: Call) -> None:
+        self._kept, self._report_dir, self._profile_dir = kept, report_dir, profile_dir
+        self._storage, self._work = storage, work
         self._last_s: dict[int, float] = {}
 
     async def after(self, record: JobRecord) -> None:
         """One of the user's jobs has ended. Never raises; what cannot be removed is one line in the log."""
         now = time.monotonic()
-        if not self._kept or now - self._last_s.get(record.uid, -PAUSE_S) < PAUSE_S:
+        if not self._kept.anything or now - self._last_s.get(record.uid, -PAUSE_S) < PAUSE_S:
             return
         self._last_s[record.uid] = now
         try:
-            have = await self._storage.run(record.uid, lambda: self._prune_own(record.uid, record.gid), LONGEST_S)
-            await self._storage.run(record.uid, lambda: self._prune_before(record.uid, record.gid, have), LONGEST_S)
-        except OSError as error:
+            have = await self._prune_own(record)
+            await self._prune_before(record, have)
+        except (OSError, ValueError) as error:
             _log.info(
                 "old files of uid %d could not be removed: %s", record.uid, reason(error), extra={"uid": record.uid}
             )
 
-    def _prune_own(self, uid: int, gid: int) -> Have:
+    async def _prune_own(self, record: JobRecord) -> Have:
         """In the user's own directories. How many reports and traces are left there."""
-        become(uid, gid)
-        have = NONE
-        for own in own_directory.of(self._report_dir, uid):
-            left = prune_reports(own, uid, self._kept)
-            have = Have(have.reports + left.reports, have.traces + left.traces)
-        for own in own_directory.of(self._profile_dir, uid):
-            prune_profiles(own, uid, self._kept.profiles)
-            prune_peaks(own / PEAKS, uid, self._kept.profiles)
-        return have
+        arguments = {
+            "uid": record.uid, "kept": list(self._kept), "reports": str(self._report_dir),
+            "profiles": str(self._profile_dir),
+        }  # fmt: skip
+        left, _ = await self._work(Rights(record.uid, record.gid), "prune_own", arguments, timeout_s=LONGEST_S)
+        if not isinstance(left, list) or len(left) != len(Have._fields):
+            raise ValueError("the answer is none")
+        return Have(*(integer(number, "number of files", 0, 2**31) for number in left))
 
-    def _prune_before(self, uid: int, gid: int, have: Have) -> None:
-        """What fikitds of before put where everybody's are: it is older than what the user has now."""
-        if own_directory.open_to_users(self._report_dir):
-            become(uid, gid)
-        prune_reports(self._report_dir, uid, self._kept, have)
+    async def _prune_before(self, record: JobRecord, have: Have) -> None:
+        """What fikitds of before put where everybody's are: it is older than what the user has now. Where only fikitd may change
+        that, with its rights, but at the user's expense."""
+        users = await self._storage.run(record.uid, partial(own_directory.open_to_users, self._report_dir))
+        rights = Rights(record.uid, record.gid) if users else Rights(os.geteuid(), os.getegid())
+        arguments = {
+            "uid": record.uid, "kept": list(self._kept), "have": list(have), "reports": str(self._report_dir),
+        }  # fmt: skip
+        await self._work(rights, "prune_before", arguments, timeout_s=LONGEST_S, user=record.uid)
+
+
+def prune_own(report_dir: Path, profile_dir: Path, uid: int, kept: Kept) -> Have:
+    """In the user's own directories. How many reports and traces are left there. OSError when they cannot be read."""
+    have = NONE
+    for own in own_directory.of(report_dir, uid):
+        left = prune_reports(own, uid, kept)
+        have = Have(have.reports + left.reports, have.traces + left.traces)
+    for own in own_directory.of(profile_dir, uid):
+        prune_profiles(own, uid, kept.profiles)
+        prune_peaks(own / PEAKS, uid, kept.profiles)
+    return have
 
 
 def prune_reports(directory: Path, uid: int, kept: Kept, have: Have = NONE) -> Have:

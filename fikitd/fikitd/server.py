@@ -31,7 +31,6 @@ from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.listener import Listener, Serve
-from fikitd.peaks import Peaks
 from fikitd.present import Present, Reported
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY, SOCKET_NAME
@@ -44,6 +43,7 @@ from fikitd.shares import Places, connections
 from fikitd.storage import Storage
 from fikitd.unmanaged import Unmanaged
 from fikitd.user_sockets import UserSockets
+from fikitd.workers import Call, Workers
 
 _log = logging.getLogger("fikitd")
 
@@ -64,8 +64,12 @@ class AlreadyServed(Exception):
 class Server:
     """One daemon. `run` returns when it was told to stop."""
 
-    def __init__(self, config: Config, core: Core, proc: Path = Path("/proc")) -> None:
+    def __init__(self, config: Config, core: Core, proc: Path = Path("/proc"), work: Call | None = None) -> None:
+        """`work`: instead of workers of its own, for tests."""
         self._config = config
+        self._workers = Workers()
+        self._call = work
+        call = work or self._workers.call
         self._run_dir = Path(config.daemon.run_dir)
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
@@ -80,9 +84,10 @@ class Server:
             records=self._records,
             files=JobFiles(
                 reports=reports,
-                peaks=Peaks(store),
+                store=store,
                 storage=self._storage,
-                pruner=Pruner(kept, reports.directory, store.directory, self._storage),
+                work=call,
+                pruner=Pruner(kept, reports.directory, store.directory, self._storage, call),
                 comments=self._comments,
             ),
             ledger=self._ledger,
@@ -114,12 +119,18 @@ class Server:
             records=self._records,
             store=store,
             storage=self._storage,
+            work=call,
             proc=proc,
         )
         self._users: UserSockets | None = None
         self._stop = asyncio.Event()
         self._control = Control(
-            jobs=self._jobs, present=self._present, policy=config.scheduler.policy, shutdown=self._stop.set
+            jobs=self._jobs,
+            present=self._present,
+            storage=self._storage,
+            work=call,
+            policy=config.scheduler.policy,
+            shutdown=self._stop.set,
         )
         self._proc = proc
         self._spare = SpareDescriptor()
@@ -139,6 +150,8 @@ class Server:
         """
         self._prepare_directory()
         lock = self._take_lock()
+        if self._call is None:
+            self._workers.start()
         self._restore()
         self._spare.take_back()
         loop = asyncio.get_running_loop()
@@ -299,7 +312,8 @@ class Server:
     async def _finish(self) -> None:
         """Let every client run free, then store what they did, as far as storage answers."""
         await self._store_last()
-        await asyncio.gather(self._storage.settle(LAST_FILES_S), self._ledger.settle(LAST_FILES_S))
+        await asyncio.gather(*(each.settle(LAST_FILES_S) for each in (self._storage, self._ledger, self._workers)))
+        self._workers.close()
 
     async def _store_last(self) -> None:
         going_on = self._clients.leave()

@@ -1,4 +1,5 @@
-"""File work of the daemon: on threads of its own, as the job's user, bounded, and whole or not at all.
+"""File work of the daemon: on threads of its own, as the job's user, bounded, and whole or not at all. Only what takes as long
+for every user: what reads or makes as much as a user likes is done by a process of that user's (`workers.py`).
 
 Shared storage may hang, be full, be read-only or hold anything. So nothing here runs on the event loop, nothing is read
 without a bound, and whatever a user may change is touched with that user's rights only.

@@ -6,19 +6,18 @@ are the same user's; their kernels never are.
 
 from __future__ import annotations
 
-import gzip
 import json
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fikitd import trace_format
 from fikitd._core import JOURNAL_KINDS, REASONS
 from fikitd.held import Owners
-from fikitd.report_format import ABOUT
 from fikitd.trace_format import Trace
 from fikitd.user_files import Kind, UserFiles
 
@@ -27,6 +26,9 @@ MAX_FILE_BYTES: Final = 2**26
 MAX_BYTES: Final = 2**27
 KEPT_CLIENTS: Final = 4  # of those that are gone, the newest: a job may have thousands of short processes
 
+ROWS: Final = 256  # events in a piece
+
+_LENGTH: Final = struct.Struct("<I")
 _EVENT: Final = struct.Struct("<qqqIHBB")  # struct JournalEvent, fikitd/core/dispatcher/journal.hpp
 
 
@@ -46,16 +48,14 @@ class Event(NamedTuple):
     reason: str
 
 
-def events_of(journal: bytes) -> list[Event]:
+def events_of(journal: bytes) -> Iterator[Event]:
     """The events of a dispatcher's journal, in the order in which they became known."""
-    return [
-        Event(t_ns, length_ns, predicted_ns, by, slot, JOURNAL_KINDS[kind], REASONS[why])
-        for t_ns, length_ns, predicted_ns, by, slot, kind, why in _EVENT.iter_unpack(journal)
-    ]
+    for t_ns, length_ns, predicted_ns, by, slot, kind, why in _EVENT.iter_unpack(journal):
+        yield Event(t_ns, length_ns, predicted_ns, by, slot, JOURNAL_KINDS[kind], REASONS[why])
 
 
 class Story(NamedTuple):
-    """What the dispatcher remembers of one client."""
+    """What a dispatcher remembers of one client."""
 
     pid: int
     gpu: str
@@ -73,52 +73,76 @@ class JobTrace:
         self._live[number] = lambda: Story(pid, gpu, journal())
 
     def went(self, number: int) -> None:
-        """The client is about to leave its dispatcher."""
-        tell = self._live.pop(number, None)
-        if tell is not None and (story := tell()).journal["events"]:
-            self._gone.append(story)
-
-    def forget(self, number: int) -> None:
-        """The client is about to leave its dispatcher, if it has not left already, and nothing of it is kept."""
+        """The client is about to leave its dispatcher, or has left it."""
         self._live.pop(number, None)
 
-    def stories(self) -> list[Story]:
-        """What is known now, empty when the dispatcher keeps no journals."""
-        now = [story() for story in self._live.values()]
-        return [story for story in [*self._gone, *now] if story.journal["events"]]
+    def keep(self, story: Story) -> None:
+        """Of a client that is gone."""
+        if story.journal["events"]:
+            self._gone.append(story)
+
+    def tellers(self) -> list[Callable[[], Story]]:
+        """What gives one story each, with work for the dispatcher and of some length; an error for a client that is gone by then."""
+        return [*(partial(_same, story) for story in self._gone), *self._live.values()]
 
 
-def document(report: Mapping[str, Any], stories: list[Story], owners: Owners) -> Trace:
-    """The trace of a job as it is stored and sent. `report`: the job's report record, for what the trace is about."""
-    others: dict[str, dict[str, Any]] = {}
+def _same(story: Story) -> Story:
+    return story
 
-    def row(event: Event) -> list[Any]:
-        by: int | None = None
-        if event.kind == "wait":
-            by = event.by
-            others.setdefault(str(by), owners.seen_by(by, report["uid"]))
-        return [event.kind, event.t_ns, event.length_ns, event.predicted_ns, event.slot, event.reason, by]
 
-    def client(story: Story) -> dict[str, Any]:
-        """As much of it as a reader takes: the newest."""
-        journal = story.journal["events"]
-        kept = journal[-(trace_format.MAX_EVENTS // len(stories) * _EVENT.size) :]
-        return {
-            "pid": story.pid,
-            "gpu": story.gpu,
-            "lost": story.journal["lost"] + (len(journal) - len(kept)) // _EVENT.size,
-            "kernels": {str(slot): name for slot, name in story.journal["kernels"].items()},
-            "events": [row(event) for event in events_of(kept)],
-        }
+# A trace on its way to the process that writes it as JSON: a block about the job, then one for each story, as they become known.
 
-    about = {key: report[key] for key in ABOUT}
-    return {
-        "format": trace_format.FORMAT,
-        "version": trace_format.VERSION,
-        **about,
-        "clients": list(map(client, stories)),
-        "others": others,
+
+def begin(about: Mapping[str, Any]) -> bytes:
+    """The first block: what the trace is about (`Job.about`)."""
+    return json.dumps({"format": trace_format.FORMAT, "version": trace_format.VERSION, **about}).encode()
+
+
+def block(story: Story, uid: int, owners: Owners, most: int = trace_format.MAX_EVENTS) -> bytes:
+    """One story's, of its newest events so many. What it says of others is what user `uid` may know."""
+    journal = story.journal
+    events = journal["events"][-most * _EVENT.size :]
+    head = {
+        "pid": story.pid,
+        "gpu": story.gpu,
+        "lost": journal["lost"] + (len(journal["events"]) - len(events)) // _EVENT.size,
+        "events": len(events),
+        "others": {str(by): owners.seen_by(by, uid) for by in journal["by"]},
     }
+    data = json.dumps(head).encode()
+    return b"".join((_LENGTH.pack(len(data)), data, events, journal["kernels"]))
+
+
+def pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The trace as it is stored and sent, piece by piece, so that nobody ever has the whole of it."""
+    yield next(blocks).removesuffix(b"}") + b', "clients": ['
+    others: dict[str, Any] = {}
+    separator = b""
+    for data in blocks:
+        (length,) = _LENGTH.unpack_from(data)
+        events = _LENGTH.size + length
+        head = json.loads(data[_LENGTH.size : events])
+        kernels = events + head.pop("events")
+        others.update(head.pop("others"))
+        names = (line.partition(" ") for line in data[kernels:].decode().split("\n") if line)
+        head["kernels"] = {slot: name for slot, _, name in names}
+        yield separator + json.dumps(head).encode().removesuffix(b"}") + b', "events": ['
+        yield from _rows(data[events:kernels])
+        yield b"]}"
+        separator = b", "
+    yield b'], "others": ' + json.dumps(others).encode() + b"}"
+
+
+def _rows(journal: bytes) -> Iterator[bytes]:
+    rows, separator = [], b""
+    for event in events_of(journal):
+        by = event.by if event.kind == "wait" else None
+        rows.append([event.kind, event.t_ns, event.length_ns, event.predicted_ns, event.slot, event.reason, by])
+        if len(rows) == ROWS:
+            yield separator + json.dumps(rows, separators=(",", ":")).encode()[1:-1]
+            rows, separator = [], b","
+    if rows:
+        yield separator + json.dumps(rows, separators=(",", ":")).encode()[1:-1]
 
 
 class TraceStore:
@@ -128,10 +152,11 @@ class TraceStore:
         self.directory = Path(directory)
         self._files = UserFiles(self.directory, Kind("trace", SUFFIX, MAX_FILE_BYTES, _parse, TraceError))
 
-    def save(self, trace: Trace) -> Path:
-        """Store a trace beside its job's report, replacing an earlier one of the same job."""
-        data = gzip.compress(json.dumps(trace, separators=(",", ":")).encode(), compresslevel=6, mtime=0)
-        return self._files.save(trace, data)
+    def save(self, about: Mapping[str, Any], text: Iterable[bytes]) -> Path:
+        """Store a trace, which comes in pieces, beside its job's report, replacing an earlier one of the same job."""
+        compressor = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+        data = b"".join([*map(compressor.compress, text), compressor.flush()])
+        return self._files.save({"job": about["job"], "uid": about["uid"]}, data)
 
     def load(self, job: str, uid: int | None = None) -> Trace | None:
         """The trace of `job`, of user `uid`'s where several have one; None when there is none, TraceError when it cannot be read."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import json
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fikitd._core import pack_profile
 from fikitd.client import Control
 from fikitd.config import Config, DaemonConfig, SchedulerConfig
 from fikitd.server import Server
+from fikitd.storage import Storage
+from fikitd.traces import events_of
+from fikitd.workers import Call, Chunks, Rights
 
-from fikitd import protocol
+from fikitd import protocol, user_work
 
 NOTHING: dict[str, Any] = {
     "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "unfinished": 0, "span_ns": 0, "under_way_ns": 0,
@@ -39,6 +44,49 @@ def kernel(name: str = "k", **overrides: Any) -> dict[str, Any]:
         "kind": 0, "context": [], "duration": statistics(), "gap": statistics(mean_ns=50.0),
         "boundary": statistics(0, 0.0), **overrides,
     }  # fmt: skip
+
+
+def journal_of(events: bytes, lost: int = 0, kernels: bytes = b"1 kernel\n") -> dict[str, Any]:
+    """As `Dispatcher.journal` gives it."""
+    by = sorted({event.by for event in events_of(events) if event.kind == "wait"})
+    return {"events": events, "lost": lost, "kernels": kernels, "by": by}
+
+
+class FakeDeparted:
+    def __init__(self, core: FakeCore, stats: dict[str, Any], ended: bool) -> None:
+        self.core, self.stats, self._ended, self._events = core, stats, ended, core.journal
+
+    def journal(self) -> dict[str, Any]:
+        return journal_of(self._events)
+
+    def profile(self, limit: int) -> bytes:
+        assert self._ended  # or a report that it did not finish would hide what it did since
+        if not (self.core.measured or self.core.rhythm):
+            return b""
+        return pack_profile(self.core.measured, self.core.rhythm, limit, names=True)
+
+
+async def work_here(
+    rights: Rights,
+    work: str,
+    arguments: dict[str, Any],
+    *,
+    timeout_s: float,
+    chunks: Chunks = (),
+    descriptors: tuple[int, ...] = (),
+    answer_bytes: int = 0,
+    user: int | None = None,
+) -> tuple[Any, bytes]:
+    """What a worker does, in a thread of this process and with its rights."""
+    blocks = [chunk async for chunk in chunks] if isinstance(chunks, AsyncIterable) else list(chunks)
+
+    def do() -> tuple[Any, bytes]:
+        result, answer = user_work.do(work, json.loads(json.dumps(arguments)), iter(blocks), list(descriptors))
+        return result, b"".join(answer)
+
+    result, answer = await Storage().run(rights.uid, do, timeout_s)
+    assert len(answer) <= answer_bytes
+    return result, answer
 
 
 class FakeDispatcher:
@@ -76,9 +124,12 @@ class FakeDispatcher:
         del self.clients[client_id]
         return stats
 
-    def set_profile(self, client_id: int, kernels: list[dict[str, Any]], rhythm: dict[str, Any]) -> None:
-        self.clients[client_id]["profile"] = kernels
-        self.clients[client_id]["rhythm"] = rhythm
+    def take_client(self, client_id: int) -> FakeDeparted:
+        departed = FakeDeparted(self.core, self.stats(client_id), self.clients.pop(client_id)["ended"])
+        return departed
+
+    def use_profile(self, client_id: int, packed: bytes) -> None:
+        self.clients[client_id]["profile"] = packed
 
     def describe(self, client_id: int, *facts: Any) -> None:
         self.clients[client_id]["described"].append(facts)
@@ -86,17 +137,9 @@ class FakeDispatcher:
     def stats(self, client_id: int) -> dict[str, Any]:
         return {**NOTHING, "kernels": len(self.clients[client_id]["described"]), **self.core.stats}
 
-    def export_profile(self, client_id: int) -> list[dict[str, Any]]:
-        assert self.clients[client_id]["ended"]  # or a report that it did not finish would hide what follows
-        return self.core.measured
-
-    def export_rhythm(self, client_id: int) -> dict[str, Any]:
-        assert client_id in self.clients
-        return self.core.rhythm
-
     def journal(self, client_id: int) -> dict[str, Any]:
         assert client_id in self.clients
-        return {"events": self.core.journal, "lost": 0, "kernels": {1: "kernel"}}
+        return journal_of(self.core.journal)
 
     def stop(self) -> None:
         self.stopped = True
@@ -152,14 +195,14 @@ class FakeProc:
 
 
 @contextmanager
-def serving(config: Config, core: FakeCore, proc: Path) -> Iterator[None]:
-    """A Server in a thread of this process; stopped at the end."""
+def serving(config: Config, core: FakeCore, proc: Path, work: Call | None = work_here) -> Iterator[None]:
+    """A Server in a thread of this process; stopped at the end. `work` None: with workers."""
     ready = threading.Event()
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(Server(config, core, proc).run(ready.set))
+            asyncio.run(Server(config, core, proc, work).run(ready.set))
         except BaseException as error:
             failure.append(error)
         finally:

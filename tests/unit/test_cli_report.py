@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 from pathlib import Path
@@ -124,10 +125,11 @@ def test_a_place_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch:
     assert report("13").output == f"Error: report {closed}/13.json could not be read: Not a directory\n"
     looked = CliRunner().invoke(trace.command, ["12"]).output
     assert looked == f"Error: trace {closed}/12.trace.gz could not be read: Not a directory\n"
-    TraceStore(mine).save({
+    told = {
         "format": "fikit-trace", "version": 1, "clients": [], "others": {},
         **{key: REPORT[key] for key in ("job", "name", "uid", "node", "priority", "policy", "state", "device")},
-    })  # fmt: skip
+    }  # fmt: skip
+    TraceStore(mine).path("12").write_bytes(gzip.compress(json.dumps(told).encode()))
     assert "traceEvents" in CliRunner().invoke(trace.command, ["12"]).output
 
 

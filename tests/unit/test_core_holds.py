@@ -163,8 +163,8 @@ def test_the_journal_tells_launches_waits_grants_gaps_and_waits_of_the_host() ->
         low.put(fake.DONE, 5, request)
         low.drained()
         journal = running.journal(1)
-        assert journal["kernels"] == {5: "mine"}
-        events = events_of(journal["events"])
+        assert (journal["kernels"], journal["by"]) == (b"5 mine\n", [1, 2])
+        events = list(events_of(journal["events"]))
         kinds = Counter(event.kind for event in events)
         assert kinds["launch"] == kinds["grant"] == kinds["drain"] == 1
         assert {event.reason for event in events if event.kind == "wait"} >= {"uncertain", "reaction"}
@@ -176,7 +176,7 @@ def test_the_journal_tells_launches_waits_grants_gaps_and_waits_of_the_host() ->
             assert earlier.t_ns + earlier.length_ns == later.t_ns, "one reason after the other, without a hole"
         time.sleep(0.03)
         high.launch()
-        assert eventually(lambda: any(e.kind == "launch" for e in events_of(running.journal(2)["events"])[-1:]))
+        assert eventually(lambda: any(e.kind == "launch" for e in list(events_of(running.journal(2)["events"]))[-1:]))
         (gap,) = [event for event in events_of(running.journal(2)["events"]) if event.kind == "gap"]
         assert gap.length_ns > 25 * MS
     finally:
@@ -233,7 +233,7 @@ def test_without_trace_events_there_is_no_journal() -> None:
         client = FakeClient(running, 1, 5)
         client.launch()
         assert eventually(lambda: running.stats(1)["kernels"] == 1)
-        assert running.journal(1) == {"events": b"", "lost": 0, "kernels": {}}
+        assert running.journal(1) == {"events": b"", "lost": 0, "kernels": b"", "by": []}
         high = FakeClient(running, 2, 1)
         high.launch()
         client.ask()

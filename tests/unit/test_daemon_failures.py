@@ -11,7 +11,7 @@ from typing import Any
 
 import daemon_fakes as fakes
 import pytest
-from daemon_fakes import FakeClient, FakeDispatcher, eventually
+from daemon_fakes import FakeClient, FakeDeparted, FakeDispatcher, eventually
 from daemon_in_thread import Daemon
 from fikitd.job import Job
 from fikitd.jobs import Jobs
@@ -61,8 +61,8 @@ def clients_descriptors() -> int:
         (managed, "send", NO_DESCRIPTOR),
         (FakeDispatcher, "describe", MemoryError()),
         (FakeDispatcher, "ended", MemoryError()),
-        (FakeDispatcher, "journal", MemoryError()),
-        (FakeDispatcher, "export_profile", MemoryError()),
+        (FakeDeparted, "journal", MemoryError()),
+        (FakeDeparted, "profile", MemoryError()),
     ],
 )
 def test_a_client_that_fails_somewhere_leaves_nothing_taken(

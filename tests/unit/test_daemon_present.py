@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ def site(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture(autouse=True)
 def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(present, "FRESH_S", 0.0)
+    monkeypatch.setattr(present, "LOOKS", 0)
 
 
 def test_a_client_is_there_from_its_welcome_to_its_end(site: Daemon) -> None:
@@ -81,9 +83,9 @@ def test_programs_around_fikit_are_named_while_they_are_there(tmp_path: Path) ->
     proc.root.mkdir()
     around = [("GPU-x", 4711)]
     there = present.Present("budget", lambda: around)
-    assert there.view(0)["unmanaged"] == [{"gpu": "GPU-x", "pid": 4711}]
+    assert json.loads(there.view(0))["unmanaged"] == [{"gpu": "GPU-x", "pid": 4711}]
     around.clear()
-    assert there.view(0)["unmanaged"] == []
+    assert json.loads(there.view(0))["unmanaged"] == []
     config = fakes.config_in(tmp_path)
     with fakes.serving(config, FakeCore(), proc.root):
         assert Control(config.daemon.run_dir).node()["unmanaged"] == []

@@ -10,6 +10,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
+from fikitd._core import pack_profile
 from fikitd.profiles import ProfileStore
 
 from fikitd import managed, protocol
@@ -28,8 +29,7 @@ def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon)
 
     daemon.job("13", profile="mine")
     daemon.client()
-    assert [k["name"] for k in daemon.core.seen[2]["profile"]] == ["gemm"]
-    assert daemon.core.seen[2]["rhythm"] == daemon.core.rhythm
+    assert daemon.core.seen[2]["profile"] == pack_profile(daemon.core.measured, daemon.core.rhythm, 2**20)
     assert daemon.control.job("13")["profile"]["found"] is True
 
 
@@ -73,7 +73,8 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = threading.Event()
-    monkeypatch.setattr("fikitd.profiles.ProfileStore.load", lambda *_: answer.wait(20) and None)
+    monkeypatch.setattr(ProfileStore, "may_have", lambda *_: True)
+    monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and None)
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.2)
     monkeypatch.setattr(managed, "PROFILE_TIMEOUT_S", 0.5)
     try:
@@ -90,11 +91,12 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 
 def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
+    monkeypatch.setattr(ProfileStore, "may_have", lambda *_: True)
     monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and {"kernels": [fakes.kernel("late")]})
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.05)
     daemon.job()
     client = daemon.client()
     assert daemon.core.seen[1]["profile"] is None
     answer.set()
-    assert eventually(lambda: daemon.core.seen[1]["profile"])[0]["name"] == "late"
+    assert eventually(lambda: daemon.core.seen[1]["profile"]) == pack_profile([fakes.kernel("late")], {}, 2**20)
     client.close()

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from cli_samples import site_without_daemon
 from click.testing import CliRunner, Result
+from daemon_fakes import journal_of
 from fikit.commands.trace import command
 from fikit.reporters import perfetto
 from fikitd._core import JOURNAL_KINDS, REASONS
 from fikitd.held import Owners
 from fikitd.records import JobRecord
-from fikitd.traces import KEPT_CLIENTS, JobTrace, Story, TraceError, TraceStore, document
+from fikitd.traces import KEPT_CLIENTS, ROWS, JobTrace, Story, TraceError, TraceStore, begin, block, pieces
 
 MS = 1_000_000
 ABOUT = {
@@ -49,14 +50,23 @@ EVENTS = b"".join([
 
 
 def story(events: bytes = EVENTS, lost: int = 0) -> Story:
-    return Story(4711, "GPU-0", {"events": events, "lost": lost, "kernels": {1: "gemm"}})
+    return Story(4711, "GPU-0", journal_of(events, lost, b"1 gemm\n"))
 
 
 def trace(uid_of_other: int = 8, **facts: Any) -> dict[str, Any]:
     owners = Owners()
     owners.note(1, JobRecord(job="12", uid=7, gid=7, priority=8))
     owners.note(2, JobRecord(job="17", uid=uid_of_other, gid=1, priority=1))
-    return document({**ABOUT, **facts}, [story()], owners)
+    return json.loads(written({**ABOUT, **facts}, [story()], owners))
+
+
+def written(about: dict[str, Any], stories: list[Story], owners: Owners) -> bytes:
+    return b"".join(pieces(iter([begin(about), *(block(story, about["uid"], owners) for story in stories)])))
+
+
+def save(store: TraceStore, trace: dict[str, Any]) -> Path:
+    store.path(trace["job"]).write_bytes(gzip.compress(json.dumps(trace).encode()))
+    return store.path(trace["job"])
 
 
 def tracks(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -122,13 +132,26 @@ def test_the_file_says_that_the_gpu_was_emulated() -> None:
     assert "emulated GPU" in picture["traceEvents"][0]["args"]["name"]
 
 
-def test_a_stored_trace_comes_back_and_belongs_to_its_user_alone(tmp_path: Path) -> None:
+def test_a_stored_trace_comes_back(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
-    path = store.save(trace())
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert store.load("12") == json.loads(json.dumps(trace()))
+    save(store, trace())
+    assert store.load("12") == trace()
     assert store.load("13") is None
     assert store.load("../12") is None
+    with pytest.raises(ValueError, match="not a job id"):
+        store.path("../12")
+
+
+def test_a_long_trace_is_written_in_pieces_and_is_the_same(tmp_path: Path) -> None:
+    owners = Owners()
+    long = [story(EVENTS * 400, lost=3), story(EVENTS), story(event("drain", 1) * ROWS)]
+    text = list(pieces(iter([begin({**ABOUT}), *(block(each, 7, owners) for each in long)])))
+    assert max(map(len, text)) < 64 * ROWS
+    document = json.loads(b"".join(text))
+    assert [len(client["events"]) for client in document["clients"]] == [8 * 400, 8, ROWS]
+    assert document["clients"][0]["events"][:8] == document["clients"][1]["events"]
+    assert document["clients"][0]["kernels"] == {"1": "gemm"}
+    assert (document["clients"][0]["lost"], set(document["others"])) == (3, {"1", "2"})
 
 
 def bomb() -> bytes:
@@ -148,12 +171,14 @@ def test_a_damaged_trace_is_one_sentence(tmp_path: Path, data: bytes, why: str) 
 def test_of_many_processes_the_newest_are_kept_and_silent_ones_are_not() -> None:
     job = JobTrace()
     for number in range(KEPT_CLIENTS + 3):
-        job.came(number, number, "GPU-0", lambda: {"events": b"x", "lost": 0, "kernels": {}})
+        job.came(number, number, "GPU-0", lambda: journal_of(EVENTS))
         job.went(number)
-    job.came(99, 99, "GPU-0", lambda: {"events": b"", "lost": 0, "kernels": {}})
-    assert [story.pid for story in job.stories()] == [3, 4, 5, 6]
+        job.keep(Story(number, "GPU-0", journal_of(EVENTS)))
+    job.keep(Story(98, "GPU-0", journal_of(b"")))
+    job.came(99, 99, "GPU-0", lambda: journal_of(EVENTS))
+    assert [tell().pid for tell in job.tellers()] == [3, 4, 5, 6, 99]
     job.went(99)
-    assert [story.pid for story in job.stories()] == [3, 4, 5, 6]
+    assert [tell().pid for tell in job.tellers()] == [3, 4, 5, 6]
 
 
 @pytest.fixture
@@ -166,7 +191,7 @@ def fikit_trace(*argv: str) -> Result:
 
 
 def test_the_command_writes_the_picture_of_a_job_that_has_ended(store: TraceStore, tmp_path: Path) -> None:
-    store.save(trace())
+    save(store, trace())
     assert fikit_trace("12", "-o", str(tmp_path / "t.json")).exit_code == 0
     assert check_format((tmp_path / "t.json").read_text()) == check_format(fikit_trace("12").output)
 
@@ -181,7 +206,7 @@ def test_the_command_says_where_it_looked(store: TraceStore) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence(store: TraceStore) -> None:
-    store.save(trace())
+    save(store, trace())
     result = fikit_trace("12", "-o", "/nonexistent/t.json")
     assert result.exit_code == 1
     assert "/nonexistent/t.json could not be written: No such file or directory" in result.output

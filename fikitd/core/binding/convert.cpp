@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 
 #include "hex.hpp"
@@ -156,14 +157,23 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   return dict;
 }
 
-nb::dict to_dict(const dispatcher::Dispatcher::Story& story) {
-  nb::dict kernels;
-  for (std::size_t slot = 0; slot < story.kernels.size(); ++slot)
-    if (!story.kernels[slot].empty()) kernels[nb::int_(slot)] = story.kernels[slot];
+nb::dict to_dict(const dispatcher::Story& story) {
+  std::string kernels;
+  std::set<std::uint32_t> blamed;
+  {
+    const nb::gil_scoped_release release; // a journal is long
+    for (std::size_t slot = 0; slot < story.kernels.size(); ++slot)
+      if (!story.kernels[slot].empty()) kernels += std::to_string(slot) + ' ' + story.kernels[slot] + '\n';
+    for (const dispatcher::JournalEvent& event : story.events)
+      if (event.kind == dispatcher::JournalKind::wait) blamed.insert(event.by);
+  }
+  nb::list by;
+  for (const std::uint32_t client : blamed) by.append(client);
   nb::dict dict;
   dict["events"] = nb::bytes(story.events.data(), story.events.size() * sizeof(dispatcher::JournalEvent));
   dict["lost"] = story.lost;
-  dict["kernels"] = kernels;
+  dict["kernels"] = nb::bytes(kernels.data(), kernels.size());
+  dict["by"] = by;
   return dict;
 }
 

@@ -17,6 +17,6 @@ nanobind::list to_profile(const dispatcher::Timed& timed);
 foresight::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
 nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing was learnt
 nanobind::dict to_dict(const dispatcher::Stats& stats);
-nanobind::dict to_dict(const dispatcher::Dispatcher::Story& story);
+nanobind::dict to_dict(const dispatcher::Story& story);
 
 } // namespace fikit::binding

@@ -10,13 +10,17 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "convert.hpp"
 #include "knobs.hpp"
 #include "outlook.hpp"
 #include "dispatcher/dispatcher.hpp"
+#include "dispatcher/packed_profile.hpp"
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
 #include "policy/policy.hpp"
@@ -237,6 +241,27 @@ void bind_predictor(nb::module_& m) {
       .def("export", [](const predictor::Model& self) { return to_profile(self); });
 }
 
+void bind_packed_profile(nb::module_& m) {
+  m.def(
+      "pack_profile",
+      [](const nb::sequence& kernels, const nb::dict& rhythm, std::size_t limit, bool names) {
+        const auto with = names ? dispatcher::Names::with : dispatcher::Names::without;
+        const std::string packed = dispatcher::pack(to_timed(kernels), to_learnt(rhythm), with, limit);
+        return nb::bytes(packed.data(), packed.size());
+      },
+      "kernels"_a, "rhythm"_a, "limit"_a, nb::kw_only(), "names"_a = false);
+  m.def(
+      "unpack_profile",
+      [](const nb::bytes& packed) {
+        dispatcher::Timed timed;
+        foresight::Learnt learnt;
+        if (!dispatcher::unpack({packed.c_str(), packed.size()}, timed, learnt))
+          throw std::invalid_argument("it is no packed profile");
+        return nb::make_tuple(to_profile(timed), to_dict(learnt));
+      },
+      "packed"_a);
+}
+
 void bind_dispatcher(nb::module_& m) {
   const auto released = nb::call_guard<nb::gil_scoped_release>();
   nb::list kinds;
@@ -249,6 +274,28 @@ void bind_dispatcher(nb::module_& m) {
       .def(nb::init<std::int64_t>(), "longest_ns"_a)
       .def("came_after", &dispatcher::Spin::came_after, "ns"_a)
       .def_prop_ro("limit_ns", &dispatcher::Spin::limit_ns);
+
+  nb::class_<dispatcher::Departed>(m, "Departed")
+      .def_prop_ro("stats", [](const dispatcher::Departed& self) { return to_dict(self.stats()); })
+      .def("journal",
+           [](const dispatcher::Departed& self) {
+             dispatcher::Story story;
+             {
+               const nb::gil_scoped_release release;
+               story = self.story();
+             }
+             return to_dict(story);
+           })
+      .def("profile",
+           [](const dispatcher::Departed& self, std::size_t limit) {
+             std::string packed;
+             {
+               const nb::gil_scoped_release release;
+               packed = dispatcher::pack(self.measured(), self.learnt(), dispatcher::Names::with, limit);
+             }
+             return nb::bytes(packed.data(), packed.size());
+           },
+           "limit"_a);
 
   nb::class_<Dispatcher>(m, "Dispatcher")
       .def("__init__",
@@ -275,11 +322,22 @@ void bind_dispatcher(nb::module_& m) {
              dispatcher::Stats stats;
              {
                const nb::gil_scoped_release release;
-               stats = self.remove_client(id);
+               stats = self.remove_client(id).stats();
              }
              return to_dict(stats);
            },
            "client_id"_a)
+      .def("take_client", &Dispatcher::remove_client, "client_id"_a, released)
+      .def("use_profile",
+           [](Dispatcher& self, policy::ClientId id, const nb::bytes& packed) {
+             const std::string_view bytes(packed.c_str(), packed.size());
+             const nb::gil_scoped_release release;
+             dispatcher::Timed profile;
+             foresight::Learnt learnt;
+             if (!dispatcher::unpack(bytes, profile, learnt)) throw std::invalid_argument("it is no packed profile");
+             self.set_profile(id, std::move(profile), learnt);
+           },
+           "client_id"_a, "packed"_a)
       .def("set_profile",
            [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
              dispatcher::Timed profile = to_timed(kernels);
@@ -339,7 +397,7 @@ void bind_dispatcher(nb::module_& m) {
            "client_id"_a)
       .def("journal",
            [](Dispatcher& self, policy::ClientId id) {
-             Dispatcher::Story story;
+             dispatcher::Story story;
              {
                const nb::gil_scoped_release release;
                story = self.journal(id);
@@ -415,5 +473,6 @@ NB_MODULE(_core, m) {
   fikit::binding::bind_predictor(m);
   fikit::binding::bind_policy(m);
   fikit::binding::bind_outlook(m);
+  fikit::binding::bind_packed_profile(m);
   fikit::binding::bind_dispatcher(m);
 }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <unordered_map>
@@ -27,6 +28,28 @@
 #include "spin.hpp"
 
 namespace fikit::dispatcher {
+
+// The newest events of a client; see journal.hpp.
+struct Story {
+  std::vector<JournalEvent> events;
+  std::uint64_t lost = 0;
+  std::vector<std::string> kernels; // names by slot
+};
+
+// A client that has left its dispatcher. What takes long is asked of it here: nobody waits for it.
+class Departed {
+ public:
+  Departed(std::unique_ptr<const Client> client, Stats stats, std::vector<JournalEvent> events);
+  const Stats& stats() const { return stats_; }
+  Story story() const;
+  const Timed& measured() const { return client_->measured(); }
+  foresight::Learnt learnt() const { return client_->learnt(); }
+
+ private:
+  std::unique_ptr<const Client> client_;
+  Stats stats_;
+  std::vector<JournalEvent> events_;
+};
 
 class Dispatcher {
  public:
@@ -49,19 +72,15 @@ class Dispatcher {
                   std::uint64_t gang = 0, bool resume = false);
   // Its process is gone: before the last questions about it, so that they are answered from all that it finished to report.
   void ended(ClientId id);
-  Stats remove_client(ClientId id); // opens its gate. Throws std::out_of_range for an unknown client, as do those below
+  // Opens its gate. Throws std::out_of_range for an unknown client, as do those below.
+  Departed remove_client(ClientId id);
   void set_profile(ClientId id, Timed profile, const foresight::Learnt& before = {});
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
   std::vector<Idle> idle_moments(ClientId id); // the newest; see account.hpp
-  struct Story {
-    std::vector<JournalEvent> events;
-    std::uint64_t lost = 0;
-    std::vector<std::string> kernels; // names by slot
-  };
-  Story journal(ClientId id); // the newest events; see journal.hpp
+  Story journal(ClientId id);
   void stop(); // opens all gates, ends the thread; may be called more than once
 
  private:

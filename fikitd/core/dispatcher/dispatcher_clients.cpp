@@ -1,5 +1,6 @@
 // What other threads ask of a dispatcher: clients come and go, are described, and are asked about.
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -97,22 +98,36 @@ void Dispatcher::ended(ClientId id) {
   client(id).ended();
 }
 
-Stats Dispatcher::remove_client(ClientId id) {
+Departed Dispatcher::remove_client(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& leaving = client(id);
   read_rest(leaving); // its last words
   Stats stats = leaving.stats(now());
+  std::vector<JournalEvent> events;
+  try {
+    events = leaving.events(now());
+  } catch (const std::bad_alloc&) { // its journal is lost, and nothing else: it leaves
+  }
   leaving.open_gate(now());
   const std::size_t slot = policy_->client(id)->slot;
   doorbells_.remove(slot);
   by_slot_[slot] = nullptr;
   std::erase(reading_, &leaving);
   policy_->apply({.kind = policy::EventKind::client_removed, .client = id, .time_ns = now()});
-  std::erase_if(clients_, [id](const auto& c) { return c->id() == id; });
+  const auto at = std::find_if(clients_.begin(), clients_.end(), [id](const auto& c) { return c->id() == id; });
+  Departed departed(std::move(*at), std::move(stats), std::move(events));
+  clients_.erase(at);
   decide(now());
   tell_clients();
   doorbells_.ring_own();
-  return stats;
+  return departed;
+}
+
+Departed::Departed(std::unique_ptr<const Client> client, Stats stats, std::vector<JournalEvent> events)
+    : client_(std::move(client)), stats_(std::move(stats)), events_(std::move(events)) {}
+
+Story Departed::story() const {
+  return {.events = events_, .lost = client_->journal().lost(), .kernels = client_->kernel_names()};
 }
 
 void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt& before) {
@@ -150,7 +165,7 @@ std::vector<Idle> Dispatcher::idle_moments(ClientId id) {
   return client(id).idle_moments();
 }
 
-Dispatcher::Story Dispatcher::journal(ClientId id) {
+Story Dispatcher::journal(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& told = client(id);
   read_rest(told);

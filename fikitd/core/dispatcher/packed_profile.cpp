@@ -1,0 +1,281 @@
+#include "packed_profile.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace fikit::dispatcher {
+namespace {
+
+using predictor::Context;
+using predictor::Cost;
+using predictor::Identity;
+using predictor::Kernel;
+using predictor::RhythmLearnt;
+using predictor::Sketch;
+using predictor::Statistics;
+
+constexpr std::uint32_t kMagic = 0x50504b46; // "FKPP"
+constexpr std::size_t kNameBytes = 1023;     // at most, as the protocol has it
+constexpr std::uint8_t kBeside = 1;          // an entry's flags
+constexpr std::uint8_t kInContext = 2;
+constexpr std::array kParts{&RhythmLearnt::Segment::span, &RhythmLearnt::Segment::tail, &RhythmLearnt::Segment::after,
+                            &RhythmLearnt::Segment::next_slack, &RhythmLearnt::Segment::idle};
+constexpr std::array kStatistics{&Cost::duration, &Cost::gap, &Cost::boundary};
+
+class Writer {
+ public:
+  explicit Writer(std::size_t limit) : limit_(limit) {}
+
+  template <class T>
+  void put(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put(std::string_view text) {
+    put(static_cast<std::uint16_t>(text.size()));
+    bytes_.append(text);
+  }
+
+  // Items that are written one by one, with their number before them. What goes beyond the limit is taken back.
+  class Section {
+   public:
+    explicit Section(Writer& writer) : writer_(writer), at_(writer.bytes_.size()) { writer.put(std::uint32_t{0}); }
+    template <class Write>
+    bool add(Write write) {
+      const std::size_t before = writer_.bytes_.size();
+      write();
+      if (writer_.bytes_.size() > writer_.limit_) {
+        writer_.bytes_.resize(before);
+        return false;
+      }
+      ++count_;
+      std::memcpy(writer_.bytes_.data() + at_, &count_, sizeof count_);
+      return true;
+    }
+
+   private:
+    Writer& writer_;
+    std::size_t at_;
+    std::uint32_t count_ = 0;
+  };
+
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::size_t limit_;
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : left_(bytes) {}
+
+  // 0 where there is nothing left to be read, which `good` remembers.
+  template <class T>
+  T take() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    if (left_.size() < sizeof value) return fail(), value;
+    std::memcpy(&value, left_.data(), sizeof value);
+    left_.remove_prefix(sizeof value);
+    return value;
+  }
+  std::string text(std::size_t most) {
+    const std::size_t size = take<std::uint16_t>();
+    if (size > most || size > left_.size()) return fail(), std::string();
+    std::string text(left_.substr(0, size));
+    left_.remove_prefix(size);
+    return text;
+  }
+  void fail() {
+    good_ = false;
+    left_ = {};
+  }
+  bool good() const { return good_; }
+  bool at_end() const { return left_.empty(); }
+
+ private:
+  std::string_view left_;
+  bool good_ = true;
+};
+
+void put(Writer& writer, const Statistics& statistics) {
+  writer.put(statistics.count());
+  writer.put(statistics.mean_ns());
+  writer.put(statistics.m2_ns2());
+  writer.put(static_cast<std::uint16_t>(statistics.histogram().size()));
+  for (const auto& [bucket, count] : statistics.histogram()) {
+    writer.put(static_cast<std::uint16_t>(bucket));
+    writer.put(count);
+  }
+}
+
+bool take(Reader& reader, Statistics& statistics) {
+  const auto count = reader.take<std::uint64_t>();
+  const auto mean_ns = reader.take<double>();
+  const auto m2_ns2 = reader.take<double>();
+  const std::size_t buckets = reader.take<std::uint16_t>();
+  if (buckets > predictor::kBuckets) reader.fail();
+  predictor::Histogram histogram;
+  for (std::size_t i = 0; i < buckets && reader.good(); ++i) {
+    const int bucket = reader.take<std::uint16_t>();
+    histogram.emplace_back(bucket, reader.take<std::uint64_t>());
+  }
+  return Statistics::from(count, mean_ns, m2_ns2, std::move(histogram), statistics) && reader.good();
+}
+
+void put(Writer& writer, const Kernel& kernel) {
+  writer.put(std::string_view(kernel.name).substr(0, kNameBytes));
+  writer.put(kernel.module_hash);
+  writer.put(kernel.grid);
+  writer.put(kernel.block);
+  writer.put(kernel.shared_bytes);
+  writer.put(kernel.kind);
+}
+
+Kernel take_kernel(Reader& reader) {
+  Kernel kernel;
+  kernel.name = reader.text(kNameBytes);
+  kernel.module_hash = reader.take<std::uint64_t>();
+  kernel.grid = reader.take<decltype(kernel.grid)>();
+  kernel.block = reader.take<decltype(kernel.block)>();
+  kernel.shared_bytes = reader.take<std::uint32_t>();
+  kernel.kind = reader.take<std::uint32_t>();
+  return kernel;
+}
+
+void put(Writer& writer, const Sketch& sketch) {
+  writer.put(sketch.count);
+  writer.put(static_cast<std::uint8_t>(sketch.ns.size()));
+  for (const std::int64_t ns : sketch.ns) writer.put(ns);
+}
+
+Sketch take_sketch(Reader& reader) {
+  Sketch sketch{.count = reader.take<std::uint64_t>(), .ns = {}};
+  const std::size_t times = reader.take<std::uint8_t>();
+  if (times > predictor::kTimes) reader.fail();
+  for (std::size_t i = 0; i < times && reader.good(); ++i) sketch.ns.push_back(reader.take<std::int64_t>());
+  std::sort(sketch.ns.begin(), sketch.ns.end());
+  return sketch;
+}
+
+// Entries without context of both models come first: of them most is known.
+void put_entries(Writer& writer, const Timed& timed) {
+  Writer::Section entries(writer);
+  for (const bool in_context : {false, true}) {
+    for (const predictor::Model* model : {&timed.alone, &timed.beside}) {
+      model->for_each([&](const Kernel& kernel, const Context* context, const Cost& cost) {
+        if ((context != nullptr) != in_context) return;
+        entries.add([&] {
+          const int flags = (model == &timed.beside ? kBeside : 0) | (in_context ? kInContext : 0);
+          writer.put(static_cast<std::uint8_t>(flags));
+          writer.put(identify(kernel));
+          if (in_context) writer.put(context->last);
+          for (const auto statistics : kStatistics) put(writer, cost.*statistics);
+        });
+      });
+    }
+  }
+}
+
+void take_entry(Reader& reader, Timed& timed) {
+  const auto flags = reader.take<std::uint8_t>();
+  const auto identity = reader.take<Identity>();
+  Context context;
+  if (flags & kInContext) context.last = reader.take<decltype(context.last)>();
+  Cost cost;
+  bool whole = identity != 0;
+  for (const auto statistics : kStatistics) whole = take(reader, cost.*statistics) && whole;
+  if (whole && reader.good() && context.full() == ((flags & kInContext) != 0))
+    (flags & kBeside ? timed.beside : timed.alone).merge(identity, context, cost);
+}
+
+void put(Writer& writer, const foresight::Learnt& learnt) {
+  Writer::Section slacks(writer);
+  for (const auto& [position, sketch] : learnt.rhythm.slacks)
+    slacks.add([&] {
+      writer.put(position);
+      put(writer, sketch);
+    });
+  Writer::Section segments(writer);
+  for (const auto& [path, segment] : learnt.rhythm.segments)
+    segments.add([&] {
+      writer.put(path);
+      for (const auto part : kParts) put(writer, segment.*part);
+    });
+  Writer::Section runs(writer);
+  for (const auto& [place, run] : learnt.runs)
+    runs.add([&] {
+      writer.put(place);
+      writer.put(run.launches);
+      writer.put(run.work_ns);
+    });
+}
+
+void take(Reader& reader, foresight::Learnt& learnt) {
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) {
+    const auto position = reader.take<std::uint64_t>();
+    learnt.rhythm.slacks.emplace_back(position, take_sketch(reader));
+  }
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) {
+    auto& [path, segment] = learnt.rhythm.segments.emplace_back();
+    path = reader.take<std::uint64_t>();
+    for (const auto part : kParts) segment.*part = take_sketch(reader);
+  }
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) {
+    const auto place = reader.take<std::uint64_t>();
+    const auto launches = reader.take<std::uint32_t>();
+    const auto work_ns = reader.take<std::int64_t>();
+    if (launches >= 1 && work_ns >= 0 && work_ns <= predictor::kMaxNs)
+      learnt.runs.emplace_back(place, predictor::Run{.launches = launches, .work_ns = work_ns});
+  }
+}
+
+bool is_empty(const foresight::Learnt& learnt) {
+  return learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty();
+}
+
+} // namespace
+
+std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names names, std::size_t limit) {
+  if (timed.alone.empty() && timed.beside.empty() && is_empty(learnt)) return {};
+  constexpr std::size_t kNumbers = 6 * sizeof(std::uint32_t); // what is there also of nothing
+  Writer writer(std::max(limit, kNumbers) - kNumbers);
+  writer.put(kMagic);
+  {
+    Writer::Section kernels(writer);
+    if (names == Names::with) {
+      const auto add = [&](const Kernel& kernel, const Context* context, const Cost&) {
+        if (context == nullptr) kernels.add([&] { put(writer, kernel); });
+      };
+      timed.alone.for_each(add);
+      timed.beside.for_each(add);
+    }
+  }
+  put_entries(writer, timed);
+  put(writer, learnt);
+  return writer.take();
+}
+
+bool unpack(std::string_view bytes, Timed& timed, foresight::Learnt& learnt) {
+  if (bytes.empty()) return true;
+  Reader reader(bytes);
+  if (reader.take<std::uint32_t>() != kMagic) return false;
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) {
+    const Kernel kernel = take_kernel(reader);
+    if (!reader.good()) break;
+    timed.alone.describe(kernel);
+    timed.beside.describe(kernel);
+  }
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) take_entry(reader, timed);
+  take(reader, learnt);
+  return reader.good() && reader.at_end();
+}
+
+} // namespace fikit::dispatcher
