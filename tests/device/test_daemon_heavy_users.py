@@ -36,7 +36,9 @@ PROFILES, PROFILE_BYTES, HELLOS = 4, 4 * MIB, 8
 
 @pytest.fixture
 def daemon() -> Iterator[Fikitd]:
-    with tempfile.TemporaryDirectory() as name:  # pytest's are private, and every pytest that begins makes them so again
+    with (
+        tempfile.TemporaryDirectory() as name
+    ):  # pytest's are private, and every pytest that begins makes them so again
         Path(name).chmod(0o755)
         yield from usual_daemon(Path(name))
 

@@ -18,6 +18,7 @@ from daemon_process import eventually, let_others_in
 from fikitd.storage import StorageTimeout
 from fikitd.worker import Limits
 from fikitd.workers import PLACES_PER_USER, Rights, Workers, WorkFailed, _Worker
+from heavy_user import crafted_profile
 
 from fikitd import profile_format, workers
 
@@ -94,7 +95,7 @@ def test_a_worker_has_its_users_rights_and_limits_and_no_more(site: Site) -> Non
 
     async def test() -> None:
         found, packed = await site.load(NOBODY)
-        assert (found, bool(packed)) == ({"found": True, "skipped": []}, True)
+        assert (found, bool(packed)) == ({"found": True, "sentences": []}, True)
         (worker,) = site.workers._workers
         process = Path(f"/proc/{worker.pid}")
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
@@ -126,13 +127,15 @@ def test_a_worker_reads_nothing_that_its_user_may_not(site: Site) -> None:
 
 
 def test_what_needs_too_much_memory_is_said_and_the_next_request_is_served(tmp_path: Path) -> None:
-    site = Site(tmp_path, Limits(memory_bytes=160 * 2**20))
-    site.write(ME, "[" + "[]," * 2_000_000 + "[]]", "large")
+    site = Site(tmp_path, Limits(memory_bytes=80 * 2**20))
+    large = crafted_profile(7 * 2**20)
+    for number in range(4):
+        site.write(ME, large, "heavy", f"20260101T00000{number}Z-1")
     site.write(ME, profile(kernel("k")))
 
     async def test() -> None:
-        with pytest.raises(OSError, match="it takes more than 160 MiB of memory"):
-            await site.load(key="large")
+        with pytest.raises(OSError, match="it takes more than 80 MiB of memory"):
+            await site.load(key="heavy")
         assert (await site.load())[0]["found"]
 
     site.run(test)

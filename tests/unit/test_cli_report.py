@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import os
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_a_place_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch:
         "format": "fikit-trace", "version": 1, "clients": [], "others": {},
         **{key: REPORT[key] for key in ("job", "name", "uid", "node", "priority", "policy", "state", "device")},
     }  # fmt: skip
-    TraceStore(mine).path("12").write_bytes(gzip.compress(json.dumps(told).encode()))
+    TraceStore(mine).save(told, [json.dumps(told).encode()])
     assert "traceEvents" in CliRunner().invoke(trace.command, ["12"]).output
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from pathlib import Path
 from typing import Any
 
 import daemon_fakes as fakes
@@ -73,7 +74,7 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = threading.Event()
-    monkeypatch.setattr(ProfileStore, "may_have", lambda *_: True)
+    monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
     monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and None)
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.2)
     monkeypatch.setattr(managed, "PROFILE_TIMEOUT_S", 0.5)
@@ -91,7 +92,7 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 
 def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
-    monkeypatch.setattr(ProfileStore, "may_have", lambda *_: True)
+    monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
     monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and {"kernels": [fakes.kernel("late")]})
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.05)
     daemon.job()

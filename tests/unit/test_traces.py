@@ -65,8 +65,7 @@ def written(about: dict[str, Any], stories: list[Story], owners: Owners) -> byte
 
 
 def save(store: TraceStore, trace: dict[str, Any]) -> Path:
-    store.path(trace["job"]).write_bytes(gzip.compress(json.dumps(trace).encode()))
-    return store.path(trace["job"])
+    return store.save(trace, [json.dumps(trace).encode()])
 
 
 def tracks(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -139,7 +138,7 @@ def test_a_stored_trace_comes_back(tmp_path: Path) -> None:
     assert store.load("13") is None
     assert store.load("../12") is None
     with pytest.raises(ValueError, match="not a job id"):
-        store.path("../12")
+        store.save({**trace(), "job": "../12"}, [])
 
 
 def test_a_long_trace_is_written_in_pieces_and_is_the_same(tmp_path: Path) -> None:
