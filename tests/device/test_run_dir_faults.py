@@ -84,4 +84,5 @@ def test_a_full_one_loses_nothing_but_notes(daemon: Fikitd, runner: Runner, stor
         daemon.control.end(job)
         assert struck()
     assert daemon.report(job)["kernels"] == 20
-    assert os.strerror(errno.ENOSPC) in daemon.log.read_text()[before:]
+    log = daemon.log.read_text()[before:]
+    assert os.strerror(errno.ENOSPC) in log or "left out" in log  # what is too much for a log is counted there

@@ -57,16 +57,18 @@ NUMBERS = iter(range(1, 10**6))
 
 def jobs_run(runner: Runner, daemon: Fikitd) -> tuple[list[str], list[str]]:
     """One that measures and one that uses its profile, as jobs beside each other; they must succeed, and print nothing of ours.
-    Their ids, and what fikitd's log says meanwhile."""
-    before = len(daemon.log.read_text())
+    Their ids, and what they are told: in their reports and at their ends (fikitd's log leaves lines out that are too many)."""
     started = [runner.start(20, 50_000, measure=measure, profile="mine") for measure in (True, False)]
     for _, process in started:
         assert process.communicate(timeout=60) == ("done 20\n", "")
         assert process.returncode == 0
+    told = []
     for job, _ in started:
         daemon.control.summary(job)
-        runner.end(job)
-    return [job for job, _ in started], daemon.log.read_text()[before:].splitlines()
+        told += daemon.control.job(job)["warnings"]
+        told += daemon.control.end(job).split(", ")
+        (daemon.run_dir / "jobs" / job).unlink()
+    return [job for job, _ in started], told
 
 
 def complete(daemon: Fikitd, jobs: list[str]) -> bool:
@@ -84,14 +86,14 @@ def test_every_error_at_every_operation_is_a_line_and_what_follows_is_stored(
     jobs_run(runner, daemon)
     for error in ERRORS:
         with storage.fails(operation, error=error) as struck:
-            jobs, log = jobs_run(runner, daemon)
+            jobs, told = jobs_run(runner, daemon)
         if struck():
-            said = [line for line in log if os.strerror(error) in line]
-            assert said or complete(daemon, jobs), (errno.errorcode[error], log)
+            said = [sentence for sentence in told if os.strerror(error) in sentence]
+            assert said or complete(daemon, jobs), (errno.errorcode[error], told)
             assert len(said) <= 20, said  # each of the sixteen runs of a profile may be named
         assert daemon.control.ping()
-    jobs, log = jobs_run(runner, daemon)
-    assert complete(daemon, jobs), log
+    jobs, told = jobs_run(runner, daemon)
+    assert complete(daemon, jobs), told
     if operation not in ("unlink", "write", "fsync", "rename", "chmod"):
         return
     left = [path for path in daemon.reports.parent.rglob(".*") if path.is_file()]
@@ -102,9 +104,9 @@ def test_storage_that_is_slow_at_every_operation_loses_nothing(
     daemon: Fikitd, runner: Runner, storage: FailingStorage
 ) -> None:
     with storage.fails(*OPERATIONS, hang_s=0.005) as struck:
-        jobs, log = jobs_run(runner, daemon)
+        jobs, told = jobs_run(runner, daemon)
     assert struck() > len(OPERATIONS)
-    assert complete(daemon, jobs), log
+    assert complete(daemon, jobs), told
 
 
 def test_a_profile_that_was_there_is_used_again_afterwards(daemon: Fikitd, runner: Runner) -> None:
@@ -138,14 +140,14 @@ def test_storage_unmounted_while_jobs_run_is_a_line_and_gets_no_tree_on_the_loca
         assert process.communicate("x", timeout=60) == ("done 20\n", "")
         assert "not stored" in daemon.control.summary(job)
         runner.end(job)
-        jobs_run(runner, daemon)
-        assert [line for line in daemon.log.read_text().splitlines() if str(daemon.reports) in line]
+        _, told = jobs_run(runner, daemon)
+        assert [sentence for sentence in told if str(daemon.reports) in sentence], told
         assert list(shared.iterdir()) == []
         mount(shared, "size=16m")
         for directory in (daemon.reports, daemon.profiles):
             directory.mkdir(parents=True)
-        jobs, log = jobs_run(runner, daemon)
-        assert complete(daemon, jobs), log
+        jobs, told = jobs_run(runner, daemon)
+        assert complete(daemon, jobs), told
     finally:
         subprocess.run(["umount", "--lazy", str(shared)], check=False, capture_output=True)
         assert daemon.stop() == 0, daemon.log.read_text()
