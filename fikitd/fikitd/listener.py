@@ -2,7 +2,7 @@
 
 Connections are accepted in portions, and those that `Admission` does not let in are refused at once. After a portion of which most were
 refused the socket rests, each time longer: the kernel lets who connects wait, and so a storm costs its own user the time, not fikitd.
-What waits at most is one portion, so that an honest connection is served with the next one or the one after that.
+Few can wait, so that an honest connection there is served after a few portions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from fikitd.scarcity import SpareDescriptor, run_out
 
 _log = logging.getLogger("fikitd")
 
-PORTION: Final = 128
+PORTION: Final = 32  # each refusal costs 20 us
+WAITING: Final = 128  # a storm refills it in no time
 REST_S: Final = 0.004  # after the first such portion, twice as long after each further one
 LONGEST_REST_S: Final = 0.064
 REFUSE_S: Final = 0.05  # without descriptors, those that wait are refused so often
@@ -69,7 +70,7 @@ class Listener:
             unready.unlink(missing_ok=True)
             self._socket.bind(str(unready))
             unready.chmod(mode)
-            self._socket.listen(PORTION)
+            self._socket.listen(WAITING)
             unready.rename(path)
         except OSError:
             self._socket.close()

