@@ -229,5 +229,11 @@ def test_doctor_accepts_a_site_that_calls_fikits_functions_by_itself(directory: 
                       "function slurm_job_submit(job, parts) return fikit.job_submit(job, parts) end\n"
                       "function slurm_job_modify(...) return fikit.job_modify(...) end\nreturn slurm.SUCCESS\n")  # fmt: skip
     assert check.script(script).status == "ok"
+    before = script.read_text()
+    assert "by itself" in hook(directory)
+    assert script.read_text() == before
+    script.write_text(before.replace("fikit.job_modify(...)", "slurm.SUCCESS"))
+    refused = CliRunner().invoke(cli, ["lua", "--directory", str(directory)])
+    assert (refused.exit_code, "does not call its job_modify: call it there" in refused.output) == (1, True)
     script.write_text(SITE + f"dofile('{INSTALLED}')\n")
     assert check.script(script).status == "ok"

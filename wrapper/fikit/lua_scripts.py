@@ -78,6 +78,11 @@ def trouble(text: str, name: str) -> str:
     return f"it loads fikit and does not call its {' and '.join(missing)}" if missing else ""
 
 
+def calls_by_itself(text: str) -> bool:
+    """Whether the site's own code loads fikit's functions: with the line as well, they would be called twice."""
+    return "fikit_submit.lua" in code(text)
+
+
 def write(path: Path, text: str) -> None:
     """Replace a script, or what a link to it leads to, at once; owner and mode stay. Raises OSError."""
     target = path.resolve()

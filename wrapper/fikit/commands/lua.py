@@ -36,6 +36,9 @@ def command(remove: bool, directory: Path | None) -> None:
 def _change(path: Path, installed: Path, remove: bool) -> None:
     try:
         before = lua_scripts.read(path) if path.exists() else ""
+        if lua_scripts.calls_by_itself(before):
+            _leave(path, before)
+            return
         after = lua_scripts.without_line(before, installed) if remove else lua_scripts.with_line(before, installed)
         if after == before:
             say(f"{path} is as it should be")
@@ -45,6 +48,13 @@ def _change(path: Path, installed: Path, remove: bool) -> None:
     except OSError as error:
         raise UserError(f"couldn't change {path}: {error.strerror}: nothing was written there") from error
     say(f"{path} {'calls fikit no more' if remove else 'calls fikit now'}")
+
+
+def _leave(path: Path, text: str) -> None:
+    """A script that calls fikit's functions in the site's own code."""
+    if trouble := lua_scripts.trouble(text, path.name):
+        raise UserError(f"{path}: {trouble}: call it there, or take fikit's calls out and type this again")
+    say(f"{path} calls fikit's functions by itself, and stays as it is")
 
 
 def _check(path: Path, text: str) -> None:
