@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -68,32 +67,30 @@ def other_user(env: Mapping[str, str]) -> Iterator[OtherUser]:
 
 
 def _made(directory: Path, env: Mapping[str, str]) -> OtherUser:
-    site, programs, home = directory / "site", directory / "bin", directory / "home"
-    for made in (site, programs, home):
-        made.mkdir()
-    (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    # A virtual environment, so that also an isolated interpreter (python -I) finds fikit.
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages, programs, home = directory / "lib" / version / "site-packages", directory / "bin", directory / "home"
+    for made in (packages, programs, home):
+        made.mkdir(parents=True)
+    (packages / "fikit.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     shutil.copy(paths.shim(), directory / "libfikit_shim.so")
     shutil.copytree(paths.emulator_dir(), directory / "emulator", symlinks=True)
+    python = programs / "python"
+    for name in ("fikit", "fikitd"):
+        (programs / name).write_text(f'#!/bin/sh\nexec {python} -c "{_START.format(name)}" "$@"\n')
+        (programs / name).chmod(0o755)
     for path in directory.rglob("*"):
-        if not path.is_symlink():
-            path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o444))
+        path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o444))
     home.chmod(0o700)
     os.chown(home, UID, UID)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for python in (sys.executable, shutil.which(version, path="/usr/bin:/usr/local/bin") or ""):
-        env = {
-            **env,
-            "PYTHONPATH": str(site),
-            "TMPDIR": str(home),
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "LD_LIBRARY_PATH": str(directory / "emulator"),
-        }
-        user = OtherUser(UID, directory, home, programs, directory / "libfikit_shim.so", directory / "emulator", env)
-        (programs / "python").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
-        for name in ("fikit", "fikitd"):
-            (programs / name).write_text(f'#!/bin/sh\nexec {python} -c "{_START.format(name)}" "$@"\n')
-        for program in programs.iterdir():
-            program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH | 0o444)
-        if python and user.run("sh", "-c", "fikit --version && fikitd --version").returncode == 0:
+    env = {
+        **env, "TMPDIR": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(directory / "emulator")
+    }  # fmt: skip
+    user = OtherUser(UID, directory, home, programs, directory / "libfikit_shim.so", directory / "emulator", env)
+    for base in (Path(sys.executable).resolve(), *(Path(each) / version for each in ("/usr/bin", "/usr/local/bin"))):
+        python.unlink(missing_ok=True)
+        python.symlink_to(base)
+        (directory / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
+        if base.exists() and user.run("sh", "-c", "fikit --version && fikitd --version").returncode == 0:
             return user
     pytest.skip("no Python that another user can start")

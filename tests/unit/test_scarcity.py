@@ -154,7 +154,7 @@ def test_a_request_that_needs_what_there_is_not_is_answered(daemon: Daemon, monk
     daemon.job()
     client = daemon.client()
     with monkeypatch.context() as broken:
-        broken.setattr("asyncio.to_thread", fails(NO_THREAD))
+        broken.setattr("fikitd.job.Job.trace_so_far", fails(NO_THREAD))
         with pytest.raises(ControlError, match=f"{RUN_OUT}{NO_THREAD}; ask again later"):
             daemon.control.trace("12")
     assert daemon.control.job("12")["state"] == "running"
