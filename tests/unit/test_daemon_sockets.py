@@ -154,6 +154,17 @@ def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, nam
     assert max(waits) < (3.0 if name == "own" else 15.0)
 
 
+@needs_root
+def test_a_storm_takes_little_of_fikitds_time(daemon: Daemon) -> None:
+    open_to_all(daemon)
+    run_dir = Path(daemon.run_dir)
+    with storm(run_dir / protocol.SOCKET_NAME), storm(run_dir / protocol.CONTROL_NAME):
+        begin, used = time.monotonic(), time.process_time()
+        time.sleep(0.7)
+        used, taken = time.process_time() - used, time.monotonic() - begin
+    assert used / taken < 0.25
+
+
 def test_a_user_with_a_job_has_a_socket_of_its_own_as_long_as_the_job(daemon: Daemon) -> None:
     users = Path(daemon.run_dir) / protocol.USERS_DIRECTORY
     record = JobRecord("13", uid=4711, gid=4711, priority=1).write(daemon.run_dir)
