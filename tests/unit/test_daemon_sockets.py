@@ -162,7 +162,7 @@ def test_a_storm_takes_little_of_fikitds_time(daemon: Daemon) -> None:
         begin, used = time.monotonic(), time.process_time()
         time.sleep(0.7)
         used, taken = time.process_time() - used, time.monotonic() - begin
-    assert used / taken < 0.25
+    assert used / taken < 0.1  # without rests 0.2 to 1
 
 
 def test_a_user_with_a_job_has_a_socket_of_its_own_as_long_as_the_job(daemon: Daemon) -> None:
