@@ -124,9 +124,13 @@ static bool start_process(const struct fikit_config *config) {
     const pid_t grandchild = fork();
     if (grandchild == 0)
       become(argv, log_path);
-    _exit(grandchild < 0);
+    _exit(grandchild < 0 ? errno : 0);
   }
-  return child > 0 && wait_for(child) == 0;
+  const int error = child < 0 ? errno : wait_for(child);
+  if (error)
+    slurm_error("fikit: couldn't start %s: %s: jobs run unmanaged until it can be started", config->daemon,
+                error > 0 ? strerror(error) : "its process was killed");
+  return error == 0;
 }
 
 /* After a reboot many prologs find no fikitd at once: one of them starts it. Its lock ends with it, however it ends.

@@ -1,4 +1,5 @@
 /* The few functions of Slurm that the plugin calls, for tests without Slurm: logs into a buffer, knows no job. */
+#include <errno.h>
 #include <slurm/spank.h>
 #include <ctype.h>
 #include <stdarg.h>
@@ -136,4 +137,10 @@ spank_err_t spank_job_control_setenv(spank_t sp, const char *name, const char *v
   (void)value;
   (void)overwrite;
   return ESPANK_SUCCESS;
+}
+
+/* In place of fork() where a test wants it (-Dfork=fake_fork_that_fails): the node has no processes left. */
+int fake_fork_that_fails(void) {
+  errno = EAGAIN;
+  return -1;
 }

@@ -69,10 +69,12 @@ class Config(ctypes.Structure):
     )
 
 
-def load(cc: Callable[..., Path], directory: Path) -> ctypes.CDLL:
+def load(cc: Callable[..., Path], directory: Path, *flags: str) -> ctypes.CDLL:
     """A copy of the plugin in `directory`: a copy has static variables of its own."""
     sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem not in NEEDS_SLURM)
-    library = cc("tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *sources)
+    library = cc(
+        "tests/unit/fake_spank.c", "-shared", "-fPIC", "-std=gnu11", "-D_GNU_SOURCE", f"-I{SOURCES}", *flags, *sources
+    )
     directory.mkdir()
     return declare(ctypes.CDLL(str(shutil.copy(library, directory / "plugin.so"))))
 

@@ -138,6 +138,16 @@ def test_no_daemon_is_one_sentence_and_the_job_goes_on(
     assert not node.record.exists()
 
 
+def test_a_node_without_processes_is_one_sentence_and_the_job_goes_on(cc: Callable[..., Path], tmp_path: Path) -> None:
+    plugin = load(cc, tmp_path / "slurm", "-Dfork=fake_fork_that_fails")
+    node = Node(plugin, tmp_path / "run", "daemon=/bin/true")
+    set_job_option(node.plugin, "fikit-priority", "high")
+    node.prolog()
+    assert node.record.exists()
+    assert node.log().count("\n") == 1
+    assert "couldn't start /bin/true: Resource temporarily unavailable: jobs run unmanaged" in node.log()
+
+
 def test_run_dir_that_cannot_be_made_is_one_sentence(cc: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     node = Node(load(cc, tmp_path / "slurm"), tmp_path / "file" / "run")
