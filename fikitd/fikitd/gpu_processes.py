@@ -6,7 +6,6 @@ A program of its own: the driver is the machine's, it may hang or crash, and fik
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import suppress
 from typing import Any, Final
@@ -77,15 +76,15 @@ def _parts(gpu: Any) -> list[tuple[bool, Any]]:
     return parts
 
 
-def main() -> int:
+def main() -> None:
+    """Print the devices, or as a string why NVML tells none. Any other end of this program is no answer of NVML's."""
     try:
         pynvml.nvmlInit()
-        print(json.dumps(devices()))
+        answer: list[dict[str, Any]] | str = devices()
     except pynvml.NVMLError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        answer = str(error)
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import sys
 from contextlib import suppress
@@ -20,7 +21,7 @@ class NoNvml(Exception):
 
 
 async def ask() -> list[Seen]:
-    """Every GPU with its processes; NoNvml when NVML does not tell."""
+    """Every GPU with its processes; NoNvml when NVML does not tell, OSError (fikitd.scarcity) when it could not be asked."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-m", "fikitd.gpu_processes",
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -32,9 +33,13 @@ async def ask() -> list[Seen]:
         raise NoNvml(f"it did not answer within {ASK_S:g} s") from None
     finally:
         await _end(child)
-    if child.returncode != 0 or len(out) > MAX_ANSWER_BYTES:
-        raise NoNvml((error.decode(errors="replace").strip().splitlines() or ["it does not answer"])[-1])
-    return list(json.loads(out))
+    if child.returncode != 0:  # it was killed, or found no memory or descriptor to begin with: that may pass
+        last = (error.decode(errors="replace").strip().splitlines() or [f"exit code {child.returncode}"])[-1]
+        raise OSError(errno.EAGAIN, f"NVML could not be asked: {last}")
+    answer = json.loads(out) if len(out) <= MAX_ANSWER_BYTES else "its answer is too long"
+    if isinstance(answer, str):
+        raise NoNvml(answer)
+    return list(answer)
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

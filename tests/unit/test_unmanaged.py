@@ -17,6 +17,7 @@ from fikitd.nvml import NoNvml
 from fikitd.present import Reported
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
+from fikitd.scarcity import scarce
 from fikitd.server import Server
 from fikitd.unmanaged import Unmanaged
 
@@ -159,10 +160,22 @@ def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkey
     assert children() == before
 
 
-def test_why_a_child_failed_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    child(tmp_path, monkeypatch, "echo first >&2; echo 'Driver Not Loaded' >&2; exit 1")
+def test_why_nvml_tells_nothing_is_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(tmp_path, monkeypatch, """echo '"Driver Not Loaded"'""")
     with pytest.raises(NoNvml, match=r"^Driver Not Loaded$"):
         asyncio.run(nvml.ask())
+
+
+@pytest.mark.parametrize(
+    "end", ["echo first >&2; echo MemoryError >&2; exit 1", "kill -KILL $$"], ids=["failed", "killed"]
+)
+def test_a_child_that_cannot_ask_says_nothing_of_nvml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    child(tmp_path, monkeypatch, end)
+    with pytest.raises(OSError, match=r"NVML could not be asked: (MemoryError|exit code -9)") as error:
+        asyncio.run(nvml.ask())
+    assert scarce(error.value)
 
 
 class Pages:
