@@ -40,6 +40,14 @@ def test_slurmdbd_knows_it_where_slurmctld_has_forgotten(slurm: Path) -> None:
     assert slurm_jobs.number("12_3") == "15"
 
 
+def test_names_that_are_no_utf8_and_answers_that_are_no_number_are_borne(slurm: Path) -> None:
+    program(slurm / "scontrol", "JobId=15 ArrayJobId=12 JobName=caf\\351\\033[2J\n")
+    assert slurm_jobs.number("12_3") == "15"
+    program(slurm / "scontrol", "", 1)
+    program(slurm / "sacct", "../\\033[2J\n")
+    assert slurm_jobs.number("12_3") == "12_3"
+
+
 def test_nobody_knows_it(slurm: Path) -> None:
     assert slurm_jobs.number("12_3") == "12_3"
     program(slurm / "sacct", "")

@@ -31,7 +31,9 @@ def number(jobid: str) -> str:
     if shown:
         return shown[1]
     accounted = _output("sacct", "-n", "-X", "-P", "-j", jobid, "-o", "JobIDRaw").split()
-    return accounted[-1] if accounted else jobid  # a job that ran again has a line for each run, with one number
+    return (
+        accounted[-1] if accounted and accounted[-1].isdecimal() else jobid
+    )  # a job that ran again has a line for each run, with one number
 
 
 def _output(program: str, *arguments: str) -> str:

@@ -38,7 +38,7 @@ def _listed() -> str | None:
         return None
     try:
         done = subprocess.run([program, "--noheader", "--parsable2", "--immediate", "show", "qos", "format=Name,MinTRESPerJob"],
-                              capture_output=True, text=True, check=False, timeout=SACCTMGR_S)  # fmt: skip
+                              capture_output=True, text=True, errors="replace", check=False, timeout=SACCTMGR_S)  # fmt: skip
     except subprocess.TimeoutExpired:
         return None
     return done.stdout if done.returncode == 0 else None
