@@ -98,7 +98,7 @@ class World {
   void add(std::unique_ptr<dispatcher::Client>& client, const Page& page, policy::ClientId id, int priority) {
     client = std::make_unique<dispatcher::Client>(id, page.memfd, priority, false, options_, now_ns_, traffic_,
                                                   dispatcher::Gang::of(id),
-                                                  std::make_shared<dispatcher::Exemption>(options_.lease_ns), 64);
+                                                  std::make_shared<dispatcher::Siblings>(options_.lease_ns), 64);
     policy_->apply({.kind = policy::EventKind::client_added, .client = id, .time_ns = now_ns_, .priority = priority});
   }
 

@@ -15,7 +15,7 @@ using policy::EventKind;
 } // namespace
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-               Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Exemption> exemption, std::size_t journal)
+               Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::size_t journal)
     : id_(id),
       priority_(priority),
       measure_(measure),
@@ -27,7 +27,8 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       identities_(FIKIT_SLOTS),
       nameless_(FIKIT_SLOTS),
       foresight_(options.tuning, traffic.kernels),
-      exclusives_(std::move(gang), std::move(exemption), options.lease_ns),
+      siblings_(siblings),
+      exclusives_(std::move(gang), std::move(siblings), options.lease_ns),
       solo_(FIKIT_SLOTS),
       journal_(journal),
       holds_(id, journal_) {}
@@ -156,6 +157,11 @@ void Client::launch(const Report& report, std::int64_t t_ns, policy::Policy& pol
   if (foresees(policy))
     event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
   stood_.launched(launches_, t_ns, predicted.duration_mean_ns);
+  if (siblings_ != nullptr) {
+    if (together_.begin_ns < 0) together_.begin_ns = siblings_->work_ns;
+    siblings_->work_ns += static_cast<double>(std::max<std::int64_t>(predicted.duration_mean_ns, 0));
+    together_.end_ns = siblings_->work_ns;
+  }
   if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   policy.apply(event);
   note_launch(report, t_ns, predicted.duration_ns, view);
@@ -169,10 +175,17 @@ void Client::end_gap(std::int64_t t_ns, const policy::Client* view) {
   if (known) certain_ = launches_;
   // A measurement is compared with itself.
   const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && solo_.boundary_follows());
-  if (boundary) paused_ns_ += std::max<std::int64_t>(idle_ns, 0);
+  if (boundary) paused(std::max<std::int64_t>(idle_ns, 0));
   solo_.gap_ended(boundary);
   gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
   if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
+}
+
+// What its siblings launched meanwhile is no part of its span either.
+void Client::paused(std::int64_t idle_ns) {
+  paused_ns_ += idle_ns;
+  if (siblings_ != nullptr && together_.begin_ns >= 0)
+    together_.begin_ns += std::min(siblings_->work_ns - together_.end_ns, static_cast<double>(idle_ns));
 }
 
 predictor::Prediction Client::predict(predictor::Identity kernel) const {

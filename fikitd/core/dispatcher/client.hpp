@@ -20,6 +20,7 @@
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
 #include "ring.hpp"
+#include "siblings.hpp"
 #include "stood.hpp"
 
 namespace fikit::dispatcher {
@@ -72,12 +73,16 @@ class Client {
  public:
   // traffic: of its GPU; outlives it. journal: so many of its events are kept.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Exemption> exemption = nullptr, std::size_t journal = 0);
+         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Siblings> siblings = nullptr, std::size_t journal = 0);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
   bool measuring() const { return measure_; }
   bool closed() const { return closed_; }
+  Siblings* siblings() const { return siblings_.get(); } // on its GPU; nullptr: it belongs to no job
+  // All that it launched is known to be complete.
+  bool all_over() const { return complete_ >= launches_ && launches_ == page_.launches() && ring_.empty(page_.raw()); }
+  std::int64_t quiet_ns(std::int64_t now_ns) const { return now_ns - heard_ns_; } // for so long its page has had nothing new
   bool marks_out() const { return marks_.any(); }
   bool waiting() const { return posted_ != 0; } // a request stands at the gate, without grant
   bool undescribed() const { return undescribed_; } // what it did or asks for is not taken: its kernel's description is due
@@ -103,6 +108,9 @@ class Client {
 
   // Its process is gone: what that did not finish to report is not waited for.
   void ended() { ring_.writer_gone(); }
+
+  // It is in no dispatcher any more, though it may still be asked what it has learnt.
+  void leave(std::int64_t now_ns) { open_gate(now_ns), exclusives_.leave(now_ns); }
 
   // Its page was another dispatcher's: goes on counting, knows nothing of what is under way.
   void resume();
@@ -148,6 +156,7 @@ class Client {
   bool describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns);
   void take(const Report& report, std::int64_t now_ns, policy::Policy& policy);
   void launch(const Report& report, std::int64_t t_ns, policy::Policy& policy);
+  void paused(std::int64_t idle_ns);
   void end_gap(std::int64_t t_ns, const policy::Client* view);
   // client_copies.cpp
   void ask_for_copy(const Page::Request& request, std::int64_t t_ns, policy::Policy& policy);
@@ -243,6 +252,11 @@ class Client {
   IdleLog idle_;
   Marks marks_;
   foresight::Foresight foresight_;
+  std::shared_ptr<Siblings> siblings_;
+  struct {
+    double begin_ns = -1; // of its siblings' work and its own, as it stood before its first launch; negative: there was none
+    double end_ns = 0;    // and after its latest
+  } together_;
   Exclusives exclusives_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;

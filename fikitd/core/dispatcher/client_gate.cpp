@@ -51,7 +51,8 @@ bool Client::look_at_request(std::int64_t now_ns, policy::Policy& policy) {
   undescribed_ = patient_ && describes_soon(request.slot, request.posted_ns, now_ns);
   if (undescribed_) return changed;
   const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
-  if (request.engine == policy::Engine::compute) end_gap(t_ns, policy.client(id_));
+  // Who waits for his turn to be measured alone launches through an open gate: that ends the gap, and the wait is part of it.
+  if (request.engine == policy::Engine::compute && !measure_) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
   holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps

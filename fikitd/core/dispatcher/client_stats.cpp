@@ -74,7 +74,9 @@ void Client::add_work(Stats& stats) const {
   if (all == 0 || known + sampled < kEnough * all) return;
   stats.gpu_time_ns = sum.gpu_ns + sampled_ns;
   if (known < kEnough * all) return;
-  stats.solo_ns = sum.gpu_ns + sum.gap_ns;
+  // Alone, the job is all its processes: they have one device.
+  const double together_ns = measure_ || siblings_ == nullptr ? 0 : together_.end_ns - together_.begin_ns;
+  stats.solo_ns = std::max(sum.gpu_ns + sum.gap_ns, together_ns);
 }
 
 } // namespace fikit::dispatcher

@@ -67,6 +67,7 @@ void Dispatcher::round() {
     moved_ns_ = now_ns;
   }
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
+  if (!turns_.empty()) take_turns(now_ns);
   if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
   renew_leases(now_ns);
 }
@@ -149,7 +150,9 @@ void Dispatcher::tell_clients() {
   lowest_ = 0;
   for (const auto& client : clients_) {
     lowest_ = std::max(lowest_, client->priority());
-    client->ask_for_marks(closed_ && !client->closed() && !client->measuring() ? mark_every_ : 0);
+    const bool awaited = closed_ && !client->closed() && !client->measuring();
+    const bool takes_turns = std::ranges::find(turns_, client.get()) != turns_.end(); // its turn ends when its last launch is over
+    client->ask_for_marks(takes_turns ? 1 : awaited ? mark_every_ : 0);
     client->set_alone(clients_.size() == 1);
   }
 }

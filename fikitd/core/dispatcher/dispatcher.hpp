@@ -108,6 +108,12 @@ class Dispatcher {
   std::int64_t keeping_ns(std::int64_t now_ns) const; // between two glances at the pages
   std::int64_t slice_ns(std::int64_t now_ns) const; // between two while a launch stands at a gate
   Wait plan(std::int64_t now_ns) const;
+  // turns.cpp
+  void see_turns();
+  void take_turns(std::int64_t now_ns);
+  void begin_turn(Client& client, std::int64_t now_ns);
+  void end_turn(Client& client, std::int64_t now_ns);
+  void next_turn(const Client& client, std::int64_t now_ns);
   void tell_clients(); // who is alone, and whose progress matters
   void read(Client& client); // in each round, until it is silent
   void skip_silent(std::int64_t now_ns);
@@ -116,7 +122,7 @@ class Dispatcher {
   bool listen(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ns);
   void sleep(std::unique_lock<std::mutex>& lock, const Wait& wait);
   Client& client(ClientId id);
-  std::shared_ptr<Exemption> exemption(std::uint64_t gang, std::int64_t now_ns);
+  std::shared_ptr<Siblings> siblings(std::uint64_t gang, std::int64_t now_ns);
   void read_rest(Client& client);
 
   policy::Options options_;
@@ -124,8 +130,9 @@ class Dispatcher {
   std::uint32_t mark_every_;
   std::unique_ptr<policy::Policy> policy_;
   Traffic traffic_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Exemption>> exemptions_; // by gang: also where none of it is here now
+  std::unordered_map<std::uint64_t, std::shared_ptr<Siblings>> siblings_; // by gang: also where none of it is here now
   std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Client*> turns_; // measured clients with siblings that are measured
   std::array<Client*, policy::kMaxClients> by_slot_{}; // of the policy's table; nullptr: not in use
   std::vector<Client*> reading_; // whose pages are read in each round; all of those that are not silent, in no order
   struct Reporting {

@@ -60,7 +60,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (stopping_) throw std::runtime_error("the dispatcher has been stopped");
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
-  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), exemption(gang, now_ns),
+  auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), siblings(gang, now_ns),
                                         trace_events_);
   if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
@@ -80,16 +80,17 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   by_slot_[slot] = added.get();
   clients_.push_back(std::move(added));
   read(*clients_.back());
+  see_turns();
   decide(now());
   tell_clients();
   doorbells_.ring_own();
 }
 
-std::shared_ptr<Exemption> Dispatcher::exemption(std::uint64_t gang, std::int64_t now_ns) {
+std::shared_ptr<Siblings> Dispatcher::siblings(std::uint64_t gang, std::int64_t now_ns) {
   if (gang == 0) return nullptr;
-  std::erase_if(exemptions_, [now_ns](const auto& one) { return one.second.use_count() == 1 && one.second->forgotten(now_ns); });
-  std::shared_ptr<Exemption>& same = exemptions_[gang];
-  if (same == nullptr) same = std::make_shared<Exemption>(options_.lease_ns);
+  std::erase_if(siblings_, [now_ns](const auto& one) { return one.second.use_count() == 1 && one.second->exemption.forgotten(now_ns); });
+  std::shared_ptr<Siblings>& same = siblings_[gang];
+  if (same == nullptr) same = std::make_shared<Siblings>(options_.lease_ns);
   return same;
 }
 
@@ -108,7 +109,7 @@ Departed Dispatcher::remove_client(ClientId id) {
     events = leaving.events(now());
   } catch (const std::bad_alloc&) { // its journal is lost, and nothing else: it leaves
   }
-  leaving.open_gate(now());
+  leaving.leave(now());
   const std::size_t slot = policy_->client(id)->slot;
   doorbells_.remove(slot);
   by_slot_[slot] = nullptr;
@@ -117,6 +118,7 @@ Departed Dispatcher::remove_client(ClientId id) {
   const auto at = std::find_if(clients_.begin(), clients_.end(), [id](const auto& c) { return c->id() == id; });
   Departed departed(std::move(*at), std::move(stats), std::move(events));
   clients_.erase(at);
+  see_turns();
   decide(now());
   tell_clients();
   doorbells_.ring_own();

@@ -11,18 +11,22 @@
 #include "clock.hpp"
 #include "fikit_protocol.h"
 #include "gang.hpp"
+#include "siblings.hpp"
 #include "policy/depth.hpp"
 
 namespace fikit::dispatcher {
 
 class Exclusives {
  public:
-  // Both or none: gang, exemption.
-  Exclusives(std::shared_ptr<Gang> gang, std::shared_ptr<Exemption> exemption, std::int64_t lease_ns)
-      : gang_(std::move(gang)), exemption_(std::move(exemption)), lease_ns_(lease_ns) {}
-  ~Exclusives() {
+  // Both or none: gang, siblings.
+  Exclusives(std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::int64_t lease_ns)
+      : gang_(std::move(gang)), siblings_(std::move(siblings)), lease_ns_(lease_ns) {}
+  ~Exclusives() { leave(now()); }
+  // Nobody waits for it from now on, and it goes unheld no more.
+  void leave(std::int64_t now_ns) {
     if (gang_ != nullptr) gang_->runs(this, 0);
-    if (unheld_) exemption_->end(now());
+    if (std::exchange(unheld_, false)) siblings_->exemption.end(now_ns);
+    gang_ = nullptr;
   }
   Exclusives(const Exclusives&) = delete;
   Exclusives& operator=(const Exclusives&) = delete;
@@ -54,8 +58,8 @@ class Exclusives {
   // Another process of the job waits, on its GPU, for what this one has yet to launch, and this one may go for its sake.
   bool awaited(std::int64_t now_ns) {
     if (gang_ == nullptr) return false;
-    const bool unheld = gang_->waits_for(this, count_, now_ns) && exemption_->left(now_ns);
-    if (unheld != std::exchange(unheld_, unheld)) unheld ? exemption_->begin(now_ns) : exemption_->end(now_ns);
+    const bool unheld = gang_->waits_for(this, count_, now_ns) && siblings_->exemption.left(now_ns);
+    if (unheld != std::exchange(unheld_, unheld)) unheld ? siblings_->exemption.begin(now_ns) : siblings_->exemption.end(now_ns);
     return unheld;
   }
 
@@ -69,7 +73,7 @@ class Exclusives {
   }
 
   std::shared_ptr<Gang> gang_;
-  std::shared_ptr<Exemption> exemption_;
+  std::shared_ptr<Siblings> siblings_;
   std::int64_t lease_ns_;
   bool unheld_ = false;
   std::bitset<FIKIT_SLOTS> slots_;

@@ -171,7 +171,8 @@ struct fikit_page {
   uint32_t magic;
   uint32_t version;
   uint32_t page_bytes;
-  uint32_t measure;    /* 1: time every launch (--fikit-measure); the gate is always open then */
+  uint32_t measure;    /* 1: time every launch (--fikit-measure); the gate is closed only while it is the turn of another
+                          process of its job, which is measured too */
   int64_t lease_ns;    /* how long a closed gate may hold without being renewed */
   int64_t spin_ns;     /* how long to spin at a closed gate before futex-waiting */
   uint32_t sample_every; /* time one launch in so many also when not measuring; 0: none */

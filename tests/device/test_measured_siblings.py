@@ -1,0 +1,56 @@
+"""Several processes of one job, measured and not: what is stored of a kernel is how long it takes alone, and ratios are near 1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner, usual_daemon
+from fikitd.profiles import ProfileStore
+
+from fikitd import paths
+
+NS = 200_000
+LAUNCHES = 600
+SCRIPT = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n - 1)); sleep 0.05; done; wait; echo done'
+
+daemon: Callable[..., Iterator[Fikitd]] = pytest.fixture(usual_daemon)
+
+
+@pytest.fixture
+def ranks(
+    daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]
+) -> Callable[..., dict[str, Any]]:
+    """A job with so many processes, which begin one after the other; its report."""
+    client = str(cc(SOURCE))
+    runner = Runner(daemon, Path("/bin/sh"), paths.shim(), emulator_env())
+
+    def run(count: int, **facts: Any) -> dict[str, Any]:
+        job, process = runner.start("-c", SCRIPT, "sh", count, client, LAUNCHES, NS, profile="mine", **facts)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        runner.end(job)
+        return daemon.report(job)
+
+    return run
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_ranks_that_are_measured_together_leave_times_of_kernels_alone(
+    count: int, daemon: Fikitd, ranks: Callable[..., dict[str, Any]]
+) -> None:
+    measured = ranks(count, measure=True)
+    assert measured["kernels"] == count * LAUNCHES
+    assert 0.7 < measured["slowdown"] < 1.3
+    profile = ProfileStore(daemon.profiles).load(os.getuid(), "mine")
+    assert profile is not None
+    (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
+    assert kernel["duration"]["count"] == count * LAUNCHES
+    assert kernel["duration"]["mean_ns"] == pytest.approx(NS, rel=0.08)
+
+    one, many = ranks(1), ranks(count)
+    assert 0.75 < one["slowdown"] < 1.35
+    assert 0.75 < many["slowdown"] < 1.35
