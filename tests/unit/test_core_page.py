@@ -55,7 +55,7 @@ def test_the_fake_client_has_the_layout_of_the_header(cc: Callable[..., Path], t
 def test_a_descriptor_that_is_not_a_page_is_refused(size: int) -> None:
     fd, bell = os.memfd_create("not-a-page"), os.eventfd(0)
     os.ftruncate(fd, size)
-    with fake.dispatcher("fikit") as running, pytest.raises(RuntimeError, match="not a page"):
+    with fake.dispatcher("fikit") as running, pytest.raises(OSError, match="not a page"):
         running.add_client(1, fd, bell, 5, False)
     os.close(fd)
     os.close(bell)
