@@ -196,10 +196,6 @@ local function ask_for_one_gpu(options, request, changes, gres)
   if changes.mem_mib then options["mem"] = ("%dM"):format(changes.mem_mib) end
   if changes.cpus then options["mincpus"] = ("%d"):format(changes.cpus) end
   if changes.tasks then options["ntasks"] = ("%d"):format(changes.tasks) end
-  -- A step of its own CPUs only; any other has all of its job's.
-  if request.cpus_per_gpu and options["exact"] == "set" then
-    options["cpus-per-task"] = ("%d"):format(math.ceil(request.cpus_per_gpu / (changes.tasks or request.tasks or 1)))
-  end
 end
 
 -- What the rule makes of a job's request, and how much memory jobs of its name needed, where that counts.

@@ -31,10 +31,6 @@ GPU = {"gres": "gres:gpu:1"}
         ({**GPU, "mem-per-gpu": "4G"}, {"gres": "shard:4", "mem-per-gpu": "reset", "mem": "4096M"}),
         ({**GPU, "mem-per-gpu": "100M"}, {"gres": "shard:4", "mem-per-gpu": "reset", "mem": "100M"}),
         ({**GPU, "cpus-per-gpu": "3"}, {"gres": "shard:4", "cpus-per-gpu": "reset", "mincpus": "3"}),
-        (
-            {**GPU, "cpus-per-gpu": "3", "exact": "set"},
-            {"gres": "shard:4", "cpus-per-gpu": "reset", "mincpus": "3", "cpus-per-task": "3"},
-        ),
         ({**GPU, "ntasks-per-gpu": "2"}, {"gres": "shard:4", "ntasks-per-gpu": "reset", "ntasks": "2"}),
         ({**GPU, "ntasks-per-tres": "2"}, {"gres": "shard:4", "ntasks-per-tres": "reset", "ntasks": "2"}),
         ({"ntasks": "2", "ntasks-per-gpu": "2"}, {"gres": "shard:4", "ntasks-per-gpu": "reset"}),
@@ -133,7 +129,6 @@ def test_memory_that_nobody_asked_for_is_in_no_variable_of_a_step(tmp_path: Path
             {"gres": "shard:6", "gpus": "reset", "mem-per-gpu": "reset", "mem": "1024M"},
         ),
         ({"cpus-per-gpu": "4"}, {"cpus-per-gpu": "reset"}),
-        ({"cpus-per-gpu": "4", "ntasks": "2", "exact": "set"}, {"cpus-per-gpu": "reset", "cpus-per-task": "2"}),
         ({"gpu-bind": "single:1"}, {"gpu-bind": "reset"}),
         ({"gpu-freq": "high"}, {"gpu-freq": "reset"}),
         ({"gres": "gres:nic:1"}, {}),
