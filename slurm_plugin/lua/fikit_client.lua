@@ -212,10 +212,24 @@ local function leave_memory_unsaid(request)
   if export then export("FIKIT_MEMORY_BY_DEFAULT", "1") end
 end
 
+-- What slurmctld's Lua shows to a site's own rules (fikit_asked.lua).
+local function say_asked(request, changes)
+  local parts = { ("%d"):format(rule.gpus_of({ per_node = changes.per_node }).gib) }
+  for _, name in ipairs({ "per_node", "per_job", "per_task", "per_socket" }) do
+    if request[name] then parts[#parts + 1] = name .. "=" .. request[name] end
+  end
+  if #parts == 1 then parts[2] = "per_node=gpu:1" end -- by --ntasks-per-gpu alone
+  local say = native("say_asked")
+  if say then say(table.concat(parts, ";")) end
+end
+
 local function convert_job(options, request)
+  local forget = native("say_asked") -- of the component before
+  if forget then forget("") end
   local changes = job_changes(options, request, files.settings(files.config_path()))
   if not changes or not changes.per_node then return end
   if options["type"] == "srun" then
+    say_asked(request, changes)
     ask_for_one_gpu(options, request, changes, changes.per_node)
     leave_memory_unsaid(request)
   elseif request.peak then

@@ -7,6 +7,7 @@
 --   priority, mem, profile, max_slowdown, max_delay   fikit's options (text or nil)
 --   measure, wished          booleans; wished: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing
 --                            cannot be, the request stays
+--   asked_shards             of an srun whose step will ask for so many, or nil
 --   peak                     bytes that the user's like jobs needed, or nil
 --   per_node, per_job, per_task, per_socket           GRES text or nil
 --   nodes, tasks             numbers or nil
@@ -110,7 +111,9 @@ end
 
 -- What the job says; else a tenth more than its like needed; else the site's default. Nobody who says nothing is refused.
 local function shards_for(request, site)
-  if request.mem then return math.ceil(values.bytes(request.mem) / GIB) end
+  local needed = request.mem and math.ceil(values.bytes(request.mem) / GIB)
+  if request.asked_shards then return math.max(math.min(request.asked_shards, site.gpu_memory_gib), needed or 0) end
+  if needed then return needed end
   local usual = request.peak and math.max(math.ceil(1.1 * request.peak / GIB), 1) or site.default_share_gib
   return math.ceil(math.min(usual, site.gpu_memory_gib)) -- 4, where newer Luas would write 4.0
 end

@@ -3,12 +3,16 @@
 --
 -- slurmctld's job_submit.lua and the clients' cli_filter.lua use this one module:
 --   fikit.job_submit(job_desc, part_list)                       -> slurm.SUCCESS or slurm.ERROR; the authority, which says no
+--   fikit.before(job_desc, part_list)                           -> slurm.SUCCESS; before a site's own rules, which then see
+--                                                                  what was asked for, also of srun; job_submit after them
+--   fikit.asked(job_desc)                                       -> what was asked for, for a site's own rules; at any time
 --   fikit.job_modify(job_desc, job_rec, part_list, modify_uid)  -> the same, when a job is changed
 --   fikit.cli_filter(options)                                   -> slurm.SUCCESS; the clients' half (fikit_client.lua)
 -- One shard is 1 GiB of GPU memory, so Slurm itself packs sharing jobs by memory.
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
 local access = dofile(here .. "/fikit_access.lua")
+local asked_for = dofile(here .. "/fikit_asked.lua")
 local options = dofile(here .. "/fikit_options.lua")
 local rule = dofile(here .. "/fikit_request.lua")
 local values = dofile(here .. "/fikit_values.lua")
@@ -50,6 +54,7 @@ local function request_of(job)
     max_delay = asked.max_delay,
     measure = asked.measure ~= nil,
     peak = usual_memory(job),
+    asked_shards = (asked_for.converted(job) or {}).shards,
     per_node = given(job.tres_per_node),
     per_job = given(job.tres_per_job),
     per_task = given(job.tres_per_task),
@@ -202,6 +207,30 @@ local function submit(job_desc, part_list)
   if sentence then return say(sentence) end
   if changes then convert.apply(job_desc, request, changes) end
   return slurm.SUCCESS
+end
+
+function fikit.before(job_desc, part_list)
+  local done, fault = pcall(asked_for.restore, job_desc)
+  if not done then files.log(("an error in fikit's Lua: %s; the site's rules see the job as it was sent"):format(tostring(fault))) end
+  return slurm.SUCCESS
+end
+
+-- { gpus = how many GPUs, type = their type or nil, shards = how many shards the user asked for, or nil, shares = whether the
+-- job shares its GPU, measures = whether it is measured, priority = its number, if it shares }; gpus = 0 and nothing else true
+-- where fikit's Lua ends in an error.
+function fikit.asked(job_desc)
+  local done, found = pcall(function()
+    local request = request_of(job_desc)
+    local before = asked_for.converted(job_desc)
+    local now = rule.gpus_of(before or request)
+    local options_ = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
+    local shares = now.shards or options_ ~= nil and not request.measure and now.gpus == 1
+    return {
+      gpus = now.gpus, type = now.type, shards = now.shards and now.gib or nil, shares = shares, measures = request.measure,
+      priority = shares and priority_of(request, files.settings(files.config_path())) or nil,
+    }
+  end)
+  return done and found or { gpus = 0, shares = false, measures = false }
 end
 
 function fikit.job_submit(job_desc, part_list)

@@ -8,6 +8,8 @@
 
 /* Sent with a job that says nothing of its GPU memory; read by fikit_submit.lua. */
 #define USUAL_MEMORY "FIKIT_USUAL_MEM"
+/* Sent with an srun's job that asks for shards instead of its GPU; read by fikit_asked.lua. */
+#define ASKED "FIKIT_ASKED"
 
 /* sbatch and srun typed inside a managed job export their environment to the new job, which may be exclusive or run on
  * a node without the shim: what task_init of the outer job added stays behind. So does the outer job's shard count, by
@@ -18,6 +20,7 @@ static void strip_outer_job(const struct fikit_config *config) {
   unsetenv("FIKIT_SOCKET");
   unsetenv("SLURM_SHARDS_ON_NODE");
   unsetenv("SLURM_SPANK_" USUAL_MEMORY);
+  unsetenv("SLURM_SPANK_" ASKED);
   if (!list || !file || !strstr(list, file))
     return;
   const size_t size = strlen(list) + 1;
@@ -38,10 +41,20 @@ void fikit_alloc_memory_as_asked(void) {
     unsetenv("SLURM_MEM_PER_NODE");
 }
 
+/* With this job, or this component of one, and no other. */
+static void send(spank_t sp, const char *name, const char *text) {
+  spank_err_t error = ESPANK_SUCCESS;
+  if (text)
+    error = spank_job_control_setenv(sp, name, text, 1);
+  else
+    spank_job_control_unsetenv(sp, name); /* there or not */
+  if (error != ESPANK_SUCCESS)
+    slurm_verbose("fikit: couldn't send %s with the job", name);
+}
+
 void fikit_alloc_post_opt(spank_t sp, const struct fikit_config *config) {
-  const char *usual = fikit_lua_usual_memory();
   fikit_args_from_environment(sp);
-  if (usual && spank_job_control_setenv(sp, USUAL_MEMORY, usual, 1) != ESPANK_SUCCESS)
-    slurm_verbose("fikit: couldn't say how much GPU memory jobs of this name needed");
+  send(sp, USUAL_MEMORY, fikit_lua_usual_memory());
+  send(sp, ASKED, fikit_lua_asked());
   strip_outer_job(config);
 }

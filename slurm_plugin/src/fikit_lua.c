@@ -14,10 +14,14 @@
 #include <string.h>
 
 #define USUAL_BYTES 24
+#define ASKED_BYTES 512
 
 static char usual[USUAL_BYTES];
+static char asked[ASKED_BYTES];
 
 const char *fikit_lua_usual_memory(void) { return usual[0] ? usual : NULL; }
+
+const char *fikit_lua_asked(void) { return asked[0] ? asked : NULL; }
 
 static const char *text_at(lua_State *lua, int index) {
   const char *(*to_text)(lua_State *, int, size_t *) = NULL;
@@ -59,10 +63,14 @@ int fikit_lua_export_tasks(lua_State *lua) {
   return answer(lua, value && setenv("SLURM_NTASKS_PER_TRES", value, 1) == 0);
 }
 
-int fikit_lua_say_usual_memory(lua_State *lua) {
-  const char *bytes = text_at(lua, 1);
-  const bool fits = bytes && strlen(bytes) < sizeof usual;
+static int keep(lua_State *lua, char *place, size_t size) {
+  const char *text = text_at(lua, 1);
+  const bool fits = text && strlen(text) < size;
   if (fits)
-    memcpy(usual, bytes, strlen(bytes) + 1);
+    memcpy(place, text, strlen(text) + 1);
   return answer(lua, fits);
 }
+
+int fikit_lua_say_usual_memory(lua_State *lua) { return keep(lua, usual, sizeof usual); }
+
+int fikit_lua_say_asked(lua_State *lua) { return keep(lua, asked, sizeof asked); }

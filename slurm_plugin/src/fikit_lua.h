@@ -20,7 +20,11 @@ int fikit_lua_export_tasks(lua_State *lua);
 /* say_usual_memory(bytes): what earlier jobs of this name needed. Only the client can read it, only slurmctld uses it. */
 int fikit_lua_say_usual_memory(lua_State *lua);
 
+/* say_asked(text): what an srun was asked for, whose job asks for shards instead (fikit_asked.lua); "" for another. */
+int fikit_lua_say_asked(lua_State *lua);
+
 /* What was said last; NULL: nothing. */
 const char *fikit_lua_usual_memory(void);
+const char *fikit_lua_asked(void);
 
 #endif

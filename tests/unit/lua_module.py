@@ -129,6 +129,7 @@ CLIENT = """
     fikit_lua_export = function(name, value) print("export " .. name .. "=" .. value) return true end,
     fikit_lua_export_tasks = function() return true end,
     fikit_lua_say_usual_memory = function(bytes) print("usual=" .. bytes) return true end,
+    fikit_lua_say_asked = function(text) if text ~= "" then print("asked " .. text) end return true end,
   }
   package.loadlib = function(_, name) return %s and functions[name] or nil end
   local before = {}
@@ -150,7 +151,9 @@ def client(options: dict[str, object], *, native: bool = True, **env: str) -> li
 def filtered(options: dict[str, object], *, native: bool = True, **env: str) -> dict[str, str]:
     """The options that cli_filter changed."""
     printed = client(options, native=native, **env)
-    return dict(line.split("=", 1) for line in printed if "=" in line and not line.startswith(("export ", "log: ")))
+    return dict(
+        line.split("=", 1) for line in printed if "=" in line and not line.startswith(("export ", "log: ", "asked "))
+    )
 
 
 def spank(**options: str) -> dict[str, object]:

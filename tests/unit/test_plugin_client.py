@@ -46,6 +46,24 @@ def test_srun_asks_for_what_its_job_gets(asked: dict[str, object], changed: dict
 
 
 @pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (GPU, ["asked 4;per_node=gres:gpu:1"]),
+        ({"gres": "gres/gpu:h200:1,gres/nic:2"}, ["asked 4;per_node=gres/gpu:h200:1,gres/nic:2"]),
+        ({"gpus": "a100:1"}, ["asked 4;per_job=gpu:a100:1"]),
+        ({"gpus-per-task": "1"}, ["asked 4;per_task=gpu:1"]),
+        ({"ntasks-per-gpu": "1"}, ["asked 4;per_node=gpu:1"]),
+        ({**GPU, "type": "sbatch"}, []),
+        ({**GPU, "jobid": "7"}, []),
+        ({"gres": "gres:shard:4"}, []),
+    ],
+)
+def test_srun_tells_what_it_was_asked_for(asked: dict[str, object], said: list[str]) -> None:
+    assert [line for line in client({**asked, **LOW}) if line.startswith("asked ")] == said
+    assert not any(line.startswith("asked ") for line in client(asked)), "without fikit"
+
+
+@pytest.mark.parametrize(
     "asked",
     [
         {"gres": "gres:gpu:2"},
