@@ -122,7 +122,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   packet_bytes = size - HEAD;
   int before = open_descriptors();
   pthread_create(&server, NULL, serve, NULL);
-  bool connected = fikit_connect(path, &hello, &connection, reason);
+  int asked = fikit_ask(path, &hello, FIKIT_ANSWER_S, reason);
+  bool connected = asked >= 0 && fikit_hear(asked, &hello, true, &connection, reason) == FIKIT_MANAGED;
   pthread_join(server, NULL);
   if (connected) { /* all of what it promises is there */
     if (connection.page->version < FIKIT_PROTOCOL_OLDEST || connection.page->version > FIKIT_PROTOCOL_VERSION)
