@@ -196,6 +196,11 @@ local function ask_for_one_gpu(options, request, changes, gres)
   if changes.mem_mib then options["mem"] = ("%dM"):format(changes.mem_mib) end
   if changes.cpus then options["mincpus"] = ("%d"):format(changes.cpus) end
   if changes.tasks then options["ntasks"] = ("%d"):format(changes.tasks) end
+  -- A step of its own CPUs only (--exact) has those of its GPU since 23.02; any other has all of its job's.
+  local export = request.cpus_per_gpu and options["exact"] == "set" and native("export")
+  if export and export("SLURM_CPUS_PER_GPU", ("%d"):format(request.cpus_per_gpu)) then
+    options["cpus-per-task"] = ("%d"):format(math.ceil(request.cpus_per_gpu / (changes.tasks or request.tasks or 1)))
+  end
 end
 
 -- What the rule makes of a job's request, and how much memory jobs of its name needed, where that counts.

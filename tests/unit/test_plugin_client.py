@@ -105,6 +105,17 @@ def test_where_options_cannot_be_taken_back_texts_are_emptied_and_numbers_said()
     assert "say --mem, --cpus-per-task and --ntasks instead" in line
 
 
+def test_a_step_of_its_own_cpus_has_those_of_its_gpu() -> None:
+    asked = {**GPU, "cpus-per-gpu": "3", "exact": "set"}
+    changed = {"gres": "shard:4", "cpus-per-gpu": "reset", "mincpus": "3"}
+    assert filtered({**asked, **LOW}) == {**changed, "cpus-per-task": "3"}
+    assert filtered({**asked, "ntasks": "2", **LOW}) == {**changed, "cpus-per-task": "2"}
+    assert filtered({**asked, "exact": "unset", **LOW}) == changed
+    step = {"jobid": "7", "cpus-per-gpu": "4", "exact": "set"}
+    inside = {"SLURM_JOB_ID": "7", "SLURM_SHARDS_ON_NODE": "6"}
+    assert filtered(step, **inside) == {"cpus-per-gpu": "reset", "cpus-per-task": "4"}
+
+
 @pytest.mark.parametrize(
     ("asked", "exported"),
     [
