@@ -125,6 +125,16 @@ def pack_profile(
 def unpack_profile(packed: bytes) -> tuple[list[_Kernel], dict[str, Any]]:
     """Kernels and rhythm, as the profile file has them; ValueError for what is no such block."""
 
+class Room:
+    """Memory for what users' programs make the core keep: journals, profiles, descriptions, what is learnt."""
+
+    def __init__(self, size: int, within: Room | None = None) -> None:
+        """So many bytes, of those that another one has."""
+
+    @property
+    def left(self) -> int:
+        """Bytes that nothing has taken."""
+
 class Departed:
     """A client that has left its dispatcher."""
 
@@ -177,6 +187,7 @@ class Dispatcher:
         max_delay_ns: int | None = None,
         gang: int = 0,
         resume: bool = False,
+        room: Room | None = None,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 

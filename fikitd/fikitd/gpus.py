@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fikitd import protection
+from fikitd._core import Room
 from fikitd.config import SchedulerConfig
 from fikitd.protection import Protection
 from fikitd.records import JobRecord
@@ -36,6 +37,7 @@ class Dispatcher(Protocol):
         max_delay_ns: int | None,
         gang: int = 0,
         resume: bool = False,
+        room: Room | None = None,
     ) -> None: ...
     def ended(self, client_id: int) -> None: ...
     def remove_client(self, client_id: int) -> Mapping[str, Any]: ...

@@ -27,7 +27,7 @@ from fikitd.profile_key import key_of_process
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
-from fikitd.shares import DESCRIPTIONS, NoPlace, Places
+from fikitd.shares import DESCRIPTIONS, NoPlace, Places, Rooms
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats
 from fikitd.traces import Story
@@ -102,6 +102,7 @@ class Managed:
         self._keeper = keeper
         self._proc = proc
         self._descriptions = Places(DESCRIPTIONS)
+        self._rooms = Rooms()
         self.leaving = False  # fikitd ends, and its clients are the next one's
 
     async def serve(self, connection: socket.socket, client: Client) -> None:
@@ -175,7 +176,7 @@ class Managed:
             dispatcher.add_client(
                 client.number, page, doorbell, record.priority, record.measure,
                 max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
-                resume=client.kept is not None,
+                resume=client.kept is not None, room=self._rooms.of(record.uid),
             )  # fmt: skip
         except (OSError, ValueError, RuntimeError) as error:
             raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {reason(error)}") from None

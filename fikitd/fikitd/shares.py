@@ -46,6 +46,10 @@ HEAVY_REQUESTS: Final = Limit("traces under way", all=8, user=2, job=2)
 # Bytes of kernel descriptions kept for connected clients; a program of 4096 kernels with long names has 2 MiB of them.
 DESCRIPTIONS: Final = Limit("bytes of kernel descriptions", all=2**28, user=2**26, job=2**26)
 
+# Bytes of fikitd's memory for journals, profiles, and what programs teach while they run, which is up to 60 MB for one that means
+# no good. Where there are no more, nothing new is kept: predictions are as good as they were.
+LEARNT: Final = Limit("bytes of what programs taught", all=2**27, user=2**25 + 2**24, job=2**25 + 2**24)
+
 # Sentences in a job's report.
 WARNINGS: Final = 50
 
@@ -65,6 +69,17 @@ def of_descriptors(limit: Limit, descriptors: int) -> Limit:
 def connections() -> Limit:
     """CONNECTIONS, as far as this process has descriptors for them."""
     return of_descriptors(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+class Rooms:
+    """LEARNT, as the core counts it."""
+
+    def __init__(self) -> None:
+        self._all = _core.Room(LEARNT.all)
+        self._users: dict[int, _core.Room] = {}
+
+    def of(self, uid: int) -> _core.Room:
+        return self._users.setdefault(uid, _core.Room(LEARNT.user, self._all))
 
 
 class NoPlace(Exception):

@@ -107,6 +107,7 @@ class FakeDispatcher:
         *,
         gang: int = 0,
         resume: bool = False,
+        room: Any = None,
         **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)

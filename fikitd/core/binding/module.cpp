@@ -3,6 +3,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -275,6 +276,10 @@ void bind_dispatcher(nb::module_& m) {
       .def("came_after", &dispatcher::Spin::came_after, "ns"_a)
       .def_prop_ro("limit_ns", &dispatcher::Spin::limit_ns);
 
+  nb::class_<predictor::Room>(m, "Room")
+      .def(nb::init<std::size_t, std::shared_ptr<predictor::Room>>(), "size"_a, "within"_a = nb::none())
+      .def_prop_ro("left", &predictor::Room::left);
+
   nb::class_<dispatcher::Departed>(m, "Departed")
       .def_prop_ro("stats", [](const dispatcher::Departed& self) { return to_dict(self.stats()); })
       .def("journal",
@@ -315,7 +320,7 @@ void bind_dispatcher(nb::module_& m) {
            "trace_events"_a = 0, "tuning"_a = nb::dict())
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
-           "resume"_a = false, released)
+           "resume"_a = false, "room"_a = nb::none(), released)
       .def("ended", &Dispatcher::ended, "client_id"_a, released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
@@ -334,6 +339,7 @@ void bind_dispatcher(nb::module_& m) {
              const nb::gil_scoped_release release;
              dispatcher::Timed profile;
              foresight::Learnt learnt;
+             for (predictor::Model* model : {&profile.alone, &profile.beside}) model->keep_within(self.room(id));
              if (!dispatcher::unpack(bytes, profile, learnt)) throw std::invalid_argument("it is no packed profile");
              self.set_profile(id, std::move(profile), learnt);
            },

@@ -15,7 +15,8 @@ using policy::EventKind;
 } // namespace
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-               Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::size_t journal)
+               Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::size_t journal,
+               std::shared_ptr<predictor::Room> room)
     : id_(id),
       priority_(priority),
       measure_(measure),
@@ -30,8 +31,12 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
       siblings_(siblings),
       exclusives_(std::move(gang), std::move(siblings), options.lease_ns),
       solo_(FIKIT_SLOTS),
-      journal_(journal),
-      holds_(id, journal_) {}
+      room_(std::move(room)),
+      journal_(claim_.more(journal * sizeof(JournalEvent)) ? journal : 0),
+      holds_(id, journal_) {
+  for (predictor::Model* model : {&measured_.alone, &measured_.beside}) model->keep_within(room_);
+  foresight_.keep_within(room_);
+}
 
 void Client::resume() {
   page_.open_gate();

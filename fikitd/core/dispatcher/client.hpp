@@ -73,7 +73,8 @@ class Client {
  public:
   // traffic: of its GPU; outlives it. journal: so many of its events are kept.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
-         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Siblings> siblings = nullptr, std::size_t journal = 0);
+         Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Siblings> siblings = nullptr, std::size_t journal = 0,
+         std::shared_ptr<predictor::Room> room = nullptr);
 
   ClientId id() const { return id_; }
   int priority() const { return priority_; }
@@ -140,6 +141,7 @@ class Client {
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(Timed profile, const foresight::Learnt& before);
+  const std::shared_ptr<predictor::Room>& room() const { return room_; } // that all it makes us keep has to fit into; nullptr: any
   policy::Outlook profiled() const { return foresight_.profiled(); }
   const Timed& measured() const { return measured_; }
   foresight::Learnt learnt() const { return foresight_.learnt(); } // where its host waits
@@ -260,6 +262,8 @@ class Client {
   Exclusives exclusives_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;
+  std::shared_ptr<predictor::Room> room_;
+  predictor::Claim claim_{room_};
   Journal journal_;
   Holds holds_;
   std::array<Ran, Outstanding::kKept> ran_{}; // that others have not been told of

@@ -66,15 +66,17 @@ class Dispatcher {
   // gang: clients with the same number, of this or other dispatchers, run kernels that wait for each other; 0: with none.
   // resume: the page has been in use, with a dispatcher that is no more.
   // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
+  // room: that its journal, its profile and what it teaches have to fit into; what does not is not kept.
   // max_slowdown, max_delay_ns: what lower clients may cost it at most, where that is not the options'.
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
-                  std::uint64_t gang = 0, bool resume = false);
+                  std::uint64_t gang = 0, bool resume = false, std::shared_ptr<predictor::Room> room = nullptr);
   // Its process is gone: before the last questions about it, so that they are answered from all that it finished to report.
   void ended(ClientId id);
   // Opens its gate. Throws std::out_of_range for an unknown client, as do those below.
   Departed remove_client(ClientId id);
   void set_profile(ClientId id, Timed profile, const foresight::Learnt& before = {});
+  std::shared_ptr<predictor::Room> room(ClientId id);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
   Timed measured(ClientId id);

@@ -51,7 +51,7 @@ Dispatcher::~Dispatcher() { stop(); }
 
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang, bool resume) {
+                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room) {
   if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
@@ -61,7 +61,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
   auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), siblings(gang, now_ns),
-                                        trace_events_);
+                                        trace_events_, std::move(room));
   if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
@@ -137,6 +137,11 @@ void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt
   Client& profiled = client(id);
   profiled.set_profile(std::move(profile), before);
   policy_->apply({.kind = policy::EventKind::profiled, .client = id, .time_ns = now(), .outlook = profiled.profiled()});
+}
+
+std::shared_ptr<predictor::Room> Dispatcher::room(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).room();
 }
 
 void Dispatcher::describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel) {

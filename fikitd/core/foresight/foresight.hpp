@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "policy/policy.hpp"
@@ -31,6 +32,12 @@ class Foresight {
     return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};
   }
   Foresight(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
+
+  // From now on only as much is learnt as this has room for.
+  void keep_within(const std::shared_ptr<predictor::Room>& room) {
+    rhythm_.keep_within(room);
+    runs_.keep_within(room);
+  }
 
   // For the event `profiled`.
   policy::Outlook profiled() const {

@@ -39,7 +39,9 @@ std::uint64_t Model::Hash::operator()(const Key& key) const noexcept {
 
 Identity Model::describe(const Kernel& kernel) {
   const Identity identity = identify(kernel);
-  if (kernels_.size() < kMaxKernels) kernels_.try_emplace(identity, kernel);
+  constexpr std::size_t kBeside = 192; // its name
+  if (kernels_.size() < kMaxKernels && !kernels_.contains(identity) && claim_.more(kernel.name.size() + kBeside))
+    kernels_.try_emplace(identity, kernel);
   return identity;
 }
 
@@ -53,8 +55,20 @@ Model::Node* Model::at(Identity identity, const Context& context) {
   const bool has_context = context != Context{};
   if (identity == 0 || (has_context ? contexts_ >= kMaxContexts : nodes_.size() - contexts_ >= kMaxKernels))
     return nullptr;
+  constexpr std::size_t kBeside = 64; // its entry: its places
+  if (!claim_.more(sizeof(Key) + sizeof(Node) + kBeside)) return nullptr;
   contexts_ += has_context ? 1 : 0;
   return &nodes_.add({identity, context});
+}
+
+std::size_t& Model::room() {
+  constexpr std::size_t kSome = 1024;
+  constexpr std::size_t kBucketBytes = 2 * sizeof(Histogram::value_type); // a vector that grows
+  if (room_ < kBuckets && given_ < kMaxBuckets && claim_.more(kSome * kBucketBytes)) {
+    room_ += kSome;
+    given_ += kSome;
+  }
+  return room_;
 }
 
 void Model::say(Node& node, int depth) {
@@ -76,13 +90,13 @@ void Model::change(Identity identity, const Context& context, Change change_cost
 }
 
 void Model::add_duration(Identity identity, const Context& context, std::int64_t ns) {
-  const auto add = [&](Cost& cost) { cost.duration.add(ns, room_); };
+  const auto add = [&](Cost& cost) { cost.duration.add(ns, room()); };
   change(identity, Context{}, add);
   if (context.full()) change(identity, context, add);
 }
 
 void Model::add_gap(Identity identity, const Context& context, std::int64_t ns) {
-  const auto add = [&](Cost& cost) { (ns < kBoundaryNs ? cost.gap : cost.boundary).add(ns, room_); };
+  const auto add = [&](Cost& cost) { (ns < kBoundaryNs ? cost.gap : cost.boundary).add(ns, room()); };
   change(identity, Context{}, add);
   if (context.full()) change(identity, context, add);
 }
@@ -118,7 +132,7 @@ bool Model::follow(Identity identity, const Context& context, std::int64_t ns) {
   Node* node = nearest(identity, context, depth);
   if (node == nullptr) return false;
   const bool alarm = has_drifted(*node, ns);
-  if (node->forgotten && node->cost.duration.count() < Drift::kSettled) node->cost.duration.add(ns, room_);
+  if (node->forgotten && node->cost.duration.count() < Drift::kSettled) node->cost.duration.add(ns, room());
   say(*node, depth);
   return alarm;
 }
@@ -126,9 +140,9 @@ bool Model::follow(Identity identity, const Context& context, std::int64_t ns) {
 void Model::merge(Identity identity, const Context& context, const Cost& cost) {
   if (!is_kept(context)) return;
   change(identity, context, [&](Cost& mine) {
-    mine.duration.merge(cost.duration, room_);
-    mine.gap.merge(cost.gap, room_);
-    mine.boundary.merge(cost.boundary, room_);
+    mine.duration.merge(cost.duration, room());
+    mine.gap.merge(cost.gap, room());
+    mine.boundary.merge(cost.boundary, room());
   });
 }
 

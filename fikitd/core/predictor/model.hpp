@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "drift.hpp"
 #include "kernel.hpp"
 #include "prediction.hpp"
+#include "room.hpp"
 #include "table.hpp"
 
 namespace fikit::predictor {
@@ -20,6 +23,9 @@ class Model {
   static constexpr std::size_t kMaxContexts = 32768; // of one, two and three kernels together
   static constexpr std::size_t kMaxKernels = 16384;
   static constexpr std::size_t kMaxBuckets = std::size_t{1} << 19;
+
+  // From now on only as much is kept as this has room for.
+  void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
 
   // Makes the kernel known by name, so that it can be exported; returns its identity.
   Identity describe(const Kernel& kernel);
@@ -82,11 +88,14 @@ class Model {
   Node* nearest(Identity identity, const Context& context, int& depth);
   bool has_drifted(Node& node, std::int64_t ns);
   static void say(Node& node, int depth);
+  std::size_t& room(); // for histograms, to grow into
 
   std::unordered_map<Identity, Kernel> kernels_;
   Table<Key, Node, Hash> nodes_;
   std::size_t contexts_ = 0;
-  std::size_t room_ = kMaxBuckets;
+  std::size_t room_ = 0; // of `given_` buckets those that are left
+  std::size_t given_ = 0;
+  Claim claim_;
   std::uint64_t drift_alarms_ = 0;
 };
 

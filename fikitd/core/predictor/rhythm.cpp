@@ -52,9 +52,21 @@ Times Rhythm::launched(std::int64_t t_ns, Identity identity, std::int64_t durati
 }
 
 void Rhythm::learn_at(std::uint64_t position, std::int64_t slack_ns) {
-  const auto it = positions_.find(position);
-  if (it != positions_.end()) it->second.add(slack_ns);
-  else if (positions_.size() < kMaxPositions) positions_[position].add(slack_ns);
+  if (Recent* known = this->position(position)) known->add(slack_ns);
+}
+
+Recent* Rhythm::position(std::uint64_t key) {
+  const auto it = positions_.find(key);
+  if (it != positions_.end()) return &it->second;
+  constexpr std::size_t kBytes = sizeof(*it) + 4 * sizeof(void*); // and its node's and its bucket's pointers
+  return positions_.size() < kMaxPositions && claim_.more(kBytes) ? &positions_[key] : nullptr;
+}
+
+Rhythm::Segment* Rhythm::segment(std::uint64_t path) {
+  const auto it = segments_.find(path);
+  if (it != segments_.end()) return &it->second;
+  constexpr std::size_t kBytes = sizeof(*it) + 1024; // and what it expects, as a histogram
+  return segments_.size() < kMaxSegments && claim_.more(kBytes) ? &segments_[path] : nullptr;
 }
 
 void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
@@ -63,11 +75,10 @@ void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
     learn_at(mark.path, slack_ns);
     learn_at(mark.nearby, slack_ns);
   }
-  if (segments_.size() < kMaxSegments || segments_.contains(path_)) {
-    Segment& segment = segments_[path_];
-    segment.span.add(end_ns - first_ns_);
-    segment.tail.add(end_ns - last_ns_);
-    if (began_ns != kNoWord) segment.after.add(end_ns - std::max(dry_ns_, began_ns));
+  if (Segment* segment = this->segment(path_)) {
+    segment->span.add(end_ns - first_ns_);
+    segment->tail.add(end_ns - last_ns_);
+    if (began_ns != kNoWord) segment->after.add(end_ns - std::max(dry_ns_, began_ns));
   }
   const auto before = segments_.find(last_path_);
   if (before != segments_.end())
@@ -120,10 +131,11 @@ Times Rhythm::any_slack() const {
 
 void Rhythm::expect(const RhythmLearnt& before) {
   for (const auto& [position, sketch] : before.slacks)
-    if (positions_.size() < kMaxPositions || positions_.contains(position)) positions_[position].expect(sketch);
+    if (Recent* known = this->position(position)) known->expect(sketch);
   for (const auto& [path, sketch] : before.segments) {
-    if (segments_.size() == kMaxSegments && !segments_.contains(path)) continue;
-    Segment& segment = segments_[path];
+    Segment* known = this->segment(path);
+    if (known == nullptr) continue;
+    Segment& segment = *known;
     segment.span.expect(sketch.span);
     segment.tail.expect(sketch.tail);
     segment.after.expect(sketch.after, -kMaxNs);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "kernel.hpp"
 #include "recent.hpp"
+#include "room.hpp"
 #include "statistics.hpp"
 
 namespace fikit::predictor {
@@ -57,6 +59,9 @@ class Rhythm {
   static constexpr std::size_t kMaxSegments = 1024;   // kinds of
   static constexpr std::size_t kMaxLaunches = 32768;  // of one segment that are learnt from
 
+  // From now on only as much is learnt as this has room for.
+  void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
+
   // A launch at t_ns of predicted length (negative: unknown), which takes in_line_ns more of the device where it stands in
   // line. Its slack.
   Times launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
@@ -94,7 +99,10 @@ class Rhythm {
   void learn(std::int64_t end_ns, std::int64_t began_ns);
   void learn_at(std::uint64_t position, std::int64_t slack_ns);
   Pause pause() const;
+  Recent* position(std::uint64_t key); // that it can learn about; nullptr: there is no room
+  Segment* segment(std::uint64_t path);
 
+  Claim claim_;
   std::unordered_map<std::uint64_t, Recent> positions_;
   std::unordered_map<std::uint64_t, Segment> segments_;
   std::vector<Mark> marks_;

@@ -24,8 +24,12 @@ void Runs::end_oldest(Kind& kind) {
   const Begun& oldest = begun(kind.oldest);
   const Run seen{.launches = static_cast<std::uint32_t>(launches_ - kind.oldest), .work_ns = work_ns_ - oldest.before_ns};
   ++kind.oldest;
-  const auto [it, first] = known_.size() < kMaxPlaces ? known_.try_emplace(oldest.place) : std::pair(known_.find(oldest.place), false);
-  if (it == known_.end()) return;
+  auto it = known_.find(oldest.place);
+  const bool first = it == known_.end();
+  if (first) {
+    if (known_.size() >= kMaxPlaces || !claim_.more(kPlaceBytes)) return;
+    it = known_.try_emplace(oldest.place).first;
+  }
   Known& known = it->second;
   Run& run = &kind == &run_ ? known.run : known.long_run;
   if (first || run.launches == 0) run = seen;
@@ -72,7 +76,8 @@ Ahead Runs::starting(Identity identity, std::int64_t duration_ns) const {
 
 void Runs::expect(const RunsLearnt& before) {
   for (const auto& [place, run] : before) {
-    if (known_.size() == kMaxPlaces) return;
+    if (known_.contains(place)) continue;
+    if (known_.size() == kMaxPlaces || !claim_.more(kPlaceBytes)) return;
     const Run bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kMaxLaunches),
                       .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, run_.most_ns)};
     known_.emplace(place, Known{.run = bounded, .seen = 0});

@@ -6,11 +6,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "kernel.hpp"
+#include "room.hpp"
 
 namespace fikit::predictor {
 
@@ -42,6 +44,9 @@ class Runs {
   Runs(std::int64_t most_ns, std::int64_t long_most_ns)
       : run_{.most = kMaxLaunches, .most_ns = most_ns},
         long_run_{.most = kMaxLongLaunches, .most_ns = std::max(most_ns, long_most_ns)} {}
+
+  // From now on only as much is learnt as this has room for.
+  void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
 
   void launched(Identity identity, std::int64_t duration_ns); // negative: unknown
   void waited();
@@ -77,6 +82,9 @@ class Runs {
   void end_oldest(Kind& kind);
   static void see(Run& known, const Run& seen);
 
+  static constexpr std::size_t kPlaceBytes = sizeof(std::pair<std::uint64_t, Known>) + 4 * sizeof(void*);
+
+  Claim claim_;
   std::unordered_map<std::uint64_t, Known> known_;
   Context context_;
   std::array<Begun, kMaxLongLaunches> begun_{}; // a ring: the newest launches
