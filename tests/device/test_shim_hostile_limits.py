@@ -49,7 +49,7 @@ def test_program_goes_on_without_being_managed(
     assert alone.stdout.endswith("end\n")
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     lines = done.stderr.splitlines()
-    assert all(line.startswith("fikit: ") and line.endswith("it runs without priorities.") for line in lines)
+    assert all(line.startswith("fikit: ") and "it runs without priorities" in line for line in lines)
     assert len(lines) <= 1
 
 
