@@ -65,7 +65,7 @@ function convert.apply(job_desc, request, changes)
     if request.per_socket then job_desc.sockets_per_node = values.no_value16 end -- which --gpus-per-socket needs
   end
   if changes.tasks and not request.tasks then job_desc.num_tasks = changes.tasks end
-  give_cpus(job_desc, changes.cpus or 0, request.tasks or changes.tasks)
+  give_cpus(job_desc, changes.cpus or 0, request.tasks or changes.tasks or request.tasks_per_node) -- on the one node
   if changes.mem_mib then job_desc.min_mem_per_node = changes.mem_mib end
   -- A batch job's variables do not say what it did not: the step takes away what Slurm makes of the default.
   if changes.mem_mib and not request.mem_per_gpu and job_desc.script and job_desc.environment then

@@ -46,6 +46,10 @@ NEWER = {"tres_per_node": "gres/shard:4"}  # since 23.11
             {**GPU, "cpus_per_tres": "gres/gpu:4", "num_tasks": 3},
             {"cpus_per_tres": "", "min_cpus": "6", "cpus_per_task": "2"},
         ),
+        (
+            {**GPU, "cpus_per_tres": "gres:gpu:4", "ntasks_per_node": 2},
+            {"cpus_per_tres": "", "min_cpus": "4", "cpus_per_task": "2"},
+        ),
         ({**GPU, "pn_min_cpus": 3, "num_tasks": 1}, {"min_cpus": "3", "cpus_per_task": "3"}),
         ({**GPU, "pn_min_cpus": 65534, "num_tasks": 1}, {}),
         ({**GPU, "ntasks_per_tres": 2}, {"ntasks_per_tres": "65534", "num_tasks": "2"}),
