@@ -198,23 +198,23 @@ void take_entry(Reader& reader, Timed& timed) {
 
 void put(Writer& writer, const foresight::Learnt& learnt) {
   Writer::Section slacks(writer);
-  for (const auto& [position, sketch] : learnt.rhythm.slacks)
+  for (const auto& slack : learnt.rhythm.slacks)
     slacks.add([&] {
-      writer.put(position);
-      put(writer, sketch);
+      writer.put(slack.first);
+      put(writer, slack.second);
     });
   Writer::Section segments(writer);
-  for (const auto& [path, segment] : learnt.rhythm.segments)
+  for (const auto& segment : learnt.rhythm.segments)
     segments.add([&] {
-      writer.put(path);
-      for (const auto part : kParts) put(writer, segment.*part);
+      writer.put(segment.first);
+      for (const auto part : kParts) put(writer, segment.second.*part);
     });
   Writer::Section runs(writer);
-  for (const auto& [place, run] : learnt.runs)
+  for (const auto& run : learnt.runs)
     runs.add([&] {
-      writer.put(place);
-      writer.put(run.launches);
-      writer.put(run.work_ns);
+      writer.put(run.first);
+      writer.put(run.second.launches);
+      writer.put(run.second.work_ns);
     });
 }
 
