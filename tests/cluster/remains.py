@@ -16,6 +16,7 @@ from fikit.sandbox_processes import Process, processes_of
 from fikitd.client import Control, DaemonUnreachable
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
+WORKER = "fikitd.worker"  # a process of fikitd's own, which goes with it
 RUN_DIR = {
     "jobs",
     "candidates",
@@ -54,7 +55,7 @@ def _processes(sandbox: Sandbox, running: tuple[str, ...]) -> Iterator[str]:
     for process in processes_of(sandbox.root):
         with suppress(OSError):
             words = [os.fsdecode(word) for word in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")]
-            known = process.named("fikitd") or Path(words[0].partition(":")[0]).name in SERVICES
+            known = process.named("fikitd") or WORKER in words or Path(words[0].partition(":")[0]).name in SERVICES
             if words != [""] and not known and not running:
                 yield f"process {process.pid} ({' '.join(words).strip()})"
 

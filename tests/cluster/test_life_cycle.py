@@ -134,7 +134,8 @@ def test_daemon_that_a_prolog_started_has_nothing_of_slurms(cluster: Cluster, pr
     opened = descriptors(fikitd)
     assert opened[:3] == ["/dev/null", log, log]
     ours = (str(cluster.sandbox.run_dir), "socket:", "anon_inode:", "/memfd:fikit")
-    assert [name for name in opened[3:] if not name.startswith(ours)] == []
+    spare = ["/dev/null"]  # with which fikitd refuses when it has no descriptor left (scarcity.py)
+    assert [name for name in opened[3:] if not name.startswith(ours)] in ([], spare)
     assert Path(f"/proc/{fikitd.pid}/cwd").readlink() == Path("/")
 
 
