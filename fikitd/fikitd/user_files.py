@@ -97,7 +97,10 @@ class UserFiles:
 
     def has(self, job: str) -> bool:
         """Whether there is one, readable or not. OSError: nobody can say."""
-        return any(file.path.exists() for file in self._candidates(job))
+        try:
+            return any(file.path.exists() for file in self._candidates(job))
+        except FileNotFoundError:  # the directory is made with the first
+            return False
 
     def save(self, document: Document, data: bytes) -> Path:
         """Replaces an earlier one of the same job. OSError: it could not be stored."""

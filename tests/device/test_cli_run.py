@@ -229,3 +229,11 @@ def test_measured_program_leaves_a_profile_that_the_next_run_finds(site: dict[st
     assert kernel["name"] == "fikit_spin"
     assert kernel["p50_ns"] == pytest.approx(100_000, rel=0.2)
     assert "of its profile's solo time" in fikit(site, "run", *program).stderr
+
+
+def test_first_program_of_a_site_whose_report_directory_is_not_made_yet_is_managed(
+    site: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "reports").rmdir()
+    done = fikit(site, "run", "--emulated", "--", sys.executable, "-c", SPIN, "3")
+    assert (done.returncode, "3 kernels" in done.stderr, "unmanaged" in done.stderr) == (0, True, False), done.stderr
