@@ -24,12 +24,16 @@ from fikitd._core import Dispatcher
 LENGTH = 20 * MS  # of every kernel
 WIDTH = 0.13  # of a bucket in which a length is remembered
 SHORT_LEASE = 2 * LENGTH
+RUN = (1, 2, 3)  # slots of the low client, one after the other
+LONG_RUNS = {"longest_run_ns": 10 * LENGTH, "rest_run_ns": 10 * LENGTH}
 
 
 @pytest.fixture
 def running(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
     """Under `budget` a client whose kernels leave long gaps has slack: lower kernels go although it has work there."""
-    with dispatcher(getattr(request, "param", "budget"), LONG_LEASE, max_slowdown=1.0) as running:
+    asked = getattr(request, "param", "budget")
+    policy, tuning = ("budget", {"tuning": asked, "ageing_ns": None}) if isinstance(asked, dict) else (asked, {})
+    with dispatcher(policy, LONG_LEASE, max_slowdown=1.0, **tuning) as running:
         yield running
 
 
@@ -49,8 +53,9 @@ def low(running: Dispatcher, high: FakeClient) -> FakeClient:
 def filling(running: Dispatcher, number: int) -> FakeClient:
     """A low client. It has reported a kernel complete: from now on the dispatcher counts on that."""
     client = FakeClient(running, number, 8)
-    client.describe(1, "filler")
-    running.set_profile(number, [profile_entry("filler", LENGTH, 0)])
+    for slot in RUN:
+        client.describe(slot, f"filler{slot}")
+    running.set_profile(number, [profile_entry(f"filler{slot}", LENGTH, 0) for slot in RUN])
     client.pass_gate(1)
     assert eventually(lambda: client.read)
     return client
@@ -236,16 +241,30 @@ def test_what_a_mark_says_is_left_stands_until_lower_work_is_over(running: Dispa
     assert stood_ns(high) == pytest.approx(5 * LENGTH, rel=WIDTH)
 
 
+@pytest.mark.parametrize("running", [LONG_RUNS], indirect=True)
 def test_kernels_of_a_run_delay_only_what_was_launched_before_they_were_over(high: FakeClient, low: FakeClient) -> None:
+    time.sleep(10.5 * LENGTH / 1e9)  # for so long the high one has worked, and may be delayed
+    high.launch(1, t_ns=now() - 10 * LENGTH)
+    high.drained()
+    high.ring()
+    assert eventually(lambda: high.read)
+    for _ in range(3):  # what follows what; nobody is asked
+        for slot in RUN:
+            low.launch(slot, EXPIRED)
+        low.drained()
+    low.ring()
+    assert eventually(lambda: low.read)
+    time.sleep(0.01)  # the high one has been silent for so long that it is not expected within a run
     request = begin(low)
+    assert low.page.run_until == low.page.launch_seq + len(RUN) - 1
     begun_ns = now()
     time.sleep(5 * LENGTH / 1e9)
     for half in (1, 4):  # while the first runs, and while the second does
         high.launch(1, t_ns=begun_ns + half * LENGTH // 2)
     high.ring()
     assert eventually(lambda: high.read)
-    for half in (3, 7):
-        low.launch(1, GRANTED, request, t_ns=begun_ns + half * LENGTH // 2)
+    for slot, half in zip(RUN[1:], (3, 7), strict=True):
+        low.launch(slot, GRANTED, request, t_ns=begun_ns + half * LENGTH // 2)
     low.put(DONE, 1, request, t_ns=begun_ns + 5 * LENGTH)
     low.ring()
     assert eventually(lambda: stood_ns(high) > 0)

@@ -29,6 +29,6 @@ def test_whatever_stands_in_its_pages_a_held_launch_goes_on(cc: Callable[..., Pa
 
 
 def test_whatever_a_client_writes_into_its_page_others_are_served(tmp_path: Path) -> None:
-    without = ["dispatcher.cpp", "dispatcher_clients.cpp", "doorbells.cpp"]
+    without = ["dispatcher.cpp", "dispatcher_clients.cpp", "dispatcher_turns.cpp", "doorbells.cpp"]
     program = sanitized_core.build(tmp_path, SANITIZE, [FUZZ / "core_page.cpp", FUZZ / "alone.c"], without=without)
     play(program, "core_page", 3000)

@@ -110,7 +110,7 @@ class Dispatcher {
   std::int64_t keeping_ns(std::int64_t now_ns) const; // between two glances at the pages
   std::int64_t slice_ns(std::int64_t now_ns) const; // between two while a launch stands at a gate
   Wait plan(std::int64_t now_ns) const;
-  // turns.cpp
+  // dispatcher_turns.cpp
   void see_turns();
   void take_turns(std::int64_t now_ns);
   void begin_turn(Client& client, std::int64_t now_ns);
