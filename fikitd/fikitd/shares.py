@@ -33,7 +33,7 @@ class Limit:
 
 
 # Of one GPU: programs that are clients of its dispatcher. `all` is what the core has room for.
-CLIENTS: Final = Limit("programs on this GPU", all=_core.MAX_CLIENTS, user=96, job=96, kept=64)
+CLIENTS: Final = Limit("programs on this GPU", all=_core.MAX_CLIENTS, user=72, job=72, kept=48)
 # Dispatchers, which are threads. A job's are those that Slurm gave it; a node of eight GPUs has 56 MIG instances at most.
 GPUS: Final = Limit("GPUs", all=256, user=64, job=16)
 # Open connections to the client socket, of clients and watchers; `all` and `user` are less where descriptors are few.

@@ -8,7 +8,7 @@
 
 namespace fikit::policy {
 
-inline constexpr std::size_t kMaxClients = 256;
+inline constexpr std::size_t kMaxClients = 192;
 
 class Rows {
  public:
