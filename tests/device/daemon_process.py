@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,20 @@ class Fikitd:
     def command(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).with_name("fikitd")), "--config", str(self.config), *arguments]
 
-    def start(self) -> Fikitd:
+    def start(self, env: Mapping[str, str] | None = None) -> Fikitd:
+        """With `env` besides the environment of the tests."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command(), stderr=log, cwd="/")
+            self.process = subprocess.Popen(self.command(), stderr=log, cwd="/", env={**os.environ, **(env or {})})
         self.wait_until_there()
         return self
+
+    @contextmanager
+    def started(self, env: Mapping[str, str]) -> Iterator[None]:
+        """At work meanwhile, with `env`; it ends as told, and nothing that it did was a fault of its own."""
+        self.start(env)
+        yield
+        assert self.stop() == 0, self.log.read_text()
+        assert "Traceback" not in self.log.read_text()
 
     def wait_until_there(self) -> None:
         assert self.process is not None

@@ -30,13 +30,8 @@ def storage(cc: Callable[..., Path], place: Path) -> FailingStorage:
 @pytest.fixture(scope="module")
 def daemon(place: Path, storage: FailingStorage) -> Iterator[Fikitd]:
     daemon = Fikitd(place, "budget")
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in storage.env.items():
-            environment.setenv(name, value)
-        daemon.start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-    assert "Traceback" not in daemon.log.read_text()
+    with daemon.started(storage.env):
+        yield daemon
 
 
 @pytest.fixture

@@ -36,13 +36,8 @@ def daemon(place: Path, storage: FailingStorage) -> Iterator[Fikitd]:
     daemon.config.write_text(
         f'[daemon]\nrun_dir = "{daemon.run_dir}"\nreport_dir = "{daemon.reports}"\nprofile_dir = "{daemon.profiles}"\n'
     )
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in storage.env.items():
-            environment.setenv(name, value)
-        daemon.start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-    assert "Traceback" not in daemon.log.read_text()
+    with daemon.started(storage.env):
+        yield daemon
 
 
 @pytest.fixture

@@ -43,13 +43,8 @@ def daemon(tmp_path: Path, machine: Machine) -> Iterator[Fikitd]:
     daemon = Fikitd(tmp_path, "budget")
     text = daemon.config.read_text()
     daemon.config.write_text(text.replace("[daemon]\n", "[daemon]\nidle_exit_s = 3600\nforget_s = 60\n"))
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in machine.env.items():
-            environment.setenv(name, value)
-        daemon.start()
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-    assert "Traceback" not in daemon.log.read_text()
+    with daemon.started(machine.env):
+        yield daemon
 
 
 @pytest.fixture
