@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,8 +51,10 @@ def routed(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iter
     with Sandbox(gpus=1, slurm_lines=PARTITIONS) as own:
         script = Path(own.env["SLURM_CONF"]).parent / "job_submit.lua"
         script.write_text(SITE.format(native=paths.slurm_dir()))
+        # slurmctld reads the file again when its time, in seconds, is later than that at which it read it last.
+        later = time.time() + 60
+        os.utime(script, (later, later))
         cluster = make_cluster(own)
-        # slurmctld reads the file again when its time, in seconds, is another.
         cluster.until(lambda: cluster.run("srun", "-p", "gpu", "true").returncode != 0, "the site's rules do not hold")
         yield cluster
 

@@ -43,7 +43,7 @@ def test_a_program_that_cannot_start_costs_its_own_line_only(tmp_path: Path, mon
     (tmp_path / "cupy.py").write_text("raise ImportError('no cupy today')\n")
     found = coverage(setting)
     assert found["cupy"] == {"error": "cupy: ImportError: no cupy today"}
-    assert found["tinygrad"]["fikit"] > 0
+    assert found["tinygrad"].get("fikit", 0) > 0, found
 
 
 def test_a_program_that_runs_unmanaged_is_not_counted_as_managed(tmp_path: Path) -> None:

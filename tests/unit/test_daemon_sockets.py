@@ -23,7 +23,7 @@ from fikitd.client import Control, ControlError
 from fikitd.records import JobRecord
 
 from fikitd import client as client_module
-from fikitd import protocol
+from fikitd import protocol, shares
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
@@ -221,9 +221,9 @@ def test_who_finds_the_control_socket_full_waits_for_room(tmp_path: Path, monkey
     assert answers == ["fikitd 1.0 there"]
 
 
-def test_a_full_portion_of_clients_at_once_is_served(daemon: Daemon) -> None:
+def test_all_clients_that_a_job_may_have_are_served_at_once(daemon: Daemon) -> None:
     daemon.job()
-    clients = [FakeClient(daemon.run_dir) for _ in range(90)]
+    clients = [FakeClient(daemon.run_dir) for _ in range(shares.CLIENTS.job)]
     for one in clients:
         one.send(fakes.hello())
     kinds = [one.answer() for one in clients]
@@ -231,4 +231,4 @@ def test_a_full_portion_of_clients_at_once_is_served(daemon: Daemon) -> None:
     for _, _, descriptors in kinds:
         for descriptor in descriptors:
             os.close(descriptor)
-    eventually(lambda: len(daemon.core.dispatchers[0].clients) == 90)
+    eventually(lambda: len(daemon.core.dispatchers[0].clients) == shares.CLIENTS.job)
