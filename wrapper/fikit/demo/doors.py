@@ -106,6 +106,8 @@ class SlurmDoor:
 
     def start(self, job: Job, env: dict[str, str], output: Path) -> Running:
         script = output.with_suffix(".sh")
+        # The sandbox's model file is MODEL with the sandbox's own name: under another one the GPU is not the one that fikitd's NVML sees.
+        env = {key: value for key, value in env.items() if key != "EMUCUDA_CONFIG"}
         exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.items())
         script.write_text(f"#!/bin/bash\n{exports}exec {shlex.join(job.argv)}\n")
         options = [f"--fikit-{key}={value}" if value else f"--fikit-{key}" for key, value in job.options.items()]
