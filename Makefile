@@ -6,10 +6,10 @@ DEVICE ?= emulated
 WORKERS ?= 2
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test cluster cluster-all lint sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test cluster cluster-all lint aarch64 sanitize fuzz bench clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: ## install what is missing (Debian packages, .venv, the build)
 	@bash scripts/setup.sh
@@ -65,6 +65,10 @@ lint: ## ruff, mypy, layers, clang-tidy
 sanitize: ## shim and dispatcher under the address, undefined behaviour and thread sanitizers
 	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/unit/test_shim_fuzz.py \
 	  tests/unit/test_core_sanitized.py
+
+aarch64: ## shim and emulated driver cross-built for aarch64, and the shim's C programs with them under qemu (part of the suite)
+	@bash scripts/aarch64.sh
+	@$(PY) -m pytest tests/device/test_shim_aarch64.py
 
 FUZZ_S ?= 60
 fuzz: ## libFuzzer on what shim and fikitd read from each other, each target for FUZZ_S seconds (clang and its runtime: libclang-rt-dev)

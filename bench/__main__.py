@@ -10,6 +10,9 @@ from typing import NoReturn
 
 from bench import (
     bound,
+    calls,
+    demo,
+    device_option,
     dispatch,
     emulator,
     frontier,
@@ -26,14 +29,19 @@ from bench import (
     replay,
     slurm,
     storm,
+    switches,
     tuning,
 )
+from bench.gpu import report as gpu
 
 BENCHES: dict[str, ModuleType] = {
     "bound": bound,
+    "calls": calls,
+    "demo": demo,
     "dispatch": dispatch,
     "emulator": emulator,
     "frontier": frontier,
+    "gpu": gpu,
     "heldout": heldout,
     "launch": launch,
     "load": load,
@@ -45,6 +53,7 @@ BENCHES: dict[str, ModuleType] = {
     "replay": replay,
     "slurm": slurm,
     "storm": storm,
+    "switches": switches,
     "tuning": tuning,
 }
 
@@ -78,9 +87,13 @@ def main() -> int:
     if name is None:
         parser.print_help()
         return 0
+    place = name
     try:
+        if "overlap" in options:
+            options["device"] = device_option.of(options)
+            place += device_option.place(options["device"])
         if shown_on:
-            page.around(shown_on, name)
+            page.around(shown_on, place)
         for wanted in (file, options.get("svg")):
             if wanted:
                 record.check(wanted)
@@ -89,7 +102,7 @@ def main() -> int:
         if file:
             record.write(file, name, result)
         if shown_on:
-            page.write(shown_on, name, result.table)
+            page.write(shown_on, place, result.table)
     except record.BenchError as error:
         print(f"bench {name}: {error}", file=sys.stderr)
         return 1

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from fikitd.bound import Bound
-from fikitd.unforeseen import Unforeseen
 
 from bench import page
 from bench import seeds as several
 from bench.frontier import BUDGETS, DEFAULT
-from bench.pairs import CLAIM, Case, every_case
+from bench.pairs import Case, Chosen, claim, every_case
 from bench.pairs import add_arguments as add_pair_arguments
+from bench.pairs import settings as pair_settings
 from bench.record import BenchError, Result
 from fikitd import simulator
 
@@ -34,15 +33,12 @@ def _case(case: Case) -> list[dict[str, Any]]:
         bounds = {f"{budget:.0%}": bound.harvest(1 + budget) for budget in BUDGETS}
         outcome = case.simulate(scenario, "budget")
         own = bound.harvest(min(outcome.high_jct_ratio, 1 + bound.most))
-        unforeseen = None  # whether anybody knows the arrivals makes a difference only where there are some
-        if simulator.ARRIVALS[case.arrivals] is not None:
-            unforeseen = min(bounds[f"{DEFAULT:.0%}"], Unforeseen(scenario).harvest(1 + DEFAULT))
     except simulator.SimulatorError as error:
         raise BenchError(f"{case}: {error}") from error
     return [
         {
             "case": str(case), "seed": case.seed, "jct": outcome.high_jct_ratio, "harvest": outcome.harvest,
-            "bounds": bounds, "unforeseen": unforeseen, "above": outcome.harvest > own,
+            "bounds": bounds, "above": outcome.harvest > own,
         }
     ]  # fmt: skip
 
@@ -51,10 +47,8 @@ def _judge(same: list[Mapping[str, Any]]) -> dict[str, Any]:
     """One case of the table: means over its seeds."""
     row = several.mean(same)
     most = row["bounds"][f"{DEFAULT:.0%}"]
-    unforeseen = row["unforeseen"]
     return row | {
         "of_bound": row["harvest"] / most if most else 1.0,
-        "of_unforeseen": row["harvest"] / unforeseen if unforeseen else None,
         "above": any(of_seed["above"] for of_seed in same),
         "seeds": same,
     }
@@ -62,10 +56,7 @@ def _judge(same: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _line(row: dict[str, Any], width: int) -> str:
     bounds = " ".join(f"{row['bounds'][f'{budget:.0%}']:6.3f}" for budget in BUDGETS)
-    unforeseen = f"{row['unforeseen']:10.3f} {row['of_unforeseen']:6.2f}" if row["unforeseen"] else ""
-    return (
-        f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}{unforeseen}"
-    )
+    return f"{row['case']:{width}}  {bounds}  {row['jct']:6.3f} {row['harvest']:7.3f} {row['of_bound']:6.2f}"
 
 
 HEAD = (
@@ -74,30 +65,20 @@ HEAD = (
     "`budget`: JCT ratio",
     "harvest",
     f"of the bound at {DEFAULT:.0%}",
-    f"{DEFAULT:.0%}, arrivals not known".replace("%", " %", 1),
-    "of that",
 )
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     bounds = (f"{row['bounds'][f'{budget:.0%}']:.2f}" for budget in BUDGETS[1:])
-    unforeseen = (f"{row[name]:.2f}" if row[name] else "" for name in ("unforeseen", "of_unforeseen"))
-    return row["case"], *bounds, f"{row['jct']:.3f}", f"{row['harvest']:.2f}", f"{row['of_bound']:.2f}", *unforeseen
+    return row["case"], *bounds, f"{row['jct']:.3f}", f"{row['harvest']:.2f}", f"{row['of_bound']:.2f}"
 
 
-def run(
-    *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None,
-    seeds: int = several.SEEDS,
-) -> Result:  # fmt: skip
+def run(**chosen: Unpack[Chosen]) -> Result:
     """Simulate every pair; raises BenchError."""
-    runs = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests, seeds=seeds)
+    runs = every_case(_case, **chosen)
     rows = [_judge(same) for same in several.by_case(runs, "case")]
     width = max(len(row["case"]) for row in rows)
-    head = (
-        f"{'bound at':{width}}  "
-        + " ".join(f"{budget:6.0%}" for budget in BUDGETS)
-        + "     JCT harvest  share unforeseen  share"
-    )
+    head = f"{'bound at':{width}}  " + " ".join(f"{budget:6.0%}" for budget in BUDGETS) + "     JCT harvest  share"
     values = {
         "cases": len(rows),
         "of_bound_median": statistics.median(row["of_bound"] for row in rows),
@@ -107,7 +88,7 @@ def run(
         "cases_above_the_bound": sum(row["above"] for row in rows),
     }
     totals = "\n".join(f"{name:24} {value:.3f}".rstrip("0").rstrip(".") for name, value in values.items())
-    summary = "\n".join([CLAIM, head, *(_line(row, width) for row in rows), "", totals])
+    summary = "\n".join([claim(chosen), head, *(_line(row, width) for row in rows), "", totals])
     samples = {"of_bound": [float(row["of_bound"]) for row in rows]}
-    settings = {"budgets": list(BUDGETS), "seeds": seeds, "device": "emulated device model"}
+    settings = {"budgets": list(BUDGETS), **pair_settings(chosen)}
     return Result(summary, True, values, samples, settings, {"cases": rows}, page.markdown(HEAD, map(_cells, rows)))

@@ -99,3 +99,38 @@ def scatter(
         parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in at]
         parts.append(_text(*_free(at[-1][0] + 7, at[-1][1] + 4, series.name, names), series.name, anchor="start"))
     return "\n".join([*parts, "</svg>", ""])
+
+
+def panels(title: str, x_name: str, parts: list[tuple[str, tuple[float, float], list[Series]]]) -> str:
+    """Pictures side by side with one x axis: each the name and the range of its y axis, and lines. What lies beyond the range is drawn at its end."""
+    gap, inner = 90, 330
+    wide = LEFT + len(parts) * (inner + gap) + RIGHT
+    highest = max(x for _, _, lines in parts for series in lines for x, _ in series.points)
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {HEIGHT}" font-family="sans-serif">',
+        f'<rect width="{wide}" height="{HEIGHT}" fill="white"/>',
+        _text(wide / 2, 26, title, size=15),
+    ]
+    for number, (name, (low, high), lines) in enumerate(parts):
+        left = LEFT + number * (inner + gap)
+        x, y = _Axis(0.0, highest, left, left + inner), _Axis(low, high, HEIGHT - BOTTOM, TOP)
+        for value in x.ticks():
+            drawn.append(_text(x.at(value), HEIGHT - BOTTOM + 18, f"{value:g}"))
+        for step in range(6):
+            value = low + step * (high - low) / 5
+            at = y.at(value)
+            drawn.append(f'<line x1="{left}" y1="{at:.1f}" x2="{left + inner}" y2="{at:.1f}" stroke="#ddd"/>')
+            drawn.append(_text(left - 8, at + 4, f"{value:.3g}", anchor="end"))
+        drawn += [_text(left + inner / 2, HEIGHT - 16, x_name), _text(left + inner / 2, TOP - 8, name)]
+        taken: list[tuple[float, float, float]] = []
+        for n, series in enumerate(lines):
+            colour = COLOURS[n % len(COLOURS)]
+            at_points = [(x.at(a), y.at(b)) for a, b in series.points]
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in at_points)
+            drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            name_x, name_y = at_points[-1][0] + 6, at_points[-1][1] + 4
+            while any(abs(name_y - other) < 12 for _, _, other in taken):
+                name_y -= 12
+            taken.append((name_x, name_x, name_y))
+            drawn.append(_text(name_x, name_y, series.name, anchor="start", size=11))
+    return "\n".join([*drawn, "</svg>", ""])

@@ -8,7 +8,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench import page
+from fikitd.simulator import SLICES, Device
+
+from bench import device_option, page
 from bench.frontier import BOUND, SAME
 from bench.pairs import CLAIM, PAIRS, Case, on_all_processors
 from bench.record import BenchError, Result
@@ -18,20 +20,26 @@ from fikitd import simulator
 ABOUT = "slowdown and harvest of the policy `budget` on every pair of recordings that is no standard pair"
 SEEDS = (101, 102)  # the frontier begins at 1
 MINE = "budget"
-POLICIES = (MINE, "fikit", "prio", "xsched", "time-slicing", "fifo")
+SIMPLER = ("paper", "prio", "xsched", "fifo", "weighted", "mps-priority")
+
+
+def policies(device: Device) -> tuple[str, ...]:
+    """Ours first, then those that are simpler, as far as this device has them."""
+    return (MINE, *(name for name in SIMPLER if name in simulator.policies_of(device)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    device_option.add_arguments(parser)
     page.add_argument(parser)
 
 
-def cases(known: dict[str, bytes], requests: int | None) -> list[Case]:
+def cases(known: dict[str, bytes], requests: int | None, device: Device) -> list[Case]:
     """In a fixed order. Requests one after the other are the same with every seed."""
     return [
-        Case(f"{high} + {low}", arrivals, (high, low), (known[high], known[low]), requests, seed)
+        Case(f"{high} + {low}", arrivals, (high, low), (known[high], known[low]), requests, seed, device)
         for high in sorted(known)
         for low in sorted(known)
         if high != low and (high, low) not in PAIRS.values()
@@ -43,7 +51,7 @@ def cases(known: dict[str, bytes], requests: int | None) -> list[Case]:
 def _case(case: Case) -> list[dict[str, Any]]:
     scenario = case.scenario()
     rows = []
-    for policy in POLICIES:
+    for policy in policies(case.device):
         outcome = case.simulate(scenario, policy)
         rows.append(
             {
@@ -72,18 +80,19 @@ def _cells(policy: str, rows: list[dict[str, Any]], more: list[bool]) -> tuple[s
     return policy, f"{statistics.fmean(ratios):.3f}", f"{max(ratios):.3f}", f"{over}", f"{harvest:.3f}", f"{sum(more)}"
 
 
-def run(*, emulated: bool, traces: Path | None = None, requests: int | None = None) -> Result:
+def run(*, emulated: bool, traces: Path | None = None, requests: int | None = None, device: Device = SLICES) -> Result:
     """Simulate every such pair; raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
-    found = cases(recordings(traces), requests)
+    found = cases(recordings(traces), requests, device)
     if not found:
         raise BenchError("there are no two recordings that are no standard pair")
     rows = on_all_processors(_case, found)
-    of = {policy: [row for row in rows if row["policy"] == policy] for policy in POLICIES}
+    names = policies(device)
+    of = {policy: [row for row in rows if row["policy"] == policy] for policy in names}
     over = sorted((row for row in of[MINE] if row["jct"] > BOUND), key=lambda row: -float(row["jct"]))
-    more = {policy: _more(of[policy], of[MINE]) for policy in POLICIES}
-    table = [_cells(policy, of[policy], more[policy]) for policy in POLICIES]
+    more = {policy: _more(of[policy], of[MINE]) for policy in names}
+    table = [_cells(policy, of[policy], more[policy]) for policy in names]
     below = sum(any(some) for some in zip(*more.values(), strict=True))
     lines = [
         "  ".join(f"{cell:>{len(name)}}" for cell, name in zip(cells, HEAD, strict=True)) for cells in (HEAD, *table)
@@ -102,6 +111,6 @@ def run(*, emulated: bool, traces: Path | None = None, requests: int | None = No
         "mean_harvest": statistics.fmean(min(1.0, row["harvest"]) for row in of[MINE]),
     }
     samples = {"high_jct_ratio": [row["jct"] for row in of[MINE]]}
-    settings = {"seeds": list(SEEDS), "device": "emulated device model"}
-    summary = "\n".join([CLAIM, *lines])
+    settings = {"seeds": list(SEEDS), **device_option.settings(device)}
+    summary = "\n".join([CLAIM.format(device=device), *lines])
     return Result(summary, True, values, samples, settings, {"runs": rows}, page.markdown(HEAD, table))

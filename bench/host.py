@@ -77,8 +77,8 @@ class Host:
 
 @contextmanager
 def hosting(directory: Path, *, lease_ns: int, idle_after_ns: int, spin_ns: int, mark_every: int) -> Iterator[Host]:
-    """A host with the policy `fikit`; stopped at the end."""
-    dispatcher = Dispatcher("fikit", lease_ns, 20_000, 500_000, idle_after_ns, spin_ns, mark_every)
+    """A host with the policy `paper`; stopped at the end."""
+    dispatcher = Dispatcher("paper", lease_ns, 20_000, 500_000, idle_after_ns, spin_ns, mark_every)
     host = Host(directory, dispatcher, lease_ns, spin_ns)
     try:
         yield host

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fikitd.reports import ReportStore
-from fikitd.simulator import Observed
+from fikitd.simulator import MERGED, Device, Observed
 from fikitd.traces import TraceStore
 
 from bench import slow_motion
+from bench.device_use import used_ns
 from bench.managed import managed, own_environment
-from bench.reaction import busy_spans
 from bench.record import BenchError
 from bench.replay import NS_PER_BYTE, device_config
 from fikitd import config, paths
@@ -55,13 +55,16 @@ class Run:
 class Stage:
     """A fikitd and its profiles, for several runs one after the other, each on a fresh device."""
 
-    def __init__(self, environment: Mapping[str, str], directory: Path, stretch: float) -> None:
-        self.environment, self.directory, self.stretch = dict(environment), directory, stretch
+    def __init__(
+        self, environment: Mapping[str, str], directory: Path, stretch: float, shared: Device = MERGED
+    ) -> None:
+        """`shared`: how programs share the device, in slow motion, too."""
+        self.environment, self.directory, self.stretch, self.shared = dict(environment), directory, stretch, shared
 
     def run(self, jobs: Sequence[Job], device: Mapping[str, float], *, seconds: float | None = None) -> Run:
         """All jobs at once; the others are stopped when the first has ended, that one after `seconds`."""
         device_file = self.directory / "device.toml"
-        device_file.write_text(device_config(1, device))
+        device_file.write_text(device_config(1, device, shared=self.shared))
         environment = {
             **self.environment,
             "EMUCUDA_CONFIG": str(device_file),
@@ -93,7 +96,7 @@ class Stage:
     def learnt_before(self) -> Iterator[None]:
         """Each time with the same profiles: what programs teach inside is forgotten. Only of jobs whose report was taken, for
         until then it is not stored."""
-        profiles, kept = Path(self._daemon.profile_dir), self.directory / "profiles-before"
+        profiles, kept = self.profiles, self.directory / "profiles-before"
         if profiles.exists():  # else nothing was learnt yet
             shutil.copytree(profiles, kept)
         try:
@@ -113,6 +116,11 @@ class Stage:
         if report is None:
             raise BenchError(f"fikitd kept no report of {job}")
         return report
+
+    @property
+    def profiles(self) -> Path:
+        """Where fikitd has them."""
+        return Path(self._daemon.profile_dir)
 
     @property
     def _daemon(self) -> config.DaemonConfig:
@@ -140,24 +148,26 @@ class Stage:
         requests = played["requests"]
         begun_ns = played["begun_ns"]
         span_ns = requests[-1][1] if requests else played["ended_ns"] - begun_ns
-        busy = [_busy_ns(events, pid, begun_ns, begun_ns + span_ns) for pid in pids]
+        used = [used_ns(events, pid, begun_ns, begun_ns + span_ns, self.shared) for pid in pids]
         responses = [end - arrival for arrival, end in requests]
         return Run(
-            pids, begun_ns, Observed(span_ns, responses, busy[0], sum(busy[1:])), events,
+            pids, begun_ns, Observed(span_ns, responses, used[0], sum(used[1:])), events,
             [f"run-{process.pid}-1" if job.options is not None else "" for process, job in zip(started, jobs, strict=True)],
             [(arrival, end) for arrival, end in requests],
         )  # fmt: skip
 
 
 @contextmanager
-def stage(directory: Path, stretch: float, scheduler: Mapping[str, int | str]) -> Iterator[Stage]:
-    """`scheduler`: keys of fikit.toml; times are in slow motion, too."""
+def stage(
+    directory: Path, stretch: float, scheduler: Mapping[str, int | str], shared: Device = MERGED
+) -> Iterator[Stage]:
+    """`scheduler`: keys of fikit.toml; times are in slow motion, too. `shared`: see Stage."""
     keys = {**slow_motion.scheduler(stretch), **scheduler}
     with (
         own_environment(keys, {"trace_events": TRACE_EVENTS}) as environment,
         slow_motion.fikitd(environment, stretch),
     ):
-        yield Stage(environment, directory, stretch)
+        yield Stage(environment, directory, stretch, shared)
 
 
 def _stored(load: Callable[[str], dict[str, Any] | None], job: str) -> dict[str, Any] | None:
@@ -211,8 +221,3 @@ def _device_events(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     if lost:
         raise BenchError(f"the device's record is too small by {lost} entries, make the runs shorter")
     return list(trace["events"])
-
-
-def _busy_ns(events: Sequence[dict[str, Any]], pid: int, from_ns: int, until_ns: int) -> int:
-    """Time of the compute engine for a program within a span."""
-    return sum(max(0, min(end, until_ns) - max(start, from_ns)) for start, end in busy_spans(events, pid))

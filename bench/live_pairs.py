@@ -10,22 +10,26 @@ the cases, round by round. Nothing here is a claim about hardware.
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import os
 import statistics
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fikitd.simulator import Scenario
+from fikitd.simulator import SLICES, Device, Scenario
 
-from bench import host_pace, low_time, page, slow_motion
+from bench import device_option, host_pace, low_time, page, slow_motion
 from bench import live as stages
 from bench import recordings as made_up
-from bench.live_table import MARGIN, agrees, live_result, picture, simulated_table
+from bench.live_rounds import Measured, Rounds, machine_state
+from bench.live_table import agrees, live_result, picture, simulated_table
 from bench.pairs import read_pairs
 from bench.reaction import Reactions, delayed_ns, reactions, together
 from bench.record import BenchError, Result
@@ -41,8 +45,6 @@ MANY_ORDERS = 99  # where harvest depends much on them
 LITTLE = 0.03  # of a harvest
 SHOWS_ITSELF = ("fifo", "prio")  # no gates, and gates that wait for nothing else
 
-Measured = tuple[dict[str, Any], Reactions]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
@@ -55,13 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=1, help="runs alone and with the low job, in turn")
     parser.add_argument(
         "--most", type=int, default=1, metavar="N",
-        help=f"more rounds, N in all, of cases outside {MARGIN:.0%}%: of several, the median counts",
+        help="more rounds, N in all, of cases outside the margins: of several, the median counts",
     )  # fmt: skip
     parser.add_argument(
-        "--with", dest="earlier", type=Path, nargs="+", default=[], metavar="FILE",
-        help="of --json: put what was measured there into table and picture, too",
+        "--resume", type=Path, metavar="DIR",
+        help="keep each case and round in a file here as soon as it is measured, and do not measure again what is here",
     )  # fmt: skip
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the picture here, with --live")
+    device_option.add_arguments(parser)
     page.add_argument(parser)
 
 
@@ -102,6 +105,7 @@ class Case:
             arrivals,
             requests=max(1, math.ceil(book.seconds * 1e9 / book.trace(high).solo_ns)),
             knowledge="context",
+            device=book.shared,
             **slow_motion.simulated(STRETCH),
         )
         return cls(pair, arrivals, high, low, scenario)
@@ -130,8 +134,9 @@ class Case:
 class Book:
     """The recordings, as files and as jobs of the simulator."""
 
-    def __init__(self, directory: Path, texts: Mapping[str, bytes], seconds: float) -> None:
-        self.directory, self.texts, self.seconds = directory, texts, seconds
+    def __init__(self, directory: Path, texts: Mapping[str, bytes], seconds: float, shared: Device) -> None:
+        """`shared`: how jobs share the device, in slow motion, too."""
+        self.directory, self.texts, self.seconds, self.shared = directory, texts, seconds, shared
         self.trace = cache(self._trace)
 
     def _trace(self, name: str) -> simulator.Trace:
@@ -161,15 +166,14 @@ def cases_of(book: Book, pairs: Sequence[str] | None, arrivals: Sequence[str]) -
     return [Case.of(book, pair, known[pair], kind) for pair in chosen for kind in arrivals]
 
 
-def learn(stage: stages.Stage, book: Book, cases: Sequence[Case]) -> None:
-    """A measuring run of each recording, alone on a device like its own."""
-    for name in dict.fromkeys(name for case in cases for name in (case.high, case.low)):
-        trace = book.trace(name)
-        cut = trace.learning_ns == MOST_LEARNING_NS
-        requests = None if cut else trace.learning_passes
-        job = stages.Job(book.file(name), requests, options=["--measure", "--profile", name])
-        run = stage.run([job], device_like(trace.native), seconds=MOST_LEARNING_NS / 1e9 if cut else None)
-        stage.report(run.job_ids[0])  # it is there when the profile is
+def learn(stage: stages.Stage, book: Book, name: str) -> None:
+    """A measuring run of the recording, alone on a device like its own."""
+    trace = book.trace(name)
+    cut = trace.learning_ns == MOST_LEARNING_NS
+    requests = None if cut else trace.learning_passes
+    job = stages.Job(book.file(name), requests, options=["--measure", "--profile", name])
+    run = stage.run([job], device_like(trace.native), seconds=MOST_LEARNING_NS / 1e9 if cut else None)
+    stage.report(run.job_ids[0])  # it is there when the profile is
 
 
 def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
@@ -181,7 +185,8 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
     with stage.learnt_before():
         shared = stage.run([managed, low], case.device)
         delayed, _ = (stage.report(job)["delayed"] for job in shared.job_ids)
-    ratios = simulator.compare(alone.observed, shared.observed, closed=case.arrivals == "closed")
+    closed = case.arrivals == "closed"
+    ratios = simulator.compare(alone.observed, shared.observed, closed=closed, device=case.scenario.device)
     latency_ns = case.device["launch_latency_us"] * 1000
     high_trace, low_trace = (stage.trace(job) for job in shared.job_ids)
     waits = case.scenario.high.native.waits_before
@@ -203,83 +208,124 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
     return row, replace(seen, turn=turns_us)
 
 
-def calibrate(directory: Path) -> Reactions:
+def calibrate(directory: Path, shared: Device) -> Reactions:
     """How soon the dispatcher of this machine reacts: of a made-up pair under `prio`, which shows everything."""
     texts = {"inference": made_up.inference(made_up.SEED).text(), "training": made_up.training(made_up.SEED).text()}
-    book = Book(directory, texts, CALIBRATION_SECONDS)
+    book = Book(directory, texts, CALIBRATION_SECONDS, shared)
     case = Case.of(book, "calibration", ("inference", "training"), "closed")
-    with stages.stage(directory, STRETCH, {"policy": "prio"}) as stage:
-        learn(stage, book, [case])
+    with stages.stage(directory, STRETCH, {"policy": "prio"}, shared) as stage:
+        for name in (case.high, case.low):
+            learn(stage, book, name)
         return measure(stage, book, case)[1]
 
 
 def run(
     *, emulated: bool, live: bool, traces: Path | None, pairs: list[str] | None, arrivals: list[str], policy: str,
-    seconds: float, rounds: int, most: int, earlier: Sequence[Path], svg: Path | None,
+    seconds: float, rounds: int, most: int, resume: Path | None, svg: Path | None, device: Device = SLICES,
 ) -> Result:  # fmt: skip
     """Raises BenchError."""
     if not emulated:
         raise BenchError("its devices are emulated, leave --real away")
     if rounds < 1:
         raise BenchError("--rounds must be 1 or more")
-    settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds}
-    before = [row for file in earlier for row in measured_before(file, settings)]
-    settings = {**settings, "rounds": rounds, "most": most}
+    slow = replace(device, slice_ns=round(device.slice_ns * STRETCH), switch_ns=round(device.switch_ns * STRETCH))
+    settings = {"policy": policy, "stretch": STRETCH, "seconds": seconds, "device": str(device)}
     with tempfile.TemporaryDirectory(prefix="fikit-pairs-") as directory:
-        texts = {name: made_up.at_work(text) for name, text in made_up.recordings(traces).items()}
-        book = Book(Path(directory), texts, seconds)
+        texts = {name: made_up.steady_fills(made_up.at_work(text)) for name, text in made_up.recordings(traces).items()}
+        book = Book(Path(directory), texts, seconds, slow)
         cases = cases_of(book, pairs, arrivals)
         if not live:
             rows = [{"case": str(case), "simulated": case.simulate(policy, Reactions())} for case in cases]
-            return Result(simulated_table(rows, policy, STRETCH), True, {}, {}, settings, details={"cases": rows})
-        usual = None if policy in SHOWS_ITSELF else calibrate(Path(directory))
-        with stages.stage(Path(directory), STRETCH, {"policy": policy}) as stage:
-            learn(stage, book, cases)
-            rows = before + _rounds(stage, book, cases, policy, usual, rounds=rounds, most=most)
+            return Result(
+                simulated_table(rows, policy, STRETCH), True, {}, {}, {**settings, "rounds": rounds, "most": most},
+                details={"cases": rows},
+            )  # fmt: skip
+        kept = Rounds(Path(directory) / "rounds" if resume is None else resume, settings)
+        rows = Bench(book, cases, policy, kept).rows(rounds, most)
     if svg is not None:
         svg.parent.mkdir(parents=True, exist_ok=True)
         svg.write_text(picture(rows, policy))
-    return live_result(rows, policy, STRETCH, settings)
+    return live_result(rows, policy, STRETCH, {**settings, "rounds": rounds, "most": most})
 
 
-def measured_before(file: Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cases of a file that was written with --json and --live. Raises BenchError."""
+@contextmanager
+def patient() -> Iterator[None]:
+    """What only computes needs no priority that its caller has over what else runs on this machine (`chrt`)."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     try:
-        found = json.loads(file.read_text())
-        if any(found["settings"][name] != value for name, value in settings.items()):
-            raise BenchError(f"{file} was measured with other settings, measure it anew")
-        return [dict(row) for row in found["cases"] if row["live"]]
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"{file} holds no pairs that were measured with --live and --json") from error
+        yield
+    finally:
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, policy, parameters)
 
 
-def _rounds(
-    stage: stages.Stage,
-    book: Book,
-    cases: Sequence[Case],
-    policy: str,
-    usual: Reactions | None,
-    *,
-    rounds: int,
-    most: int,
-) -> list[dict[str, Any]]:
-    """The rows of all cases, in turn. Those that are outside the margin then are all measured `most` times, whatever comes of it:
-    to stop where a case agrees would be to choose."""
-    measured: list[list[Measured]] = [[] for _ in cases]
+class Bench:
+    """Cases that are measured round by round; what was measured before is not measured again."""
 
-    def row(number: int) -> dict[str, Any]:
-        return _live_row(cases[number], policy, measured[number], usual)
+    def __init__(self, book: Book, cases: Sequence[Case], policy: str, kept: Rounds) -> None:
+        self.book, self.cases, self.policy, self.kept = book, cases, policy, kept
 
-    def measure_all(numbers: Sequence[int], times: int) -> None:
-        for _ in range(times):
-            for number in numbers:
-                measured[number].append(measure(stage, book, cases[number]))
+    def rows(self, rounds: int, most: int) -> list[dict[str, Any]]:
+        """Of all cases. Those that are outside the margin are all measured `most` times, whatever comes of it: to stop where a case
+        agrees would be to choose."""
+        self._measure(self.cases, rounds)
+        usual = None if self.policy in SHOWS_ITSELF else self._usual()
+        with patient():
+            rows = [self._row(case, rounds, usual) for case in self.cases]
+        outside = [case for case, row in zip(self.cases, rows, strict=True) if not agrees(row)]
+        if not outside or most <= rounds:
+            return rows
+        self._measure(outside, most)
+        with patient():
+            return [
+                self._row(case, most, usual) if case in outside else row
+                for case, row in zip(self.cases, rows, strict=True)
+            ]  # fmt: skip
 
-    measure_all(range(len(cases)), rounds)
-    rows = [row(number) for number in range(len(cases))]
-    outside = [number for number in range(len(cases)) if not agrees(rows[number])]
-    measure_all(outside, most - rounds)
-    return [row(number) if number in outside else rows[number] for number in range(len(cases))]
+    def _measure(self, cases: Sequence[Case], rounds: int) -> None:
+        """Their rounds up to this number, as far as they are not there: the cases in turn, so that a time in which the machine had much to do
+        is not one case's."""
+        missing = [
+            (number, case)
+            for number in range(1, rounds + 1)
+            for case in cases
+            if self.kept.load(str(case), number) is None
+        ]
+        if not missing:
+            return
+        with stages.stage(self.book.directory, STRETCH, {"policy": self.policy}, self.book.shared) as stage:
+            self._learn(stage, [case for _, case in missing])
+            for done, (number, case) in enumerate(missing, 1):
+                begun = time.monotonic()
+                row, seen = measure(stage, self.book, case)
+                state = machine_state(begun)
+                self.kept.save(str(case), number, ({**row, "machine": state}, seen))
+                said = f"JCT ratio {row['high_jct_ratio']:.3f}, harvest {row['harvest']:.3f}"
+                took = f"{state['took_s']:.0f} s, load {state['load']:.1f}"
+                print(f"{done}/{len(missing)}  {case}, round {number}: {said} ({took})", file=sys.stderr, flush=True)
+
+    def _learn(self, stage: stages.Stage, cases: Sequence[Case]) -> None:
+        known = self.kept.learnt()
+        self.kept.take_profiles(stage.profiles)
+        for name in dict.fromkeys(name for case in cases for name in (case.high, case.low)):
+            if name in known:
+                continue
+            learn(stage, self.book, name)
+            known.add(name)
+            self.kept.keep_profiles(stage.profiles, known)
+
+    def _usual(self) -> Reactions:
+        """How soon this machine's dispatcher reacts."""
+        seen = self.kept.load_calibration()
+        if seen is None:
+            seen = calibrate(self.book.directory, self.book.shared)
+            self.kept.save_calibration(seen)
+        return seen
+
+    def _row(self, case: Case, rounds: int, usual: Reactions | None) -> dict[str, Any]:
+        found = [self.kept.load(str(case), number) for number in range(1, rounds + 1)]
+        return _live_row(case, self.policy, [measured for measured in found if measured is not None], usual)
 
 
 def _live_row(case: Case, policy: str, measured: Sequence[Measured], usual: Reactions | None) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def own_environment(
 
 def managed(program: str, *arguments: object, options: Sequence[str]) -> list[str]:
     """The command that runs `native/bin/<program>` under fikit; `options` are `fikit run`'s."""
-    run = [str(Path(sys.executable).parent / "fikit"), "run", *options, "--"]
+    run = [sys.executable, "-m", "fikit", "run", *options, "--"]
     return [*run, str(paths.native_dir() / "bin" / program), *map(str, arguments)]
 
 

@@ -13,7 +13,7 @@ from bench.recordings import recordings
 from fikitd import paths, simulator
 
 ABOUT = "kernels per second of the device model alone, in manual time, and of simulated pairs"
-POLICIES = ("budget", "fikit", "prio")  # simulated
+POLICIES = ("budget", "paper", "prio")  # simulated
 ROUNDS = 3
 PROCESSES = (1, 2, 4, 10, 64)
 DEPTH = 8  # kernels that each process keeps in its stream

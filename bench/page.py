@@ -8,7 +8,11 @@ from pathlib import Path
 
 from fikitd.storage import reason
 
+from bench import record
 from bench.record import BenchError
+
+SHORT = 10
+"""Of a commit's name."""
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +46,22 @@ def around(path: Path, name: str) -> tuple[str, str]:
     return before + begin, end + after
 
 
+OUTPUT = ("--json", "--page", "--resume", "--svg")
+"""Options that name files of whoever made a table, and change nothing in it."""
+
+
+def source() -> str:
+    """The line below a table: what made it."""
+    commit, plus, changes = record.commit().partition("+")
+    return f"Commit {commit[:SHORT]}{plus}{changes}: `{record.command(without=OUTPUT)}`"
+
+
 def write(path: Path, name: str, table: str) -> None:
-    """Put the table of this bench in place of its last one. Raises BenchError."""
+    """Put the table of this bench in place of its last one, and what made it below. Raises BenchError."""
     if not table:
         raise BenchError(f"this run made no table for {path}, run it as the page says")
     before, after = around(path, name)
     try:
-        path.write_text(before + table + after)
+        path.write_text(f"{before}{table}\n\n{source()}{after}")
     except OSError as error:
         raise BenchError(f"couldn't write {path}: {error.strerror}") from error

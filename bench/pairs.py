@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
+from fikitd.simulator import SLICES, Device
 from fikitd.storage import reason
 
-from bench import page
+from bench import device_option, page
 from bench import seeds as several
 from bench.record import BenchError
 from bench.recordings import recordings
 from fikitd import simulator
 
-CLAIM = "Simulated on the emulated device model, no claim about hardware"
+CLAIM = "Simulated on the emulated device model ({device}), no claim about hardware"
 # The standard pairs of the recorded timelines' own page.
 PAIRS = {
     "P1": ("h100_bertsmall_infer", "h100_timesformer_infer"),
@@ -45,6 +46,7 @@ class Case:
     texts: tuple[bytes, ...]
     requests: int | None
     seed: int = 1
+    device: Device = SLICES
 
     def __str__(self) -> str:
         return f"{self.pair} {self.arrivals}"
@@ -52,7 +54,7 @@ class Case:
     def scenario(self) -> simulator.Scenario:
         """The recordings are read anew: native objects do not travel between processes."""
         high, *lows = (simulator.parse(name, text.decode()) for name, text in zip(self.names, self.texts, strict=True))
-        return simulator.Scenario(high, lows, self.arrivals, requests=self.requests, seed=self.seed)
+        return simulator.Scenario(high, lows, self.arrivals, requests=self.requests, seed=self.seed, device=self.device)
 
     def simulate(self, scenario: simulator.Scenario, policy: str) -> simulator.Outcome:
         """Raises BenchError."""
@@ -70,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
     several.add_argument(parser)
+    device_option.add_arguments(parser)
     page.add_argument(parser)
 
 
@@ -94,16 +97,38 @@ def read_pairs(path: Path | None, known: dict[str, bytes]) -> dict[str, tuple[st
     return pairs
 
 
+class Chosen(TypedDict, total=False):
+    """Which cases are simulated, and on which device: what add_arguments() takes."""
+
+    emulated: Required[bool]
+    traces: Path | None
+    pairs: Path | None
+    requests: int | None
+    seeds: int
+    device: Device
+
+
+def settings(chosen: Chosen) -> dict[str, Any]:
+    """Of a result: the seeds and the device."""
+    return {"seeds": chosen.get("seeds", several.SEEDS), **device_option.settings(chosen.get("device", SLICES))}
+
+
+def claim(chosen: Chosen) -> str:
+    """The first line of a summary."""
+    return CLAIM.format(device=chosen.get("device", SLICES))
+
+
 def every_case(
     work: Callable[[Case], list[dict[str, Any]]],
-    *, emulated: bool, traces: Path | None, pairs: Path | None, requests: int | None, seeds: int,
+    *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None,
+    seeds: int = several.SEEDS, device: Device = SLICES,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The rows of `work`, a function of a module, for every case and seed; of a case one after the other. Raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
     known = recordings(traces)
     cases = [
-        Case(pair, arrivals, names, tuple(known[name] for name in names), requests, seed)
+        Case(pair, arrivals, names, tuple(known[name] for name in names), requests, seed, device)
         for pair, names in read_pairs(pairs, known).items()
         for arrivals in simulator.ARRIVALS
         for seed in several.of(arrivals, seeds)

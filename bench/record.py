@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +56,17 @@ def commit() -> str:
     return head.strip() + ("+changes" if changes.stdout.strip() else "")
 
 
+def command(without: Sequence[str] = ()) -> str:
+    """What was typed; without: options that are left out, with their values."""
+    words, kept = iter(sys.argv[1:]), []
+    for word in words:
+        if word in without:
+            next(words, None)
+        elif not word.startswith(tuple(f"{option}=" for option in without)):
+            kept.append(word)
+    return shlex.join(["python", "-m", "bench", *kept])
+
+
 def check(path: Path) -> None:
     """Can it be written? Asked before a bench takes its minutes. Raises BenchError."""
     is_new = not path.exists()
@@ -68,13 +80,13 @@ def check(path: Path) -> None:
 
 
 def write(path: Path, name: str, result: Result) -> None:
-    """Write one bench's file; raises BenchError when it cannot be written."""
+    """Write one bench's file, whole or not at all; raises BenchError when it cannot be written."""
     content = {
         "format": "fikit-bench",
         "version": 1,
         "bench": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        "command": command(),
         "commit": commit(),
         "machine": machine(),
         "emulated": result.emulated,
@@ -83,8 +95,15 @@ def write(path: Path, name: str, result: Result) -> None:
         "samples": result.samples,
         **result.details,
     }
+    write_whole(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that nobody sees half of. Raises BenchError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=1) + "\n")
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished.write_text(text)
+        unfinished.replace(path)
     except OSError as error:
         raise BenchError(f"couldn't write {path}: {error.strerror}") from error

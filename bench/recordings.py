@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from fikitd.storage import reason
 
@@ -54,6 +55,30 @@ def at_work(text: bytes) -> bytes:
         return text
     before = {line for line, us in calls if us < begin_us}
     return b"".join(line for line in lines if line not in before)
+
+
+def steady_fills(text: bytes) -> bytes:
+    """The recording; memsets and copies within the device of the same length all take their mean time. Played on an emulated device their
+    length stands for their time, and the shim, which knows them by their length, would know none of them again."""
+    lines = text.splitlines(keepends=True)
+    fills = {
+        line.split()[1] for line in lines if line[:3] == b"#N " and any(word in line for word in (b"Memset", b"DtoD"))
+    }
+    cells = {number: line.split(b",") for number, line in enumerate(lines) if line[:2] == b"M,"}
+    of_length: dict[tuple[bytes, bytes], list[int]] = {}
+    for number, row in cells.items():
+        if row[_NAME] in fills:
+            of_length.setdefault((row[_NAME], row[_BYTES]), []).append(number)
+    for numbers in of_length.values():
+        mean_us = fmean(float(cells[number][_TOOK_US]) for number in numbers)
+        for number in numbers:
+            row = cells[number]
+            lines[number] = b",".join([*row[:_TOOK_US], b"%.3f" % mean_us, *row[_TOOK_US + 1 :]])
+    return b"".join(lines)
+
+
+_TOOK_US, _BYTES, _NAME = 4, 14, 15
+"""Columns of a line, as emulator/replay/recording.hpp has them."""
 
 
 @dataclass

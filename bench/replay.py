@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fikitd.simulator import MERGED, Device
+
 from bench.record import BenchError, Result
 from bench.recordings import recordings
 from fikitd import paths
@@ -27,23 +29,40 @@ dilation = {dilation}
 launch_latency_us = {launch_latency_us}
 kernel_gap_us = {kernel_gap_us}
 concurrent_kernels = {concurrent_kernels}
-sharing = "merged"
+sharing = "{sharing}"
+slice_us = {slice_us}
+switch_us = {switch_us}
+overlap_slowdown = {overlap_slowdown}
 [copy]
 latency_us = 0.0
 h2d_gbps = {gbps}
 d2h_gbps = {gbps}
 d2d_gbps = {gbps}
-[[kernel]]
-match = "*"
-duration = "param0_ns"
 """
+KERNELS = """\
+[[kernel]]
+match = "{match}"
+duration = "param0_ns"
+registers = {registers}
+"""
+LIMITLESS = 1  # a thread with so few registers fits wherever one fits whose registers are not known
+MOST_REGISTERS = 255
 
 
-def device_config(dilation: float, like: Mapping[str, float], *, concurrent_kernels: int = 1) -> str:
-    """A device.toml: the recorded device's launch latency and gap, kernels of all programs one after the other as they
-    come, and kernels and copies that take as long as they are told to."""
+def device_config(
+    dilation: float, like: Mapping[str, float], *, concurrent_kernels: int = 1, shared: Device = MERGED
+) -> str:
+    """A device.toml: the recorded device's launch latency and gap, shared by programs as `shared` says (by default one plays alone), and
+    kernels and copies that take as long as they are told to. Kernels of `fikit-replay` have the registers of their names, and by them the
+    same demand as simulated ones."""
     constants = {name: like[name] for name in ("launch_latency_us", "kernel_gap_us")}
-    return DEVICE.format(dilation=dilation, gbps=1 / NS_PER_BYTE, concurrent_kernels=concurrent_kernels, **constants)
+    rules = [(f"k[0-9]*_{count}regs_*", count) for count in range(1, MOST_REGISTERS + 1)]
+    kernels = (KERNELS.format(match=match, registers=count) for match, count in [*rules, ("*", LIMITLESS)])
+    device = DEVICE.format(
+        dilation=dilation, gbps=1 / NS_PER_BYTE, concurrent_kernels=concurrent_kernels, sharing=shared.sharing,
+        slice_us=shared.slice_ns / 1e3, switch_us=shared.switch_ns / 1e3, overlap_slowdown=shared.overlap_slowdown, **constants,
+    )  # fmt: skip
+    return device + "".join(kernels)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -43,6 +43,8 @@ TUNING_OF_THE_JOBS = (
     "enough_ns",
     "surplus_ns",
     "odd_idle_ns",
+    "long_idle_ns",
+    "turn_ns",
 )
 TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
 

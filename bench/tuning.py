@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from bench import page
 from bench import seeds as several
 from bench.frontier import BOUND
-from bench.pairs import CLAIM, Case, add_arguments, every_case
+from bench.pairs import Case, Chosen, add_arguments, claim, every_case
+from bench.pairs import settings as pair_settings
 from bench.record import Result
 from fikitd import simulator
 
@@ -65,12 +65,9 @@ def _judge(label: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run(
-    *, emulated: bool, traces: Path | None = None, pairs: Path | None = None, requests: int | None = None,
-    seeds: int = several.SEEDS,
-) -> Result:  # fmt: skip
+def run(**chosen: Unpack[Chosen]) -> Result:
     """Simulate every pair with every variant; raises BenchError."""
-    rows = every_case(_case, emulated=emulated, traces=traces, pairs=pairs, requests=requests, seeds=seeds)
+    rows = every_case(_case, **chosen)
     table = [_judge(label, [row for row in rows if row["label"] == label]) for label in variants()]
     cells = [
         (row["label"], f"{row['mean_jct']:.3f}", f"{row['highest_jct']:.3f}", f"{row['over']}", f"{row['mean_harvest']:.3f}")
@@ -81,12 +78,12 @@ def run(
         f"{name:{width}}  " + "  ".join(f"{cell:>{len(of)}}" for cell, of in zip(rest, HEAD[1:], strict=True))
         for name, *rest in (HEAD, *cells)
     ]
-    summary = "\n".join([CLAIM, *lines])
+    summary = "\n".join([claim(chosen), *lines])
     values = {
         "cases": len({row["case"] for row in rows}),
         "highest_jct_ratio": max(row["highest_jct"] for row in table),
     }
-    settings = {"factors": list(FACTORS), "seeds": seeds, "device": "emulated device model"}
+    settings = {"factors": list(FACTORS), **pair_settings(chosen)}
     samples = {"mean_harvest": [row["mean_harvest"] for row in table]}
     details = {"table": table, "runs": rows}
     return Result(summary, True, values, samples, settings, details, page.markdown(HEAD, cells))

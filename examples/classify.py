@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=300, help="how many batches to classify")
     parser.add_argument("--batch", type=int, default=2, help="images per batch")
     parser.add_argument("--sure", type=float, default=0.999, help="stop at the stage that is this sure")
+    parser.add_argument("--pause", type=float, default=0.0, help="ms until the next request is there")
     Rendezvous.add_arguments(parser)
     args = parser.parse_args()
 
@@ -74,6 +75,7 @@ def main() -> None:
         start = time.monotonic()
         cascade.classify(frames[number % FRAMES], args.sure)
         latencies.append(time.monotonic() - start)
+        time.sleep(args.pause / 1e3)
     seconds = time.monotonic() - begin
     p50, p99 = np.quantile(latencies, (0.5, 0.99)) * 1e3
     print(

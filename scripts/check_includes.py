@@ -17,20 +17,33 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 # Folder -> folders whose files it may include besides its own. The most specific folder of a file counts.
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/protocol": (),
-    "fikitd/core/policy": (),
-    "fikitd/core/predictor": (),
-    "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor"),
+    "fikitd/core/types": (),
+    "fikitd/core/policy": ("fikitd/core/types",),
+    "fikitd/core/predictor": ("fikitd/core/types",),
+    "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/types"),
+    "fikitd/core/tracking": (
+        "fikitd/core/foresight",
+        "fikitd/core/policy",
+        "fikitd/core/predictor",
+        "fikitd/core/protocol",
+        "fikitd/core/types",
+    ),
     "fikitd/core/dispatcher": (
         "fikitd/core/foresight",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "fikitd/core/protocol",
+        "fikitd/core/tracking",
+        "fikitd/core/types",
     ),
-    # The simulator plays the dispatcher's parts on the emulator's device model: the one arrow to the emulator.
+    # The simulator drives what the dispatcher drives, on the emulator's device model: the one arrow to the emulator.
     "fikitd/core/simulator": (
         "fikitd/core/foresight",
         "fikitd/core/policy",
         "fikitd/core/predictor",
+        "fikitd/core/protocol",
+        "fikitd/core/tracking",
+        "fikitd/core/types",
         "emulator/device_model",
         "emulator/replay",
     ),
@@ -39,6 +52,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "fikitd/core/simulator",
         "fikitd/core/binding",
         "fikitd/core/policy",
+        "fikitd/core/types",
         "emulator/replay",
     ),
     "fikitd/core/binding": (
@@ -46,6 +60,8 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "fikitd/core/foresight",
         "fikitd/core/policy",
         "fikitd/core/predictor",
+        "fikitd/core/tracking",
+        "fikitd/core/types",
     ),
     "shim": ("fikitd/core/protocol", "driver_api"),
     "emulator": ("driver_api", "emulator/device_model", "emulator/replay"),
@@ -54,7 +70,14 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "slurm_plugin": (),
 }
 # Folders that may use the standard library of C or C++ and nothing else: no POSIX, no Linux, no third party.
-STANDARD_ONLY = ("fikitd/core/protocol", "fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/foresight")
+STANDARD_ONLY = (
+    "fikitd/core/protocol",
+    "fikitd/core/types",
+    "fikitd/core/policy",
+    "fikitd/core/predictor",
+    "fikitd/core/foresight",
+    "fikitd/core/tracking",
+)
 # Third-party headers, and who alone may use them.
 BINDINGS = ("fikitd/core/binding", "fikitd/core/simulator/binding")
 THIRD_PARTY = {

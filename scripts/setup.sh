@@ -7,6 +7,7 @@ build_packages="gcc g++ make python3 python3-dev python3-venv libtomlplusplus-de
 accounting_packages="slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"  # for the tests of accounting
 slurm_packages="slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
 check_packages="lua5.4 clang-tidy valgrind libjemalloc2 iproute2 bindfs systemd-analyze:systemd rpmbuild:rpm musl-gcc:musl-tools libc6-dev-i386"
+aarch64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"  # for make aarch64
 client_packages="ffmpeg:ffmpeg gcc-offload-nvptx"  # unmodified CUDA programs for the tests
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -28,6 +29,9 @@ install_packages() {
   have_debian || { say "this is not Debian or Ubuntu: install the counterparts of $build_packages $slurm_packages yourself"; return 0; }
   # shellcheck disable=SC2086
   wanted=$(missing $build_packages $slurm_packages $accounting_packages $check_packages $client_packages)
+  # Debian's cross compilers take the place of gcc-multilib: whoever has that keeps it, and goes without the tests for aarch64.
+  # shellcheck disable=SC2086
+  [ -n "$(missing gcc-multilib)" ] && wanted+=$(missing $aarch64_packages)
   [ -n "$wanted" ] || return 0
   # shellcheck disable=SC2086
   needed=$(missing $build_packages)

@@ -36,14 +36,16 @@ static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
   return false;
 }
 
-/* The user's own socket beside everybody's, which no other user can fill (fikitd/user_sockets.py). */
-static bool own_path(const char *path, struct sockaddr_un *address) {
+/* The directory of the users' own sockets beside everybody's (fikitd/user_sockets.py), or -1. */
+static int users_directory(const char *path) {
+  char directory[sizeof ((struct sockaddr_un *)0)->sun_path + sizeof FIKIT_USERS_DIRECTORY];
   const char *slash = strrchr(path, '/');
   if (!slash || strcmp(slash + 1, FIKIT_SOCKET_NAME) != 0)
-    return false;
-  int length = snprintf(address->sun_path, sizeof address->sun_path, "%.*s/%s/%u.sock", (int)(slash - path), path,
-                        FIKIT_USERS_DIRECTORY, (unsigned)geteuid());
-  return length > 0 && (size_t)length < sizeof address->sun_path;
+    return -1;
+  int length = snprintf(directory, sizeof directory, "%.*s/%s", (int)(slash - path), path, FIKIT_USERS_DIRECTORY);
+  if (length < 0 || (size_t)length >= sizeof directory)
+    return -1;
+  return moved_up(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 static bool everybodys_path(const char *path, struct sockaddr_un *address) {
@@ -63,6 +65,20 @@ static bool connected(int fd, const struct sockaddr_un *address) {
   return result == 0;
 }
 
+/* To the user's own socket, which no other user can fill. By its directory's descriptor: its path may be longer than an address. */
+static bool connected_to_own(int fd, const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int directory = users_directory(path);
+  if (directory < 0)
+    return false;
+  snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%u.sock", directory, (unsigned)geteuid());
+  bool done = connected(fd, &address);
+  int why = errno;
+  close(directory);
+  errno = why;
+  return done;
+}
+
 static int open_socket(const char *path, int patience_s, char reason[FIKIT_REASON_BYTES]) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   struct timeval timeout = {.tv_sec = patience_s};
@@ -73,7 +89,7 @@ static int open_socket(const char *path, int patience_s, char reason[FIKIT_REASO
   }
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  if (own_path(path, &address) && connected(fd, &address))
+  if (connected_to_own(fd, path))
     return fd;
   if (!everybodys_path(path, &address))
     failed(reason, "path too long for a socket");
@@ -151,18 +167,26 @@ static bool offered(const struct fikit_hello *hello, uint32_t version) {
   return version == hello->version || (version > hello->version && version <= hello->newest);
 }
 
+static bool is_refusal(const struct fikit_message_head *head, ssize_t got) {
+  return got == (ssize_t)sizeof(struct fikit_refused) && head->type == FIKIT_MSG_REFUSED;
+}
+
+static bool refused(const struct fikit_refused *refusal, char reason[FIKIT_REASON_BYTES]) {
+  if (!refusal->reason[0])
+    return failed(reason, "it refuses and does not say why");
+  snprintf(reason, FIKIT_REASON_BYTES, "%.*s", FIKIT_REASON_BYTES - 1, refusal->reason);
+  return false;
+}
+
 static bool understand(const struct fikit_hello *hello, const void *packet, ssize_t got, const int fds[DESCRIPTORS],
                        struct fikit_connection *connection, char reason[FIKIT_REASON_BYTES]) {
   const struct fikit_welcome *welcome = packet;
-  const struct fikit_refused *refused = packet;
   if (got < 0)
     return failed_errno(reason);
   if (got == 0)
     return failed(reason, "it closed the connection");
-  if (got == (ssize_t)sizeof *refused && refused->head.type == FIKIT_MSG_REFUSED) {
-    snprintf(reason, FIKIT_REASON_BYTES, "%.*s", FIKIT_REASON_BYTES - 1, refused->reason);
-    return false;
-  }
+  if (is_refusal(packet, got))
+    return refused(packet, reason);
   if (got != (ssize_t)sizeof *welcome || welcome->head.type != FIKIT_MSG_WELCOME ||
       welcome->head.bytes != sizeof *welcome || !offered(hello, welcome->version) ||
       welcome->page_bytes != sizeof(struct fikit_page) || welcome->memory_bytes != sizeof(struct fikit_memory) ||
@@ -203,6 +227,26 @@ enum fikit_answer fikit_hear(int fd, const struct fikit_hello *hello, bool wait,
   connection->socket = fd;
   connection->doorbell = fds[DOORBELL];
   return FIKIT_MANAGED;
+}
+
+enum fikit_answer fikit_hear_join(int fd, char reason[FIKIT_REASON_BYTES]) {
+  _Alignas(8) char packet[FIKIT_MESSAGE_BYTES];
+  int fds[DESCRIPTORS];
+  const struct fikit_message_head *head = (const void *)packet;
+  const ssize_t got = receive(fd, packet, sizeof packet, fds, 0);
+  for (int i = 0; i < DESCRIPTORS; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+  if (got == (ssize_t)sizeof *head && head->type == FIKIT_MSG_JOIN && head->bytes == sizeof *head)
+    return FIKIT_MANAGED;
+  if (got < 0)
+    failed_errno(reason);
+  else if (is_refusal(head, got))
+    refused((const void *)packet, reason);
+  else
+    failed(reason, "fikitd's answer is not understood: it is another version of fikit");
+  close(fd);
+  return FIKIT_NOT_MANAGED;
 }
 
 void fikit_disconnect(const struct fikit_connection *connection) {

@@ -24,6 +24,10 @@ int fikit_ask(const char *path, const struct fikit_hello *hello, int patience_s,
 enum fikit_answer fikit_hear(int fd, const struct fikit_hello *hello, bool wait, struct fikit_connection *connection,
                              char reason[FIKIT_REASON_BYTES]);
 
+/* The answer to a hello that asks to JOIN. MANAGED: become a client of MPS, and keep the descriptor for as long; NOT_MANAGED: it is
+ * closed, and a reason of one phrase says why not. */
+enum fikit_answer fikit_hear_join(int fd, char reason[FIKIT_REASON_BYTES]);
+
 /* Close and unmap what fikit_connect made. */
 void fikit_disconnect(const struct fikit_connection *connection);
 

@@ -11,8 +11,7 @@ struct fikit_copying fikit_copy_ask(struct fikit_stream *entry, CUstream stream,
   struct fikit_page *page = device->page;
   if (page->version < FIKIT_SINCE_COPIES || (fikit_capture_anywhere() && fikit_stream_captures(stream)))
     return copying;
-  uint64_t from = atomic_load_explicit(&page->copies_ask_from[copy - FIKIT_COPY_IN], memory_order_relaxed);
-  if (from && bytes >= from && atomic_load_explicit(&page->gate, memory_order_acquire) != FIKIT_GATE_OPEN) {
+  if (fikit_copy_asks(page, copy, bytes)) {
     struct fikit_pass pass = fikit_gate_wait_to_copy(device, copy, bytes);
     if (pass.kind == FIKIT_ENTRY_GRANTED) {
       copying.device = device;
@@ -46,7 +45,7 @@ enum fikit_copy fikit_copy_between(CUdeviceptr to, CUdeviceptr from) {
 /* Which way it goes is asked only where it matters. */
 static struct fikit_copying begin_between(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   const struct fikit_device *device = fikit_stream_of(stream)->device;
-  bool matters = device && fikit_copies_matter(device);
+  bool matters = device && fikit_copies_matter(device->page);
   return fikit_copy_begin(stream, matters ? fikit_copy_between(to, from) : FIKIT_COPY_NONE, bytes);
 }
 

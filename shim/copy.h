@@ -13,20 +13,13 @@ struct fikit_copying {
   uint32_t request_seq;
 };
 
-/* Does anybody want to know of this process's copies? */
-static inline bool fikit_copies_matter(const struct fikit_device *device) {
-  const struct fikit_page *page = device->page;
-  return atomic_load_explicit(&page->gate, memory_order_acquire) != FIKIT_GATE_OPEN ||
-         atomic_load_explicit(&page->mark_every, memory_order_relaxed) != 0;
-}
-
 /* The rest of fikit_copy_begin(), where they do. */
 struct fikit_copying fikit_copy_ask(struct fikit_stream *entry, CUstream stream, enum fikit_copy copy, size_t bytes);
 
 /* Before and after a copy on this stream (NULL not allowed). NONE: neither to the device nor to the host. */
 static inline struct fikit_copying fikit_copy_begin(CUstream stream, enum fikit_copy copy, size_t bytes) {
   struct fikit_stream *entry = fikit_stream_of(stream);
-  if (__builtin_expect(!entry->device || !fikit_copies_matter(entry->device) || copy == FIKIT_COPY_NONE, 1))
+  if (__builtin_expect(!entry->device || !fikit_copies_matter(entry->device->page) || copy == FIKIT_COPY_NONE, 1))
     return (struct fikit_copying){.device = NULL};
   return fikit_copy_ask(entry, stream, copy, bytes);
 }

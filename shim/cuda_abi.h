@@ -34,9 +34,14 @@ enum { CU_EVENT_DEFAULT = 0, CU_EVENT_DISABLE_TIMING = 2 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
 enum { CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
 enum { CU_MEMHOSTREGISTER_DEVICEMAP = 2 };
+enum { CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133 }; /* drivers before CUDA 12.3 do not know it */
 enum { CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122 }; /* of the _v2 calls, which all have the 32-bit ones */
 enum { CU_GRAPH_NODE_TYPE_KERNEL = 0 };
-enum { CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2 };
+enum {
+  CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7
+};
 enum { CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2 };
 
 /* Stream handles with a meaning of their own. NULL means one or the other, by the flavour of the call. */
@@ -53,6 +58,7 @@ typedef struct {
   union {
     char bytes[64];
     int cooperative;
+    int programmatic; /* stream serialization allowed */
   } value;
 } CUlaunchAttribute;
 
@@ -153,6 +159,36 @@ FIKIT_API cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy);
 FIKIT_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
 FIKIT_API cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream);
 
+/* Fills, and copies within the device. */
+FIKIT_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
+FIKIT_API cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height);
+FIKIT_API cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count);
+FIKIT_API cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height);
+FIKIT_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count);
+FIKIT_API cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height);
+FIKIT_API cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count);
+FIKIT_API cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height);
+FIKIT_API cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count);
+FIKIT_API cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height);
+FIKIT_API cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count);
+FIKIT_API cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height);
+FIKIT_API cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream);
+FIKIT_API cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream);
+FIKIT_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+FIKIT_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+FIKIT_API cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+
 FIKIT_API cuStreamDestroy(CUstream stream);
 FIKIT_API cuStreamDestroy_v2(CUstream stream);
 
@@ -232,19 +268,25 @@ FIKIT_API cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 FIKIT_API cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 FIKIT_API cuDeviceGetName(char *name, int bytes, CUdevice device);
 FIKIT_API cuDeviceTotalMem_v2(size_t *bytes, CUdevice device);
+FIKIT_API cuStreamCreate(CUstream *stream, unsigned flags);
 FIKIT_API cuStreamGetCtx(CUstream stream, CUcontext *ctx);
 FIKIT_API cuStreamGetCtx_v2(CUstream stream, CUcontext *regular, void **green);
 FIKIT_API cuStreamIsCapturing(CUstream stream, int *status);
 FIKIT_API cuStreamIsCapturing_ptsz(CUstream stream, int *status);
 FIKIT_API cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
+FIKIT_API cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value, unsigned flags);
 FIKIT_API cuThreadExchangeStreamCaptureMode(int *mode);
 FIKIT_API cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
 FIKIT_API cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer);
+FIKIT_API cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags);
+FIKIT_API cuMemFreeHost(void *pointer);
 FIKIT_API cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags);
 FIKIT_API cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned flags);
 FIKIT_API cuEventCreate(CUevent *event, unsigned flags);
 FIKIT_API cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 FIKIT_API cuFuncGetName(const char **name, CUfunction function);
+FIKIT_API cuFuncGetAttribute(int *value, int attribute, CUfunction function);
+FIKIT_API cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice device);
 FIKIT_API cuKernelGetName(const char **name, CUkernel kernel);
 FIKIT_API cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
 FIKIT_API cuGraphNodeGetType(CUgraphNode node, int *type);

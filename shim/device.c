@@ -1,6 +1,7 @@
 #include "device.h"
 #include "attach.h"
 #include "clock.h"
+#include "collective.h"
 #include "fork.h"
 #include "gate.h"
 #include "identity.h"
@@ -8,6 +9,7 @@
 #include "marker.h"
 #include "measure.h"
 #include "monitor.h"
+#include "page.h"
 #include "page_mark.h"
 #include "say.h"
 #include "stream.h"
@@ -36,6 +38,7 @@ enum { WATCH_PATIENCE_S = 1 };
 static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
   CUuuid uuid;
   size_t memory = 0;
+  int in_mps = 0;
   CUresult result =
       HAS(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, ordinal) : REAL(cuDeviceGetUuid)(&uuid, ordinal);
   if (result != CUDA_SUCCESS || REAL(cuDeviceTotalMem_v2)(&memory, ordinal) != CUDA_SUCCESS)
@@ -47,6 +50,8 @@ static bool describe(CUdevice ordinal, struct fikit_hello *hello) {
       .gpu_memory_bytes = memory};
   memcpy(hello->gpu_uuid, uuid.bytes, sizeof hello->gpu_uuid);
   REAL(cuDeviceGetName)(hello->gpu_name, (int)sizeof hello->gpu_name - 1, ordinal);
+  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) == CUDA_SUCCESS && in_mps)
+    hello->purpose |= FIKIT_HELLO_MPS;
   return true;
 }
 
@@ -61,6 +66,7 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
     return NULL;
   device->page = connection->page;
   device->socket = connection->socket;
+  fikit_collectives_of_site(device->page);
   device->socket_file = fikit_file_id(connection->socket);
   device->doorbell = connection->doorbell;
   device->memory = connection->memory;
@@ -293,8 +299,8 @@ void fikit_device_release(struct fikit_device *device) {
 
 void fikit_doorbell(struct fikit_device *device) {
   uint64_t one = 1;
-  if (atomic_load_explicit(&device->gone, memory_order_relaxed) ||
-      atomic_load_explicit(&device->page->awake, memory_order_seq_cst) || !fikit_descriptors_ours(device))
+  if (atomic_load_explicit(&device->gone, memory_order_relaxed) || !fikit_page_needs_bell(device->page) ||
+      !fikit_descriptors_ours(device))
     return;
   syscall(SYS_write, device->doorbell, &one, sizeof one); /* unlike write(), where no thread is cancelled */
 }

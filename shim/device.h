@@ -13,6 +13,7 @@
 #define FIKIT_MAX_DEVICES 64
 #define FIKIT_PATH_BYTES 108 /* sun_path */
 #define FIKIT_IDENTITY_BUCKETS (2 * FIKIT_SLOTS)
+#define FIKIT_SIGHTINGS (2 * FIKIT_SLOTS)
 
 /* A kernel identity's bucket: 64-bit key (0 = free) and the slot of the page that counts it. */
 struct fikit_identity {
@@ -47,6 +48,7 @@ struct fikit_device {
   uint32_t described;                                       /* slots below this one were sent to fikitd */
   struct fikit_description *descriptions;                   /* by slot: FIKIT_SLOTS */
   struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
+  _Atomic uint16_t sightings[FIKIT_SIGHTINGS]; /* of kernels without a slot, by their keys (identity.c) */
 
   struct fikit_memory *memory;      /* of the job: memory.c */
   struct fikit_memory_share *share; /* ours, in it */
@@ -56,6 +58,7 @@ struct fikit_device {
   struct fikit_markers *markers;       /* marker.c */
   struct fikit_page_marks *page_marks; /* page_mark.c */
   struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
+  _Atomic uint32_t before_dependent[FIKIT_SLOTS / 32]; /* a bit for each slot: a dependent launch came behind it (dependent.h) */
   _Atomic uint64_t time_from;          /* launches are timed once launch_seq is this far (measure.c) */
 };
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returned in rax:rdx to entry_x86_64.S: `decided` 0 means "leave by a jump to the next dlsym or dlvsym". */
+/* Returned in two registers to entry_*.S: `decided` 0 means "leave by a jump to the next dlsym or dlvsym". */
 struct answer {
   void *function;
   uint64_t decided;

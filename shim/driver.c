@@ -82,7 +82,7 @@ static CUresult no_driver_version(int *version) {
 }
 
 static void fill(int symbol, void *function) {
-  __atomic_store_n(&fikit_slots[symbol], function, __ATOMIC_RELAXED);
+  fikit_slot_fill((enum fikit_symbol)symbol, function);
   __atomic_store_n(&resolved[symbol], true, __ATOMIC_RELEASE);
 }
 
@@ -90,7 +90,7 @@ static void fill(int symbol, void *function) {
 void *fikit_resolve(int symbol) __attribute__((visibility("hidden")));
 void *fikit_resolve(int symbol) {
   if (__atomic_load_n(&resolved[symbol], __ATOMIC_ACQUIRE))
-    return __atomic_load_n(&fikit_slots[symbol], __ATOMIC_RELAXED);
+    return __atomic_load_n(&fikit_slots[symbol], __ATOMIC_ACQUIRE);
   void *handle = fikit_driver();
   void *function;
   if (handle) {

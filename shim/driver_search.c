@@ -47,7 +47,14 @@ struct cache_entry {
   uint32_t os_version;
   uint64_t hwcap;
 };
-enum { CACHE_ELF_X86_64 = 0x0303 };
+/* Of an entry for this processor (glibc's sysdeps/generic/ldconfig.h), and where Debian has its libraries. */
+#if defined(__x86_64__)
+enum { CACHE_ELF_OURS = 0x0303 };
+#define DEBIAN_DIRECTORY "/usr/lib/x86_64-linux-gnu"
+#elif defined(__aarch64__)
+enum { CACHE_ELF_OURS = 0x0a03 };
+#define DEBIAN_DIRECTORY "/usr/lib/aarch64-linux-gnu"
+#endif
 
 static bool in_cache_bytes(const char *bytes, size_t size, struct search *search) {
   const struct cache_header *header = (const void *)bytes;
@@ -57,7 +64,7 @@ static bool in_cache_bytes(const char *bytes, size_t size, struct search *search
   if (header->entries > (size - sizeof *header) / sizeof *entry)
     return false;
   for (uint32_t i = 0; i < header->entries; i++)
-    if (entry[i].flags == CACHE_ELF_X86_64 && entry[i].name < size && entry[i].path < size &&
+    if (entry[i].flags == CACHE_ELF_OURS && entry[i].name < size && entry[i].path < size &&
         strcmp(bytes + entry[i].name, DRIVER_NAME) == 0 && candidate(bytes + entry[i].path, search))
       return true;
   return false;
@@ -78,7 +85,7 @@ static bool in_cache(struct search *search) {
 }
 
 bool fikit_driver_search(char path[4096]) {
-  static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"};
+  static const char *const usual[] = {DEBIAN_DIRECTORY, "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"};
   struct search search = {.found = path};
   const char *self = fikit_object_of((const void *)fikit_driver_search);
   bool regular;

@@ -4,6 +4,7 @@
 #include "device.h"
 #include "event.h"
 #include "lock.h"
+#include "mps.h"
 #include "physical.h"
 #include "stream.h"
 
@@ -17,6 +18,7 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 static void in_child(void) {
   fikit_locks_free_all();
   fikit_device_forget_all();
+  fikit_mps_forget();
   fikit_context_forget_all();
   fikit_stream_forget_all();
   fikit_event_forget_all();

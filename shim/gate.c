@@ -35,16 +35,8 @@ static bool expired(const struct fikit_page *page, int64_t now_ns) {
   return atomic_load_explicit(&page->gate_until_ns, memory_order_acquire) <= now_ns;
 }
 
-static bool is_open(const struct fikit_page *page) {
-  return atomic_load_explicit(&page->gate, memory_order_acquire) == FIKIT_GATE_OPEN;
-}
-
-/* The next launch belongs to the run that was granted last. A run is of known length: what nobody knows the length of has to
- * ask, and gets a mark of its own. A copy belongs to none. */
 static bool covered(const struct fikit_page *page, const struct request *request) {
-  return request->copy == FIKIT_COPY_NONE &&
-         !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed)) &&
-         fikit_page_bit(page->known_slots, request->slot);
+  return fikit_request_covered(page, request->copy, request->slot);
 }
 
 static struct fikit_pass newest_grant(const struct fikit_page *page) {
@@ -79,7 +71,7 @@ static bool take_turn(struct fikit_device *device, const struct request *request
   for (;;) {
     uint32_t seen = atomic_load_explicit(&device->turn, memory_order_seq_cst);
     uint32_t nobody = 0;
-    if (is_open(page))
+    if (fikit_gate_open(page))
       return false;
     if (covered(page, request)) {
       *pass = newest_grant(page);
@@ -100,18 +92,8 @@ static void give_turn(struct fikit_device *device) {
   wake_all(&device->turn, FUTEX_PRIVATE_FLAG);
 }
 
-/* `waiting` is written last, and before `awake` is read: either the dispatcher sees us or we ring. */
 static uint32_t post_request(struct fikit_device *device, const struct request *request, int64_t now_ns) {
-  struct fikit_page *page = device->page;
-  uint32_t seq = atomic_load_explicit(&page->request_seq, memory_order_relaxed) + 1;
-  if (seq == 0)
-    seq = 1;
-  atomic_store_explicit(&page->request_slot, request->slot, memory_order_relaxed);
-  atomic_store_explicit(&page->request_copy, request->copy, memory_order_relaxed);
-  atomic_store_explicit(&page->request_bytes, request->bytes, memory_order_relaxed);
-  atomic_store_explicit(&page->request_ns, now_ns, memory_order_relaxed);
-  atomic_store_explicit(&page->request_seq, seq, memory_order_release);
-  atomic_store_explicit(&page->waiting, 1, memory_order_seq_cst);
+  uint32_t seq = fikit_page_post(device->page, request->slot, request->copy, request->bytes, now_ns);
   fikit_doorbell(device);
   return seq;
 }
@@ -121,12 +103,16 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, const stru
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&page->wake, memory_order_seq_cst);
-    if (atomic_load_explicit(&page->grant_seq, memory_order_acquire) == seq)
+    switch (fikit_gate_says(page, seq, request->copy, request->slot)) {
+    case FIKIT_SAYS_GRANTED:
       return (struct fikit_pass){FIKIT_ENTRY_GRANTED, seq};
-    if (is_open(page))
+    case FIKIT_SAYS_OPEN:
       return (struct fikit_pass){FIKIT_ENTRY_LAUNCH, 0};
-    if (covered(page, request))
+    case FIKIT_SAYS_COVERED:
       return newest_grant(page);
+    case FIKIT_SAYS_WAIT:
+      break;
+    }
     int64_t now_ns = fikit_now_ns();
     if (expired(page, now_ns))
       return (struct fikit_pass){FIKIT_ENTRY_EXPIRED, 0};
@@ -161,7 +147,7 @@ static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct 
     return newest_grant(page);
   int64_t start_ns = fikit_now_ns();
   if (expired(page, start_ns) || waiting_here) { /* a signal handler's launch must not wait for its own thread */
-    pass.kind = is_open(page) ? FIKIT_ENTRY_LAUNCH : FIKIT_ENTRY_EXPIRED;
+    pass.kind = fikit_gate_open(page) ? FIKIT_ENTRY_LAUNCH : FIKIT_ENTRY_EXPIRED;
     fikit_monitor_look(device, FIKIT_LOOK_WAITING_NS); /* nobody renewed the lease */
   } else {
     int cancelability; /* a cancelled requester would leave the others waiting */
@@ -171,7 +157,7 @@ static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct 
       if (request->entry)
         fikit_marker_end_run(device, request->entry, request->stream);
       pass = wait_for_answer(device, request, post_request(device, request, start_ns), start_ns);
-      atomic_store_explicit(&page->waiting, 0, memory_order_release);
+      fikit_page_withdraw(page);
       give_turn(device);
     }
     waiting_here = false;

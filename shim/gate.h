@@ -2,17 +2,13 @@
 #ifndef FIKIT_SHIM_GATE_H
 #define FIKIT_SHIM_GATE_H
 
+#include "fikit_rules.h"
 #include "stream.h"
 
 struct fikit_pass {
   enum fikit_entry_kind kind; /* LAUNCH: the gate opened; GRANTED: also as one of a run; EXPIRED */
   uint32_t request_seq;       /* of a grant */
 };
-
-/* After so many launches: may no more go without asking? */
-static inline bool fikit_gate_run_over(const struct fikit_page *page, uint64_t launches) {
-  return launches >= atomic_load_explicit(&page->run_until, memory_order_acquire);
-}
 
 /* Wait at a gate that was seen closed, with a launch for `stream` (`entry` in our table). Returns when the gate opens, fikitd
  * grants this launch, the lease has run out or fikitd is gone. */

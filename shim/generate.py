@@ -14,22 +14,14 @@ from entry_table import Table
 # Exported beside the driver's names: look-ups, and what makes GCC's AddressSanitizer accept a preloaded library.
 HOOKS = ["dlsym", "dlvsym", "__asan_default_options"]
 
-# The lazy stub pushes its number and leaves to fikit_lazy (entry_x86_64.S), which resolves the slot and goes on.
-STUB_HEAD = """    .section .note.GNU-stack,"",@progbits
+# What the stubs are on each processor is in stub.h; the linker's note says that nothing here needs an executable stack.
+STUB_HEAD = """#include "stub.h"
+#if defined(__aarch64__)
+    .section .note.GNU-stack,"",%progbits
+#else
+    .section .note.GNU-stack,"",@progbits
+#endif
     .text
-"""
-EXPORTED_STUB = """    .globl {name}
-    .type {name}, @function
-    .p2align 4
-{name}:
-    endbr64
-    jmp *fikit_slots+{offset}(%rip)
-    .size {name}, . - {name}
-"""
-LAZY_STUB = """.Llazy{index}:
-    endbr64
-    pushq ${index}
-    jmp fikit_lazy
 """
 
 
@@ -38,10 +30,10 @@ def stubs(symbols: list[str], gated: dict[str, str]) -> str:
     parts = [STUB_HEAD]
     for index, name in enumerate(symbols):
         if name not in gated:
-            parts.append(EXPORTED_STUB.format(name=name, offset=8 * index))
-        parts.append(LAZY_STUB.format(index=index))
+            parts.append(f"EXPORTED {name}, {8 * index}\n")
+        parts.append(f"LAZY {index}\n")
     parts.append("    .data\n    .globl fikit_slots\n    .hidden fikit_slots\n    .p2align 6\nfikit_slots:\n")
-    parts.extend(f"    .quad .Llazy{index}\n" for index in range(len(symbols)))
+    parts.extend(f"SLOT {index}\n" for index in range(len(symbols)))
     return "".join(parts)
 
 

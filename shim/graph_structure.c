@@ -47,9 +47,11 @@ uint64_t fikit_kernel_node_hash(const CUDA_KERNEL_NODE_PARAMS *params) {
 }
 
 static bool kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params) {
-  *params = (CUDA_KERNEL_NODE_PARAMS){0};
-  return (HAS(cuGraphKernelNodeGetParams_v2) ? REAL(cuGraphKernelNodeGetParams_v2)(node, params)
-                                             : REAL(cuGraphKernelNodeGetParams)(node, params)) == CUDA_SUCCESS;
+  params->kern = NULL; /* version 1 does not write it */
+  CUresult result = REAL(cuGraphKernelNodeGetParams_v2)(node, params);
+  if (result == CUDA_ERROR_NOT_FOUND) /* a driver without version 2 */
+    result = REAL(cuGraphKernelNodeGetParams)(node, params);
+  return result == CUDA_SUCCESS;
 }
 
 bool fikit_kernel_node_hash_of(CUgraphNode node, uint64_t *hash) {
@@ -82,6 +84,14 @@ static void look_at_memory(struct node *node, int type, struct fikit_graph_struc
   }
 }
 
+static uint64_t copy_hash(int type, const CUDA_MEMCPY3D *copy) {
+  return fikit_mix(fikit_mix(fikit_mix((uint64_t)(unsigned)type, copy->width), copy->height), copy->depth);
+}
+
+static uint64_t fill_hash(int type, const CUDA_MEMSET_NODE_PARAMS *fill) {
+  return fikit_mix(fikit_mix(fikit_mix((uint64_t)(unsigned)type, fill->width), fill->height), fill->element);
+}
+
 static void look_at(struct node *node, struct fikit_graph_structure *structure, int depth) {
   CUDA_KERNEL_NODE_PARAMS kernel;
   CUDA_MEMCPY3D copy = {{0}, {0}, 0, 0, 0};
@@ -95,9 +105,9 @@ static void look_at(struct node *node, struct fikit_graph_structure *structure, 
     node->hash = fikit_mix(fikit_kernel_node_hash(&kernel), alone);
     structure->exclusive = structure->exclusive || alone;
   } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY && REAL(cuGraphMemcpyNodeGetParams)(node->handle, &copy) == CUDA_SUCCESS) {
-    node->hash = fikit_mix(fikit_mix(fikit_mix(node->hash, copy.width), copy.height), copy.depth);
+    node->hash = copy_hash(type, &copy);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET && REAL(cuGraphMemsetNodeGetParams)(node->handle, &fill) == CUDA_SUCCESS) {
-    node->hash = fikit_mix(fikit_mix(fikit_mix(node->hash, fill.width), fill.height), fill.element);
+    node->hash = fill_hash(type, &fill);
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEEPEST &&
              REAL(cuGraphChildGraphNodeGetGraph)(node->handle, &child) == CUDA_SUCCESS) {
     const struct fikit_graph_structure inner = structure_of(child, depth + 1);
@@ -236,6 +246,51 @@ static struct fikit_graph_structure structure_of(CUgraph graph, int depth) {
   return structure;
 }
 
+static uint64_t nodes_hash(CUgraph graph, int depth);
+
+/* What the node does, whatever stands before it; 0: the driver does not tell. */
+static uint64_t own_hash(CUgraphNode node, int depth) {
+  CUDA_KERNEL_NODE_PARAMS kernel;
+  CUDA_MEMCPY3D copy = {{0}, {0}, 0, 0, 0};
+  CUDA_MEMSET_NODE_PARAMS fill = {0, 0, 0, 0, 0, 0};
+  CUgraph child;
+  int type = -1;
+  if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS)
+    return 0;
+  switch (type) {
+  case CU_GRAPH_NODE_TYPE_KERNEL:
+    return kernel_params(node, &kernel) ? fikit_kernel_node_hash(&kernel) | 1 : 0;
+  case CU_GRAPH_NODE_TYPE_MEMCPY:
+    return REAL(cuGraphMemcpyNodeGetParams)(node, &copy) == CUDA_SUCCESS ? copy_hash(type, &copy) | 1 : 0;
+  case CU_GRAPH_NODE_TYPE_MEMSET:
+    return REAL(cuGraphMemsetNodeGetParams)(node, &fill) == CUDA_SUCCESS ? fill_hash(type, &fill) | 1 : 0;
+  case CU_GRAPH_NODE_TYPE_GRAPH:
+    return REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS ? nodes_hash(child, depth + 1) : 0;
+  default:
+    return fikit_mix((uint64_t)(unsigned)type, 1) | 1;
+  }
+}
+
 struct fikit_graph_structure fikit_graph_structure_of(CUgraph graph) {
-  return structure_of(graph, 0);
+  struct fikit_graph_structure structure = structure_of(graph, 0);
+  structure.nodes_hash = fikit_graph_nodes_hash(graph);
+  return structure;
+}
+
+static uint64_t nodes_hash(CUgraph graph, int depth) {
+  size_t count = 0;
+  CUgraphNode *nodes = NULL;
+  if (depth < DEEPEST && REAL(cuGraphGetNodes)(graph, NULL, &count) == CUDA_SUCCESS && count <= MOST_NODES)
+    nodes = calloc(count + 1, sizeof(void *));
+  uint64_t hash = nodes && REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS ? fikit_mix(1, count) | 1 : 0;
+  for (size_t i = 0; hash && i < count; i++) {
+    const uint64_t own = own_hash(nodes[i], depth);
+    hash = own ? fikit_mix(hash, own) | 1 : 0;
+  }
+  free(nodes);
+  return hash;
+}
+
+uint64_t fikit_graph_nodes_hash(CUgraph graph) {
+  return nodes_hash(graph, 0);
 }

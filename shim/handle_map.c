@@ -11,7 +11,7 @@ static size_t insert(struct handle_table *table, uintptr_t key, uintptr_t value,
     i++;
   struct handle_entry *entry = &table->entries[i & table->mask];
   size_t taken = atomic_load_explicit(&entry->key, memory_order_relaxed) == 0;
-  atomic_store_explicit(&entry->value, value, memory_order_relaxed);
+  atomic_store_explicit(&entry->value, value, memory_order_release); /* a reader may be here still for the key before */
   entry->owner = owner;
   atomic_store_explicit(&entry->key, key, memory_order_release);
   return taken;
@@ -57,7 +57,7 @@ bool handle_map_put(struct handle_map *map, uintptr_t key, uintptr_t value, uint
     return false;
   struct handle_entry *entry = find(map, key);
   if (entry) {
-    atomic_store_explicit(&entry->value, value, memory_order_relaxed);
+    atomic_store_explicit(&entry->value, value, memory_order_release);
     entry->owner = owner;
   } else {
     struct handle_table *table = with_room(map);

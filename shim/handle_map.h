@@ -47,7 +47,7 @@ static inline uintptr_t handle_map_get(struct handle_map *map, uintptr_t key) {
     struct handle_entry *entry = &table->entries[i & table->mask];
     uintptr_t found = atomic_load_explicit(&entry->key, memory_order_acquire);
     if (found == key)
-      return atomic_load_explicit(&entry->value, memory_order_relaxed);
+      return atomic_load_explicit(&entry->value, memory_order_acquire); /* what it points to, too */
     if (found == 0)
       return 0;
   }

@@ -1,4 +1,7 @@
 #include "identity.h"
+#include "collective.h"
+#include "graph.h"
+#include "measure.h"
 #include "symbols.h"
 
 #include <errno.h>
@@ -8,6 +11,10 @@
 #include <sys/socket.h>
 
 enum { MOST_GRAPHS = 2 * FIKIT_SLOTS };
+/* Programs that tune or compile launch thousands of kernels once, before those that they then launch all the time. So the last
+ * slots are for kernels that have been launched before, the very last ones for those that have been launched often. */
+enum { FOR_ANY = FIKIT_SLOTS / 4 * 3, FOR_SECOND = FIKIT_SLOTS / 16 * 15, OFTEN = 8 };
+enum { COUNT_BITS = 4, COUNT = (1 << COUNT_BITS) - 1 }; /* a sighting: a part of the key above how often it was seen */
 
 HANDLE_MAP(fikit_names);
 static HANDLE_MAP(records); /* key of name and module -> the record */
@@ -36,13 +43,8 @@ static const struct fikit_name *record_of(const char *name, uint64_t module_hash
   return record;
 }
 
-/* NCCL's kernels spin until their peers on other GPUs run too. Older versions' names are mangled. */
-static bool is_collective(const char *name) {
-  return strncmp(name, "nccl", 4) == 0 || strstr(name, "ncclDevKernel") || strstr(name, "ncclKernel");
-}
-
 const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash) {
-  return record_of(name, module_hash, is_collective(name));
+  return record_of(name, module_hash, fikit_is_collective(name));
 }
 
 const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structure, bool exclusive) {
@@ -56,6 +58,9 @@ const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structur
 const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
   static _Atomic unsigned order;
   char name[32];
+  const struct fikit_name *graph = fikit_graph_rename(handle);
+  if (graph)
+    return graph;
   snprintf(name, sizeof name, "unknown-%u", atomic_fetch_add(&order, 1) + 1);
   const struct fikit_name *record = fikit_name_of(name, 0);
   handle_map_put(&fikit_names, handle, (uintptr_t)record, 0);
@@ -110,10 +115,32 @@ static struct fikit_identity *bucket_of(struct fikit_device *device, uint64_t ke
   }
 }
 
+/* How often the kernel has been launched without a slot, with this time. It is remembered at either of two places, by chance where both
+ * are another's, so that kernels that take turns at one do not make each other forgotten again and again. Without the lock: a
+ * sighting that another thread overwrites is one less. */
+static unsigned sighted(struct fikit_device *device, uint64_t key) {
+  _Atomic uint16_t *places[] = {&device->sightings[(key >> 8) % FIKIT_SIGHTINGS], &device->sightings[(key >> 24) % FIKIT_SIGHTINGS]};
+  const uint16_t whose = (uint16_t)(key >> 48 << COUNT_BITS);
+  const uint16_t first = atomic_load_explicit(places[0], memory_order_relaxed);
+  const uint16_t other = atomic_load_explicit(places[1], memory_order_relaxed);
+  const uint64_t chance = fikit_mix(key, atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed)) >> 63;
+  const bool at_other = (first & ~COUNT) != whose && ((other & ~COUNT) == whose || chance);
+  const uint16_t seen = at_other ? other : first;
+  const unsigned times = (seen & ~COUNT) != whose ? 1 : (seen & COUNT) < OFTEN ? (seen & COUNT) + 1 : OFTEN;
+  atomic_store_explicit(places[at_other], (uint16_t)(whose | times), memory_order_relaxed);
+  return times;
+}
+
+static bool has_a_claim(struct fikit_device *device, uint64_t key) {
+  const uint32_t slots = __atomic_load_n(&device->slots, __ATOMIC_RELAXED);
+  return slots < FOR_ANY || sighted(device, key) >= (slots < FOR_SECOND ? 2 : OFTEN);
+}
+
 uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const struct fikit_name *name,
                             const struct fikit_shape *shape) {
   int saved = errno;
-  if (__atomic_load_n(&device->slots, __ATOMIC_RELAXED) == FIKIT_SLOTS || !fikit_lock(&device->describing))
+  if (__atomic_load_n(&device->slots, __ATOMIC_RELAXED) == FIKIT_SLOTS || !has_a_claim(device, key) ||
+      !fikit_lock(&device->describing))
     return 0;
   struct fikit_identity *bucket = bucket_of(device, key);
   uint32_t slot = bucket->slot; /* another thread may have been first */
@@ -124,6 +151,7 @@ uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const str
     bucket->slot = slot;
     atomic_store_explicit(&bucket->key, key, memory_order_release);
     send_pending(device);
+    fikit_measure_first(device);
   }
   fikit_unlock(&device->describing);
   errno = saved;

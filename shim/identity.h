@@ -18,6 +18,7 @@ struct fikit_name {
 struct fikit_shape {
   unsigned grid[3], block[3], shared_bytes;
   enum fikit_kernel_kind kind;
+  bool dependent; /* a programmatic dependent launch (dependent.h); no part of the identity */
 };
 
 /* What fikitd is told of a slot. */
@@ -34,10 +35,11 @@ const struct fikit_name *fikit_name_of(const char *name, uint64_t module_hash);
 /* The same for a graph; NULL also beyond a bound, which only a program reaches that changes its graphs without end. */
 const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structure, bool exclusive);
 
-/* Name of a handle that no call has given out: by order of appearance. */
+/* Name of a handle that has none: an executable graph that was changed, or one that no call has given out, by order of appearance. */
 const struct fikit_name *fikit_name_unknown(uintptr_t handle);
 
-/* Make a slot for an identity seen for the first time, and describe it to fikitd. 0 when the page is full. */
+/* Make a slot for an identity that has none, and describe it to fikitd. 0 when the page is full, or so full that only kernels which
+ * have been launched before get one. */
 uint32_t fikit_identity_new(struct fikit_device *device, uint64_t key, const struct fikit_name *name,
                             const struct fikit_shape *shape);
 

@@ -34,12 +34,6 @@ static struct {
   pthread_barrier_t start;
 } bench;
 
-static int64_t own_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void launch_one(launch_fn *launch, void *stream) {
   uint64_t duration_ns = 0;
   void *params[] = {&duration_ns};

@@ -8,9 +8,15 @@
 #include <string.h>
 
 /* glibc 2.34 gave these new default versions; a library built here would not load on older systems with them. */
+#if defined(__x86_64__)
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
 __asm__(".symver dladdr,dladdr@GLIBC_2.2.5");
 __asm__(".symver dlinfo,dlinfo@GLIBC_2.3.3");
+#elif defined(__aarch64__) /* glibc's first version for it is 2.17 */
+__asm__(".symver dlopen,dlopen@GLIBC_2.17");
+__asm__(".symver dladdr,dladdr@GLIBC_2.17");
+__asm__(".symver dlinfo,dlinfo@GLIBC_2.17");
+#endif
 
 void *(*fikit_next_dlsym)(void *handle, const char *name);
 void *(*fikit_next_dlvsym)(void *handle, const char *name, const char *version);

@@ -57,10 +57,6 @@ static struct marker *free_marker(struct fikit_markers *markers, CUcontext conte
   return unused;
 }
 
-static bool run_goes_on(const struct fikit_page *page) {
-  return !fikit_gate_run_over(page, atomic_load_explicit(&page->launch_seq, memory_order_relaxed));
-}
-
 static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                  uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
@@ -83,7 +79,7 @@ static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstre
 
 void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
                       uint32_t request_seq) {
-  bool goes_on = run_goes_on(device->page);
+  bool goes_on = fikit_run_goes_on(device->page);
   atomic_store_explicit(&device->unmarked_stream, entry, memory_order_relaxed);
   atomic_store_explicit(&device->unmarked, goes_on ? request_seq : 0, memory_order_release);
   if (!goes_on)
@@ -104,7 +100,7 @@ void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entr
 }
 
 void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {
-  if (run_goes_on(device->page))
+  if (fikit_run_goes_on(device->page))
     return;
   report(device, slot, request_seq);
   fikit_doorbell(device);

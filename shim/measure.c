@@ -1,4 +1,5 @@
 #include "measure.h"
+#include "calibrate.h"
 #include "capture.h"
 #include "clock.h"
 #include "context.h"
@@ -14,8 +15,15 @@ enum {
   FIRST_INTERVAL = 8,   /* launches between the first two pairs of samples; doubles from pair to pair */
   MOST_OF_TIME = 400,   /* sampling takes at most one part in so many of the program's time */
   USUAL_NS = 20000,     /* a call of ours takes less, on a driver that is not slow */
+  TRIES = 3,            /* to calibrate, at once; then others may have the device: again after a second, two, four, up to a minute */
+  MOST_PAUSES = 6,
+  UNUSUAL = 4,          /* a call that takes so many times as long as usual, and some more, was held up on the host */
+  UNUSUAL_NS = 5000,
+  SHORTEST_NS = 1000,   /* no kernel is shorter, whatever was reckoned off */
   MOST_STREAMS = 8,     /* whose work in flight is told apart */
 };
+
+static const int64_t SECOND_NS = 1000000000;
 
 struct fikit_measure {
   pthread_mutex_t mutex;
@@ -36,7 +44,13 @@ struct fikit_measure {
   int64_t spent_ns;      /* by the pair so far */
   int64_t last_spent_ns; /* by the last call */
   int64_t not_before_ns; /* of the next pair */
+  uint64_t planned;      /* launch_seq from which on it is due */
+  _Atomic bool fresh;    /* a kernel has its first launch now, which is timed besides */
   _Atomic(CUcontext) stocked;
+
+  struct fikit_way way; /* of launches on idle streams, in the first context in which that had to be known; 0: not known */
+  int tries;
+  int64_t try_again_ns;
   struct fikit_timed timed[FIKIT_TIMED];
   struct fikit_timed *completed_now[FIKIT_TIMED];
   struct fikit_spans spans;
@@ -62,8 +76,8 @@ bool fikit_measure_start(struct fikit_device *device) {
   measure->last = &measure->first;
   measure->interval = FIRST_INTERVAL;
   measure->random = (uint64_t)fikit_now_ns() | 1;
-  /* The very first launch of a program waits for what the driver loads only then. */
-  atomic_store_explicit(&device->time_from, measure->every ? 0 : 1, memory_order_relaxed);
+  measure->planned = measure->every ? 0 : 1; /* the first pair begins with the second launch */
+  atomic_store_explicit(&device->time_from, measure->planned, memory_order_relaxed);
   return true;
 }
 
@@ -88,13 +102,32 @@ static void plan_next(struct fikit_device *device, uint64_t launches) {
   measure->random ^= measure->random << 13;
   measure->random ^= measure->random >> 7;
   measure->random ^= measure->random << 17;
-  atomic_store_explicit(&device->time_from, seq + launches / 2 + measure->random % (launches + 1) + 1,
-                        memory_order_relaxed);
+  measure->planned = seq + launches / 2 + measure->random % (launches + 1) + 1;
+  atomic_store_explicit(&device->time_from, measure->planned, memory_order_relaxed);
+}
+
+void fikit_measure_first(struct fikit_device *device) {
+  struct fikit_measure *measure = device->measure;
+  if (!measure || measure->every)
+    return;
+  atomic_store_explicit(&measure->fresh, true, memory_order_relaxed);
+  atomic_store_explicit(&device->time_from, 0, memory_order_relaxed);
+}
+
+/* Under the mutex, sampling: is this launch a kernel's first? If only because of that we are asked, the plan stands. */
+static bool is_first(struct fikit_device *device) {
+  struct fikit_measure *measure = device->measure;
+  if (!atomic_exchange_explicit(&measure->fresh, false, memory_order_relaxed))
+    return false;
+  atomic_store_explicit(&device->time_from, measure->planned, memory_order_relaxed);
+  return true;
 }
 
 /* Under the mutex, sampling: is this launch one of a pair? */
 static bool in_pair(struct fikit_device *device, int64_t now_ns) {
   struct fikit_measure *measure = device->measure;
+  if (atomic_load_explicit(&device->page->launch_seq, memory_order_relaxed) < measure->planned)
+    return false;
   uint64_t most = 2 * (uint64_t)device->page->sample_every;
   if (!measure->second && now_ns < measure->not_before_ns) {
     plan_next(device, measure->interval / 4);
@@ -134,10 +167,40 @@ static bool ring_has_room(struct fikit_device *device) {
 }
 
 static void report(struct fikit_device *device, const struct fikit_timed *before, const struct fikit_timed *timed) {
-  if (before && timed->gap_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)timed->gap_ns, (int64_t)before->before);
-  if (timed->run_ns >= 0)
-    fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)timed->run_ns, (int64_t)timed->before);
+  const int64_t way_ns = timed->busy ? 0 : timed->doubtful ? timed->call_ns : device->measure->way.launch_ns;
+  if (before && timed->gap_ns >= 0 && !timed->doubtful)
+    fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)(timed->gap_ns + way_ns), (int64_t)before->before);
+  if (timed->run_ns < 0)
+    return;
+  int64_t run_ns = timed->run_ns - way_ns;
+  if (run_ns < SHORTEST_NS)
+    run_ns = timed->run_ns < SHORTEST_NS ? timed->run_ns : SHORTEST_NS;
+  const uint64_t how = timed->busy ? 0 : timed->doubtful ? FIKIT_TIMED_DOUBTFUL : FIKIT_TIMED_IDLE;
+  fikit_page_put(device->page, FIKIT_ENTRY_SAMPLE, timed->slot, (uint64_t)run_ns, (int64_t)(timed->before | how));
+}
+
+/* Under the mutex. Once there is a launch to be corrected, while none that is timed is under way, nor it is another job's turn. */
+static void calibrate(struct fikit_device *device) {
+  struct fikit_measure *measure = device->measure;
+  bool wanted = false;
+  for (const struct fikit_timed *timed = measure->first; timed; timed = timed->next) {
+    if (!timed->read)
+      return;
+    wanted |= !timed->busy;
+  }
+  if (!wanted || measure->way.call_ns || !fikit_gate_open(device->page) ||
+      (measure->tries >= TRIES && fikit_now_ns() < measure->try_again_ns))
+    return;
+  if (fikit_calibrate(&measure->way) || ++measure->tries < TRIES)
+    return;
+  const int pauses = measure->tries - TRIES;
+  measure->try_again_ns = fikit_now_ns() + (SECOND_NS << (pauses < MOST_PAUSES ? pauses : MOST_PAUSES));
+}
+
+/* The way to the device is not known; or there was loading, or a host that lost its processor, between the start and the launch. */
+static bool is_doubtful(const struct fikit_measure *measure, const struct fikit_timed *timed) {
+  return !timed->busy &&
+         (timed->first || !measure->way.call_ns || timed->call_ns > UNUSUAL * measure->way.call_ns + UNUSUAL_NS);
 }
 
 /* Streams of which a launch has not completed: nor have those behind it. */
@@ -205,6 +268,7 @@ static void harvest(struct fikit_device *device) {
     return;
   int mode = fikit_capture_relax();
   read_completed(measure);
+  calibrate(device);
   fikit_capture_restore(mode);
   while (measure->first && measure->first->read && ring_has_room(device)) {
     struct fikit_timed *timed = measure->first;
@@ -212,6 +276,7 @@ static void harvest(struct fikit_device *device) {
     if (!measure->first)
       measure->last = &measure->first;
     atomic_fetch_sub_explicit(&measure->flying, 1, memory_order_relaxed);
+    timed->doubtful = is_doubtful(measure, timed);
     report(device, measure->previous, timed);
     give(&measure->free, measure->previous);
     measure->previous = timed;
@@ -223,9 +288,12 @@ void fikit_measure_harvest(struct fikit_device *device) {
   if (!measure || atomic_load_explicit(&measure->flying, memory_order_relaxed) == 0 || fikit_capture_anywhere() ||
       !enter(measure))
     return;
-  int64_t start_ns = measure->every ? 0 : fikit_now_ns();
+  bool counts = false;
+  for (const struct fikit_timed *timed = measure->first; timed && !measure->every; timed = timed->next)
+    counts |= !timed->extra;
+  int64_t start_ns = counts ? fikit_now_ns() : 0;
   harvest(device);
-  if (!measure->every)
+  if (counts)
     count_cost(measure, start_ns);
   leave(measure);
 }
@@ -275,7 +343,12 @@ static struct fikit_timed *start(struct fikit_device *device, CUcontext context,
   struct fikit_timed *timed = take(measure, context);
   if (!timed && measure->every && equip(measure, context)) /* samples do without rather than make events here */
     timed = take(measure, context);
-  if (timed && REAL(cuEventRecord)(timed->start, stream) != CUDA_SUCCESS) {
+  if (!timed)
+    return NULL;
+  int mode = fikit_capture_relax();
+  timed->busy = REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY;
+  fikit_capture_restore(mode);
+  if (REAL(cuEventRecord)(timed->start, stream) != CUDA_SUCCESS) {
     give(&measure->free, timed);
     timed = NULL;
   }
@@ -291,13 +364,16 @@ struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream st
   if (!enter(measure))
     return NULL;
   int64_t now_ns = measure->every ? 0 : fikit_now_ns();
-  if (measure->every || in_pair(device, now_ns)) {
+  const bool first = !measure->every && is_first(device);
+  const bool planned = measure->every || in_pair(device, now_ns);
+  if (planned || first) {
     timed = start(device, context, stream);
     if (timed) {
+      timed->extra = !planned;
       timed->open = open;
       timed->before = fikit_page_before(device->page);
     }
-    if (!measure->every)
+    if (planned && !measure->every)
       count_cost(measure, now_ns);
   }
   leave(measure);
@@ -305,15 +381,22 @@ struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream st
 }
 
 void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
-                       uint64_t seq) {
+                       uint64_t seq, int64_t called_ns) {
   struct fikit_measure *measure = device->measure;
-  int64_t start_ns = measure->every ? 0 : fikit_now_ns();
+  int64_t start_ns = fikit_now_ns();
   bool recorded = seq && REAL(cuEventRecord)(timed->end, stream) == CUDA_SUCCESS;
+  if (recorded && timed->busy) { /* still: then the kernel was on its way in time */
+    int mode = fikit_capture_relax();
+    timed->busy = REAL(cuEventQuery)(timed->start) == CUDA_ERROR_NOT_READY;
+    fikit_capture_restore(mode);
+  }
   if (!fikit_lock(&measure->mutex))
     return; /* one pair of events fewer */
   if (recorded) {
     timed->slot = slot;
     timed->seq = seq;
+    timed->call_ns = start_ns - called_ns;
+    timed->first = atomic_load_explicit(&device->page->slot_launches[slot], memory_order_relaxed) <= 1;
     timed->stream = stream;
     timed->completed = timed->read = false;
     timed->next = NULL;
@@ -325,7 +408,7 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
   } else {
     give(&measure->free, timed);
   }
-  if (!measure->every)
+  if (!measure->every && !timed->extra)
     count_cost(measure, start_ns);
   fikit_unlock(&measure->mutex);
 }

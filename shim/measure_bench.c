@@ -23,10 +23,19 @@ static int64_t time_ns(clockid_t clock) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* What a core does for another of its threads while this one spins. */
+static inline void between_looks(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 static void think(const struct work *work) {
   int64_t until_ns = time_ns(work->clock) + work->think_ns;
   while (time_ns(work->clock) < until_ns)
-    __builtin_ia32_pause();
+    between_looks();
 }
 
 /* Milliseconds of one round. Four kernels of different length, told apart by their grid. */

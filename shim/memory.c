@@ -21,7 +21,7 @@ enum { PATIENCE_NS = 1000000000 };
 enum { SOON_NS = 1000000 };
 
 static uint32_t shares_of(const struct fikit_memory *memory) {
-  uint32_t shares = atomic_load_explicit(&memory->shares, memory_order_acquire);
+  uint32_t shares = atomic_load(&memory->shares); /* in one order with wanted_bytes: of two requests one sees the other */
   return shares < FIKIT_MEMORY_SHARES ? shares : FIKIT_MEMORY_SHARES;
 }
 

@@ -35,9 +35,32 @@ static void unload(void *handle) {
   handle_map_erase_owner(&images, (uintptr_t)handle);
 }
 
+/* For the hash of an image that was never seen, as of a module that came by an export table: what the driver says of the function,
+ * which is the same in every process. Two of one name are told apart by what they need. */
+static uint64_t hash_of_needs(void *function, bool of_library) {
+  /* Of CUfunction_attribute: threads, shared, constant and local bytes, registers, PTX and binary version. */
+  enum { FIRST = 0, LAST = 6 };
+  uint64_t hash = 0;
+  CUdevice device = 0; /* a kernel of a library needs no context; any device of the machine will do then */
+  if (of_library)
+    REAL(cuCtxGetDevice)(&device);
+  for (int attribute = FIRST; attribute <= LAST; attribute++) {
+    int value = 0;
+    CUresult result = of_library ? REAL(cuKernelGetAttribute)(&value, attribute, function, device)
+                                 : REAL(cuFuncGetAttribute)(&value, attribute, function);
+    if (result != CUDA_SUCCESS)
+      return 0;
+    hash = fikit_mix(hash + 1, (uint32_t)value);
+  }
+  return hash;
+}
+
 /* `function`, a CUfunction or CUkernel of `module`, a CUmodule or CUlibrary, has this name. */
-static void learn(void *function, void *module, const char *name) {
-  const struct fikit_name *record = name ? fikit_name_of(name, handle_map_get(&images, (uintptr_t)module)) : NULL;
+static void learn(void *function, void *module, const char *name, bool of_library) {
+  uint64_t hash = handle_map_get(&images, (uintptr_t)module);
+  if (hash == 0 && name)
+    hash = hash_of_needs(function, of_library);
+  const struct fikit_name *record = name ? fikit_name_of(name, hash) : NULL;
   if (record)
     handle_map_put(&fikit_names, (uintptr_t)function, (uintptr_t)record, root_of((uintptr_t)module));
 }
@@ -67,7 +90,7 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   CUresult result = REAL(cuModuleGetFunction)(function, module, name);
   if (result == CUDA_SUCCESS)
-    learn(*function, module, name);
+    learn(*function, module, name, false);
   return result;
 }
 
@@ -76,7 +99,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned count, CUmod
   CUresult result = REAL(cuModuleEnumerateFunctions)(functions, count, module);
   for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
     if (REAL(cuFuncGetName)(&name, functions[i]) == CUDA_SUCCESS)
-      learn(functions[i], module, name);
+      learn(functions[i], module, name, false);
   return result;
 }
 
@@ -105,7 +128,7 @@ CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library) {
 }
 
 static void learn_kernel(CUkernel kernel, CUlibrary library, const char *name) {
-  learn(kernel, library, name);
+  learn(kernel, library, name, true);
   handle_map_put(&roots, (uintptr_t)kernel, (uintptr_t)library, (uintptr_t)library);
 }
 

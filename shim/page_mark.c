@@ -69,12 +69,6 @@ static CUdeviceptr address_in(struct fikit_device *device, CUcontext context) {
   return marks->home == context && !marks->refused ? address : 0;
 }
 
-/* The device is too far behind to give the next number a word of its own. */
-static bool all_out(struct fikit_page *page, uint32_t last) {
-  uint32_t before = last >= FIKIT_MARKS ? last + 1 - FIKIT_MARKS : 0;
-  return before && atomic_load_explicit(word_of(page, before), memory_order_relaxed) != before;
-}
-
 static bool put(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream,
                 enum fikit_entry_kind kind, uint64_t value) {
   struct fikit_page_marks *marks = device->page_marks;
@@ -83,7 +77,7 @@ static bool put(struct fikit_device *device, const struct fikit_stream *entry, C
     return false;
   if (!fikit_lock(&marks->mutex))
     return false;
-  CUdeviceptr address = all_out(device->page, marks->last) ? 0 : address_in(device, context);
+  CUdeviceptr address = fikit_marks_all_out(device->page, marks->last) ? 0 : address_in(device, context);
   uint32_t number = marks->last + 1;
   bool written = false;
   if (address) {

@@ -14,7 +14,6 @@
 /* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per context that
  * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
 enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
-enum { AT_ONCE_NS = 200000 }; /* a host that does so little between two waits has nothing else to do */
 
 static struct fikit_stream streams[FIKIT_STREAMS];
 static struct fikit_stream unmanaged;
@@ -22,6 +21,7 @@ static _Atomic unsigned used; /* entries below this were used at some time */
 FIKIT_LOCK(changing);
 
 __thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
+static __thread __attribute__((tls_model("initial-exec"))) unsigned of_current_context; /* a bit for each line of it */
 _Atomic unsigned fikit_stream_epoch = 1;
 
 static struct fikit_stream *search(uintptr_t handle, uintptr_t scope, struct fikit_device *device) {
@@ -84,24 +84,28 @@ static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUc
   return stream ? stream : &unmanaged;
 }
 
-/* The device of a stream that may belong to another context than the current one. */
-static struct fikit_device *device_of_stream(CUstream stream, CUcontext *current, struct fikit_device *of_current) {
+/* The device of a stream that may belong to another context than the current one. `known`: the driver says to which. */
+static struct fikit_device *device_of_stream(CUstream stream, CUcontext *current, struct fikit_device *of_current, bool *known) {
   CUcontext context = NULL, popped;
-  if (!HAS(cuStreamGetCtx) || REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS || context == *current)
+  *known = HAS(cuStreamGetCtx) && REAL(cuStreamGetCtx)(stream, &context) == CUDA_SUCCESS;
+  if (!*known || context == *current)
     return of_current;
+  *known = false;
   if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
     return of_current;
   *current = context;
   struct fikit_device *device = fikit_device_current(NULL);
   REAL(cuCtxPopCurrent_v2)(&popped);
+  *known = true;
   return device;
 }
 
 struct fikit_stream *fikit_stream_find(CUstream stream) {
-  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_relaxed);
+  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire); /* what it was raised for is seen below */
   CUcontext context;
   struct fikit_device *device = fikit_device_current(&context);
   uintptr_t scope = 0;
+  bool of_context_of_its_own = false;
   if (!context || fikit_locked())
     return &unmanaged; /* the driver will refuse the call, or this is a signal handler; ask again at the next one */
   if (stream == CU_STREAM_LEGACY)
@@ -109,21 +113,26 @@ struct fikit_stream *fikit_stream_find(CUstream stream) {
   else if (stream == CU_STREAM_PER_THREAD)
     scope = (uintptr_t)context ^ (uintptr_t)fikit_stream_cache;
   else
-    device = device_of_stream(stream, &context, device);
+    device = device_of_stream(stream, &context, device, &of_context_of_its_own);
   struct fikit_stream *entry = device ? search_or_add((uintptr_t)stream, scope, context, device) : &unmanaged;
   if (device)
     fikit_measure_stock(device);
   struct fikit_stream_cache *cache = fikit_stream_cache_line(stream);
   *cache = (struct fikit_stream_cache){stream, epoch, entry};
+  const unsigned line = 1U << (cache - fikit_stream_cache);
+  of_current_context = of_context_of_its_own ? of_current_context & ~line : of_current_context | line;
   return entry;
 }
 
+/* A stream that has a context of its own keeps its entry, whatever is current: programs push their context around each call. */
 void fikit_stream_thread_changed(void) {
-  memset(fikit_stream_cache, 0, sizeof fikit_stream_cache);
+  for (unsigned lines = of_current_context; lines; lines &= lines - 1)
+    fikit_stream_cache[__builtin_ctz(lines)].stream = NULL;
+  of_current_context = 0;
 }
 
 static void new_epoch(void) {
-  atomic_fetch_add_explicit(&fikit_stream_epoch, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&fikit_stream_epoch, 1, memory_order_release);
 }
 
 void fikit_stream_forget_unmanaged(void) {
@@ -179,33 +188,19 @@ uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
   return seq;
 }
 
-/* As DRAINED says it. */
-static uint32_t waited_ns(int64_t began_ns, int64_t now_ns) {
-  int64_t ns = now_ns - began_ns;
-  if (began_ns == 0)
-    return 0;
-  return ns < 1 ? 1 : ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-}
-
 /* The calling thread's newest wait. */
 static _Thread_local struct {
   const struct fikit_device *device;
-  uint64_t seq; /* launches before it */
-  int64_t since_ns, until_ns;
+  struct fikit_wait wait;
 } waited;
 
-/* A host that waits for one stream and at once for another, with no launch in between, waits once: that all is complete may be
- * known only after the last, which may have had nothing to wait for. Since when has it waited, by a wait that began at
- * began_ns (0: it only asked)? */
+/* As fikit_waits_since() has it. */
 static int64_t waits_since(const struct fikit_device *device, int64_t began_ns) {
   uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_acquire);
-  int64_t from_ns = began_ns ? began_ns : fikit_now_ns();
-  if (waited.device == device && waited.seq == seq && from_ns - waited.until_ns < AT_ONCE_NS)
-    return waited.since_ns;
-  waited.device = began_ns ? device : NULL;
-  waited.seq = seq;
-  waited.since_ns = began_ns;
-  return began_ns;
+  if (waited.device != device)
+    waited.wait.seq = UINT64_MAX;
+  waited.device = device;
+  return fikit_waits_since(&waited.wait, seq, began_ns, began_ns ? 0 : fikit_now_ns());
 }
 
 /* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
@@ -214,14 +209,14 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
   struct fikit_page *page = device->page;
   uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
   uint64_t claimed = atomic_load_explicit(&device->claimed, memory_order_relaxed);
-  if (seq <= claimed || !drained_but(device, NULL))
+  if (!fikit_drain_is_news(seq, claimed) || !drained_but(device, NULL))
     return;
   if (!atomic_compare_exchange_strong(&device->claimed, &claimed, seq))
     return; /* another thread reports at this moment */
   atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
   int64_t now_ns = fikit_now_ns();
   atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
-  fikit_page_put(page, FIKIT_ENTRY_DRAINED, waited_ns(began_ns, now_ns), seq, now_ns);
+  fikit_page_put(page, FIKIT_ENTRY_DRAINED, fikit_waited_ns(began_ns, now_ns), seq, now_ns);
   if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
     fikit_doorbell(device); /* somebody may be waiting for us to be done */
 }
@@ -237,7 +232,7 @@ void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t 
   raise_drained(stream, issued);
   claim(stream->device, waits_since(stream->device, began_ns));
   fikit_after_sync(stream->device);
-  waited.until_ns = fikit_now_ns(); /* our own time is not the host's */
+  waited.wait.until_ns = fikit_now_ns(); /* our own time is not the host's */
 }
 
 /* Other contexts' work on the device goes on, but for a primary context's green ones (CUDA manual, cuCtxSynchronize). */
@@ -266,7 +261,7 @@ void fikit_drain_end(const struct fikit_drain *drain) {
     fikit_unlock(&changing);
   }
   fikit_after_sync(drain->device);
-  waited.until_ns = fikit_now_ns();
+  waited.wait.until_ns = fikit_now_ns();
 }
 
 void fikit_stream_forget_all(void) {

@@ -24,12 +24,17 @@ extern const struct fikit_export fikit_exports[FIKIT_SYMBOLS];
 extern const struct fikit_version_row fikit_versions[];
 extern const unsigned fikit_version_rows;
 
-/* Real functions. A slot starts as a stub that looks the name up at the first call (entry_x86_64.S). */
+/* Real functions. A slot starts as a stub that looks the name up at the first call (stub.h, entry_*.S). */
 extern void *fikit_slots[FIKIT_SYMBOLS] __attribute__((visibility("hidden")));
 
 /* REAL(cuInit)(0) calls the driver's cuInit, whether or not it was looked up before. A name that the driver lacks
  * answers CUDA_ERROR_NOT_FOUND; every name answers CUDA_ERROR_NO_DEVICE where there is no driver. */
-#define REAL(name) ((__typeof__(&(name)))__atomic_load_n(&fikit_slots[FIKIT_SYM_##name], __ATOMIC_RELAXED))
+#define REAL(name) ((__typeof__(&(name)))__atomic_load_n(&fikit_slots[FIKIT_SYM_##name], __ATOMIC_ACQUIRE))
+
+/* Put `function` into a slot: who finds it there finds the driver loaded, too. */
+static inline void fikit_slot_fill(enum fikit_symbol symbol, void *function) {
+  __atomic_store_n(&fikit_slots[symbol], function, __ATOMIC_RELEASE);
+}
 
 /* Number of a name, or -1. */
 int fikit_symbol_of(const char *name);

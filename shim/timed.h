@@ -14,6 +14,11 @@ struct fikit_timed {
   uint64_t seq;
   uint32_t slot;
   bool open;                /* it did not wait at the gate */
+  bool busy;                /* its stream was, until it was all on its way */
+  bool doubtful;            /* its call took unusually long, on an idle stream */
+  bool first;               /* launch of its slot */
+  bool extra;               /* timed for that alone: nothing of it counts as the pairs' cost */
+  int64_t call_ns;          /* the host's time between its start and the end of the driver's call */
   bool failed;              /* it has not completed, and will not */
   bool completed;           /* or failed */
   bool read;                /* its events have been */

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from compiler import ROOT, Compiler
 from hypothesis import settings
 
 from fikitd import paths
 
-ROOT = Path(__file__).resolve().parent.parent
 OTHER_LIBC = "tests/other_libc.c"
 
 settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
@@ -51,20 +51,7 @@ def emulator_env(native: Path) -> Iterator[Callable[..., dict[str, str]]]:
 @pytest.fixture(scope="session")
 def cc(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compile a C or C++ source once per session and set of flags; returns the program or library."""
-    out = tmp_path_factory.mktemp("cc")
-    done: dict[tuple[str, ...], Path] = {}
-
-    def compile_(source: str | Path, *flags: str) -> Path:
-        key = (str(source), *flags)
-        if key not in done:
-            target = out / f"{Path(source).stem}-{len(done)}{'.so' if '-shared' in flags else ''}"
-            compiler = "c++" if Path(source).suffix in {".cpp", ".cc"} else "cc"
-            command = [compiler, "-O1", "-g", "-Wall", "-Wextra", "-o", str(target), str(source), *flags]
-            subprocess.run(command, check=True, cwd=ROOT)
-            done[key] = target
-        return done[key]
-
-    return compile_
+    return Compiler(tmp_path_factory.mktemp("cc"))
 
 
 @pytest.fixture(scope="session")

@@ -29,15 +29,20 @@ HEADERS = [
 FLAGS = ("-std=c++20", "-O0", "-g1", f"-I{CORE}", f"-I{CORE / 'protocol'}")
 
 
-def build(directory: Path, sanitize: Iterable[str], sources: Iterable[Path], without: Iterable[str] = ()) -> Path:
-    """A program of these sources and of the core's, but for files of the names `without`; it lies in `directory`."""
+def build(
+    directory: Path,
+    sanitize: Iterable[str],
+    sources: Iterable[Path],
+    without: Iterable[str] = (),
+    link: Iterable[str] = (),
+) -> Path:
+    """A program of these sources and of the core's, but for files of the names `without`; it lies in `directory`. link: options."""
     flags = [*FLAGS, *sanitize]
     header = directory / "headers.hpp"
     header.write_text("".join(f"#include <{name}>\n" for name in HEADERS))
     subprocess.run(["c++", *flags, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
-    parts = [
-        path for part in ("policy", "predictor", "foresight", "dispatcher") for path in (CORE / part).glob("*.cpp")
-    ]
+    folders = ("policy", "predictor", "foresight", "tracking", "dispatcher")
+    parts = [path for part in folders for path in (CORE / part).rglob("*.cpp")]
     chosen = [path for path in parts if path.name not in {"bench.cpp", *without}]
 
     def compile_(source: Path) -> Path:
@@ -49,5 +54,5 @@ def build(directory: Path, sanitize: Iterable[str], sources: Iterable[Path], wit
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_, [*chosen, *sources]))
     program = directory / "program"
-    subprocess.run(["c++", *sanitize, "-o", program, *objects, "-lpthread"], check=True)
+    subprocess.run(["c++", *sanitize, *link, "-o", program, *objects, "-lpthread"], check=True)
     return program

@@ -1,104 +1,188 @@
 """`python -m bench.gpu [--json FILE]`: what only a GPU can tell, part by part; `run.sh` builds fikit and calls this.
 
-The file is written anew after each part, so that a run that is cut short keeps what it found.
+The file is written anew after each part and each cell, so that a run that is cut short keeps what it found.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
+import importlib.util
+import json
 import os
-import tempfile
+import signal
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from rich.console import Console
-from rich.table import Table
+from bench.gpu import conformance, pairs, parts, processes, tables
+from bench.gpu.place import Place, place
+from bench.record import ROOT, BenchError, Result, check, write
+from fikitd import build
 
-from bench.gpu.parts import PARTS, Found, Setting, run_all
-from bench.gpu.workload import WORKLOADS
-from bench.record import ROOT, Result, write
-from fikitd import config, paths
-
-WORKLOADS_ON_GPU = tuple(name for name in WORKLOADS if name != "tinygrad")
-PAIRS_ON_GPU = (("resnet50", "train"), ("bert", "train"), ("cuda_graph", "resnet50"))
-NAME_BYTES = 256
+PARTS = ("costs", "launch", "timing", "slices", "mps", "conformance", "pairs", "frameworks")
+MINUTES = 9.5  # of ten that the machine is there
+Found = dict[str, Any]
 
 
-def _device(emulated: bool) -> str:
-    """Name of the first device; SystemExit with a sentence where there is none."""
-    library = str(paths.emulator_dir() / "libcuda.so.1") if emulated else "libcuda.so.1"
-    try:
-        driver = ctypes.CDLL(library)
-    except OSError:
-        raise SystemExit(
-            "bench.gpu: there is no CUDA driver on this machine, use --emulated to try the bench itself"
-        ) from None
-    name = ctypes.create_string_buffer(NAME_BYTES)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetName(name, NAME_BYTES, 0) != 0:
-        raise SystemExit("bench.gpu: the CUDA driver found no GPU, use --emulated to try the bench itself")
-    return name.value.decode()
+class Run:
+    """What was found so far, and its file."""
+
+    def __init__(self, arguments: argparse.Namespace, began: float) -> None:
+        self.arguments = arguments
+        self.began = began
+        self.deadline = began + arguments.minutes * 60
+        self.device: Found = {}
+        self.parts: dict[str, Found] = {}
+        self.seconds: dict[str, float] = {}
+
+    def write(self) -> None:
+        settings = {
+            "device": self.device.get("name", ""), "gpu": self.device, "quick": self.arguments.quick, "fikit": build.identity(),
+            "seconds": {**self.seconds, "all": round(time.monotonic() - self.began, 1)}, "stuck": processes.stuck,
+            "python": sys.version.split()[0], "torch": _version("torch"),
+        }  # fmt: skip
+        emulated = bool(self.device.get("emulated"))
+        write(self.arguments.json, "gpu", Result("", emulated, {}, {}, settings, {"parts": self.parts}))
+
+    def part(self, name: str, measure: Callable[[], Found]) -> None:
+        """One that fails says why, and hinders no other."""
+        if name not in self.arguments.parts:
+            return
+        begin = time.monotonic()
+        try:
+            self.parts[name] = measure() if self.left() > 5 else {"error": "the time was over"}
+        except Exception as error:  # whatever it is: the GPU is there for minutes
+            self.parts[name] = {**self.parts.get(name, {}), "error": f"{_named(error)}{error}"}
+        self.seconds[name] = round(time.monotonic() - begin, 1)
+        self.write()
+        self.say(name, self.parts[name].get("error", "done"))
+
+    def say(self, name: str, what: str) -> None:
+        print(f"{time.monotonic() - self.began:5.0f} s  {name}: {what}", flush=True)
+
+    def left(self) -> float:
+        return float(self.deadline - time.monotonic())
 
 
-def _table(pairs: Found) -> Table:
-    """Who pays what: one line per pair and way of sharing."""
-    table = Table(title="high job beside a low one, against the high job alone")
-    for column in ("pair", "sharing", "high p50", "high p99", "low speed", "harvest"):
-        table.add_column(column, justify="left" if column in ("pair", "sharing") else "right")
-    for pair, ways in pairs.items():
-        for way, found in ways.items():
-            if isinstance(found, dict):
-                keys = ("high_p50_ratio", "high_p99_ratio", "low_speed", "harvest")
-                table.add_row(pair, way, *(f"{found[key]:.2f}" if key in found else "-" for key in keys))
-        if "error" in ways:
-            table.add_row(pair, ways["error"])
-    return table
+def _named(error: Exception) -> str:
+    return "" if isinstance(error, BenchError) else f"{type(error).__name__}: "
+
+
+def _version(module: str) -> str:
+    with suppress(ImportError, ValueError):
+        from importlib.metadata import version  # noqa: PLC0415
+
+        return version(module)
+    return ""
+
+
+def measure(run: Run, where: Place) -> None:
+    """All parts, what nobody can tell without hardware first."""
+    arguments = run.arguments
+    scale = parts.QUICK if arguments.quick else parts.Scale()
+    command = [sys.executable, "-m", "bench.gpu.probe"]
+    run.device = json.loads(processes.run("looking for a GPU", command, where.env, where.directory, 60))
+    run.write()
+    run.say(run.device["name"], f"{run.device['driver'] or 'no NVIDIA kernel driver'}, {arguments.json}")
+    library = parts.library_path(run.device["library"])
+    exclusive = run.device["compute_mode"] in ("exclusive", "exclusive_process")
+    run.part("costs", lambda: parts.costs(where, scale, min(45, run.left())))
+    run.part("launch", lambda: parts.launch(where, scale, min(45, run.left())))
+    run.part("timing", lambda: parts.timing(where, scale, min(45, run.left())))
+    if exclusive:
+        run.parts["slices"] = {
+            "error": f"the GPU's compute mode is {run.device['compute_mode']}: one process has it at a time"
+        }
+    else:
+        run.part("slices", lambda: parts.slices(where, scale))
+    run.part("mps", lambda: parts.by_mps(where, scale, library))
+    run.part("conformance", lambda: conformance.conformance(where, scale.programs, library, min(60, run.left())))
+    run.part("pairs", lambda: _pairs(run, where, library, exclusive))
+    run.part("frameworks", lambda: dict(pairs.frameworks(where, run.deadline)))
+
+
+def _pairs(run: Run, where: Place, library: str, exclusive: bool) -> Found:
+    arguments = run.arguments
+    with_torch = arguments.programs == "torch" or (
+        arguments.programs == "auto" and importlib.util.find_spec("torch") is not None
+    )
+    deadline = run.deadline - (25 if "frameworks" in arguments.parts else 0)
+
+    def changed(found: Found) -> None:
+        run.parts["pairs"] = found
+        run.write()
+        if found["cells"]:
+            last = found["cells"][-1]
+            run.say(
+                f"{' + '.join(last['pair'])}, {last['way']}, {last['kind']}",
+                last.get("error", f"JCT ratio {last.get('jct_ratio')}"),
+            )
+
+    setting = pairs.Setting(
+        where, library, arguments.device, pairs.TORCH_PAIRS if with_torch else pairs.DRIVER_PAIRS,
+        arguments.seconds, deadline, exclusive,
+    )  # fmt: skip
+    return pairs.Measurement(setting, changed).run()
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/gpu/run.sh", description=__doc__.splitlines()[0])
-    default = ROOT / "bench" / "results" / f"gpu-{datetime.now(UTC):%Y-%m-%d}.json"
+    default = ROOT / "bench" / "results" / f"gpu-{datetime.now(UTC):%Y-%m-%d-%H%M}.json"
     parser.add_argument(
         "--json", type=Path, default=default, metavar="FILE", help="default: bench/results/gpu-DATE.json"
     )
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART",
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART",
                         help=f"which of {', '.join(PARTS)}")  # fmt: skip
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of each measured piece of work")
-    parser.add_argument(
-        "--policies", nargs="+", choices=config.POLICIES, default=["prio", config.SchedulerConfig().policy]
-    )
-    parser.add_argument("--emulated", action="store_true", help="try the bench itself on the emulated GPU")
-    return parser.parse_args()
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="for everything, the build included")
+    parser.add_argument("--seconds", type=float, default=None, help="length of a cell of the pairs; default 4")
+    parser.add_argument("--quick", action="store_true", help="a short form of every part, to try the bench itself")
+    parser.add_argument("--programs", choices=("auto", "torch", "driver"), default="auto",
+                        help="of the pairs: PyTorch's, or such that need the CUDA driver only; auto: PyTorch's where it is")  # fmt: skip
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu: the programs of the pairs on the processor, to try them without a GPU")  # fmt: skip
+    arguments = parser.parse_args()
+    arguments.seconds = arguments.seconds or (0.3 if arguments.quick else 4.0)
+    return arguments
 
 
-def main() -> None:
+def _began() -> float:
+    """When run.sh began, by time.monotonic; the build counts."""
+    try:
+        return time.monotonic() - max(0.0, time.time() - float(os.environ["FIKIT_GPU_BEGAN"]))
+    except (KeyError, ValueError):
+        return time.monotonic()
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
     arguments = _arguments()
-    console = Console()
-    if arguments.emulated:
-        os.environ["EMUCUDA_NAME"] = f"bench-gpu-{os.getpid()}"
-    device = _device(arguments.emulated)
-    console.print(f"{device}, {len(arguments.parts)} parts -> {arguments.json}")
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="fikit-bench-gpu-") as directory:
-        setting = Setting(
-            Path(directory),
-            arguments.emulated,
-            arguments.seconds,
-            ("tinygrad",) if arguments.emulated else WORKLOADS_ON_GPU,
-            (("tinygrad", "tinygrad"),) if arguments.emulated else PAIRS_ON_GPU,
-            tuple(dict.fromkeys(arguments.policies)),
-        )
-        begin = time.monotonic()
-        for name, part in run_all(setting, arguments.parts):
-            console.print(f"{time.monotonic() - begin:5.0f} s  {name}: {part.get('error', 'done')}")
-            found[name] = part
-            settings = {"device": device, "seconds": setting.seconds, "policies": setting.policies}
-            write(arguments.json, "gpu", Result("", arguments.emulated, {}, {}, settings, {"parts": found}))
-    if "error" not in found.get("pairs", {"error": ""}):
-        console.print(_table(found["pairs"]))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    run = Run(arguments, _began())
+    try:
+        check(arguments.json)
+        with place() as where:
+            try:
+                measure(run, where)
+            finally:
+                processes.end_all()
+                run.write()
+    except BenchError as error:
+        print(f"bench.gpu: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"bench.gpu: it was stopped; what was found is in {arguments.json}", file=sys.stderr)
+        return 130
+    print(tables.of(json.loads(arguments.json.read_text())))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

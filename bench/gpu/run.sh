@@ -1,17 +1,67 @@
 #!/usr/bin/env bash
-# Everything that only a real GPU can tell, in one JSON file: builds fikit beside the checkout, then runs bench.gpu.
-# Needs an NVIDIA driver, a C++ compiler, CMake, ninja, and a Python with nanobind, scikit-build-core, click, rich and
-# pytest; frameworks (PyTorch, CuPy, JAX, ...) are used where they are. No network, no Slurm, no root.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+# Everything that only a real GPU can tell, in one JSON file and at most ten minutes: builds what it needs of fikit beside the
+# checkout, then runs bench.gpu.
+# Needs an NVIDIA driver, a C and a C++ compiler, CMake, ninja, and a Python of 3.11 or newer with nanobind, click and rich;
+# frameworks (PyTorch, Triton, JAX, CuPy) are used where they are. No network, no Slurm, no root, no git, no CUDA toolkit.
+# BENCH_PYTHON names another Python, BENCH_BUILD another directory to build in.
+set -uo pipefail
+FIKIT_GPU_BEGAN=$(date +%s.%N)
+export FIKIT_GPU_BEGAN PYTHONDONTWRITEBYTECODE=1
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+root=$PWD
 python=${BENCH_PYTHON:-python3}
-site=$PWD/build/gpu/site
-mkdir -p build/gpu
+build=${BENCH_BUILD:-$root/build/gpu}
 
-if ! "$python" -m pip install --quiet --no-index --no-deps --no-build-isolation --upgrade --target "$site" \
-     -C build-dir=build/gpu/native . >build/gpu/build.log 2>&1; then
-  tail -n 20 build/gpu/build.log >&2
-  echo "run.sh: couldn't build fikit with $python, the end of build/gpu/build.log is above; it needs CMake, ninja, nanobind and scikit-build-core" >&2
-  exit 1
-fi
-PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH} PATH=$site/bin:$PATH exec "$python" -m bench.gpu "$@"
+fail() { echo "run.sh: $*" >&2; exit 1; }
+
+python=$(command -v "$python") || fail "there is no ${BENCH_PYTHON:-python3}: name a Python of 3.11 or newer in BENCH_PYTHON"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$python is older than 3.11: name a newer one in BENCH_PYTHON"
+mkdir -p "$build" 2>/dev/null && [ -w "$build" ] || build=$(mktemp -d /tmp/fikit-gpu-build.XXXXXX) ||
+  fail "couldn't make a directory to build in: name one in BENCH_BUILD"
+log=$build/build.log
+: >"$log"
+
+# A Python of the run's own, with fikit and all that the other one has: fikitd starts workers that no PYTHONPATH reaches.
+own=$build/venv
+make_python() {
+  "$python" -m venv --without-pip "$own" || return 1
+  site=$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || return 1
+  "$python" - >"$site/fikit_others.pth" <<'PY'
+import sys
+for path in sys.path:
+    if path.endswith(("site-packages", "dist-packages")):
+        print(f"import site; site.addsitedir({path!r})")
+PY
+}
+make_python >>"$log" 2>&1 || fail "couldn't make a Python environment in $own: $(tail -n 1 "$log")"
+
+# Programs of Python packages lie beside their Python, wherever PATH leads.
+PATH=$PATH:$(dirname "$python")
+tool() { command -v "$1" || "$python" -c "import $1, pathlib; print(pathlib.Path($1.__file__).parent / 'data' / 'bin' / '$1')" 2>/dev/null; }
+cmake=$(tool cmake) || fail "there is no CMake"
+generator=()
+ninja=$(tool ninja) && generator=(-G Ninja "-DCMAKE_MAKE_PROGRAM=$ninja")
+
+# What cannot be built is missing in the result, and no more: every target is tried. BENCH_BUILD_ONLY: what its own test builds, in
+# front of a core that is there.
+read -ra folders <<<"${BENCH_BUILD_ONLY:-native shim core}"
+build_all() {
+  timeout 60 "$cmake" -S bench/gpu -B "$build/native" "${generator[@]}" "-DPython_EXECUTABLE=$python" || return 1
+  if [ -n "$ninja" ]; then timeout 150 "$ninja" -C "$build/native" -k 0 "${folders[@]/%//all}"
+  else timeout 150 "$cmake" --build "$build/native" --parallel; fi
+  local built=$? folder
+  for folder in "${folders[@]}"; do timeout 30 "$cmake" --install "$build/native/$folder" --prefix "$site" || built=1; done
+  return $built
+}
+build_all >>"$log" 2>&1 || {
+  grep -iE "error|FAILED" "$log" | head -n 5 >&2
+  echo "run.sh: not everything could be built ($log); the run goes on with what there is" >&2
+}
+
+cp -r fikitd/fikitd wrapper/fikit "$site/" || fail "couldn't copy fikit into $site"
+for name in fikit fikitd; do
+  printf '#!/bin/sh\nexec "%s" -c "from %s.entry import %s; %s()" "$@"\n' "$own/bin/python" "$name" "$name" "$name" >"$own/bin/$name"
+  chmod +x "$own/bin/$name"
+done
+export PYTHONPATH=$root PATH=$own/bin:$PATH FIKIT_NATIVE=$site/fikitd/native
+exec "$own/bin/python" -m bench.gpu "$@"

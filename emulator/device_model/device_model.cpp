@@ -1,8 +1,17 @@
 #include "device_model.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 namespace emu {
+namespace {
+
+int32_t demand_of(double share) {
+  return std::clamp(static_cast<int32_t>(std::lround(share * kWholeDevice)), 1, kWholeDevice);
+}
+
+}  // namespace
 
 void DeviceModel::initialise(DeviceState& state, const DeviceParameters& parameters) {
   // The memory is zero already (fresh shared memory, value-initialised object): touching the rings would cost real
@@ -13,7 +22,7 @@ void DeviceModel::initialise(DeviceState& state, const DeviceParameters& paramet
   for (StreamState& stream : state.streams) stream.process = kNone;
 }
 
-int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
+int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns, const Membership& membership) {
   for (int i = 0; i < kMaxProcesses; ++i) {
     // The same process once more: it called exec() since, and nothing of its work is left.
     if (s_.processes[i].pid == pid) retire(i);
@@ -24,6 +33,12 @@ int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
     slot = ProcessState{};
     slot.pid_start = pid_start;
     slot.last_ns = now_ns;
+    slot.mps = membership.mps || s_.sharing != Sharing::slices ? 1 : 0;
+    slot.priority = membership.priority;
+    slot.server = membership.server;
+    slot.slice_ns = std::llround(static_cast<double>(s_.slice_ns) * membership.weight);
+    const uint64_t bit = uint64_t{1} << i;
+    s_.clients = slot.mps != 0 ? s_.clients | bit : s_.clients & ~bit;
     commit_point();
     slot.pid = pid;
     return i;
@@ -34,11 +49,11 @@ int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns) {
 void DeviceModel::retire(int process) {
   ProcessState& slot = s_.processes[process];
   disturb();
-  for (int id = 0; id < engines(); ++id) {
-    Engine& engine = s_.engines[id];
-    if (engine.stream == kNone || s_.streams[engine.stream].process != process) continue;
+  for (int id = 0; id < kEngines; ++id) {
+    const int stream = s_.engines[id].stream;
+    if (stream == kNone || s_.streams[stream].process != process) continue;
     stop_account(id);
-    engine.stream = kNone;
+    clear(id);
   }
   for (int i = 0; i < kMaxStreams; ++i) {
     if (s_.streams[i].process == process) close_stream(i);
@@ -54,6 +69,8 @@ void DeviceModel::retire(int process) {
   s_.retired = entry + 1;
   commit_point();
   slot.pid = 0;
+  s_.clients &= ~(uint64_t{1} << process);
+  if (s_.clients == 0) s_.mps_fault = 0;
 }
 
 int DeviceModel::open_stream(int process, int priority, int32_t context) {
@@ -64,6 +81,7 @@ int DeviceModel::open_stream(int process, int priority, int32_t context) {
     stream.priority = priority;
     stream.context = context;
     stream.error = 0;
+    s_.busy_words = std::max(s_.busy_words, i / 64 + 1);
     commit_point();
     stream.process = process;
     return i;
@@ -88,15 +106,20 @@ uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   const uint64_t seq = stream.tail;
   Op& op = at(index, seq);
   op.left_ns = request.duration_ns;
-  op.ready_ns = s_.time_ns + s_.launch_latency_ns;
+  stream.submitted_ns = std::max(stream.submitted_ns, s_.time_ns) + request.submission_ns;
+  op.ready_ns = stream.submitted_ns + s_.launch_latency_ns;
+  op.overlap_ns = request.overlap_ns;
   op.work_end_ns = stream.work_ns + request.duration_ns;
-  op.end_ns = 0;
+  op.start_ns = op.end_ns = 0;
   op.arrival = s_.arrivals++;
   op.wait_stream = request.wait_stream;
   op.wait_seq = request.wait_seq;
   op.record = request.record;
   op.error = request.error;
   op.kind = request.kind;
+  op.left_part = 0;
+  op.demand = request.demand == 1 ? kWholeDevice : demand_of(request.demand);
+  op.waves = static_cast<uint8_t>(std::min<uint64_t>(request.waves, UINT8_MAX));
   stream.work_ns = op.work_end_ns;
   const bool first = stream.done == seq;
   if (first) disturb();
@@ -121,18 +144,22 @@ void DeviceModel::advance(int64_t now_ns) {
     for (const EngineId engine : {kCopyIn, kCopyOut}) {
       if (s_.engines[engine].stream == kNone && seen.copy[engine] != kNone) start(engine, seen.copy[engine]);
     }
+    if (s_.running > 1 || s_.crowded != 0) share_out();
     const int64_t slice = slice_event(seen);
     next = following_event(seen, slice);
     if (next > now_ns) break;
     rotate = next == slice;
     s_.time_ns = next;
-    for (int id = 0; id < engines(); ++id) {
-      Engine& engine = s_.engines[id];
-      if (engine.stream == kNone || engine.end_ns > next) continue;
+    const auto end = [&](int id) {
+      const Engine& engine = s_.engines[id];
+      if (engine.stream == kNone || engine.end_ns > next) return;
       stop_account(id);
-      complete(engine.stream);
-      engine.stream = kNone;
-    }
+      complete(engine.stream, s_.time_ns - engine.started_ns);
+      clear(id);
+    };
+    end(kCopyIn);
+    end(kCopyOut);
+    if (s_.running > 0) for_running(end);
     if (rotate) preempt();
   }
   s_.time_ns = std::max(s_.time_ns, now_ns);
@@ -144,26 +171,37 @@ void DeviceModel::advance(int64_t now_ns) {
 DeviceModel::Survey DeviceModel::survey() {
   Survey seen;
   uint64_t arrivals[2] = {};
-  for_busy_streams([&](int i) {
+  // Is a kernel of this stream next?
+  const auto kernel_of = [&](int i) {
     while (is_busy(i) && head(i).kind == OpKind::marker && ready(head(i))) {
       complete(i);
       seen.settled = false;
     }
-    if (!is_busy(i)) return;
+    if (!is_busy(i)) return false;
     const Op& op = head(i);
-    if (op.kind == OpKind::host || !may_start(op)) return;
+    if (op.kind == OpKind::host || !may_start(op)) return false;
     if (op.ready_ns > s_.time_ns) {
       seen.ready_ns = std::min(seen.ready_ns, op.ready_ns);
-      return;
+      return false;
     }
     const EngineId engine = engine_of(op.kind);
-    if (engine == kCompute) {
-      seen.waiting |= uint64_t{1} << s_.streams[i].process;
-    } else if (seen.copy[engine] == kNone || op.arrival < arrivals[engine]) {
+    if (engine == kCompute) return true;
+    if (seen.copy[engine] == kNone || op.arrival < arrivals[engine]) {
       seen.copy[engine] = i;
       arrivals[engine] = op.arrival;
     }
-  });
+    return false;
+  };
+  for (int word = 0; word < s_.busy_words; ++word) {
+    uint64_t kernels = 0;
+    for (uint64_t bits = s_.busy[word]; bits != 0; bits &= bits - 1) {
+      const int i = word * 64 + std::countr_zero(bits);
+      if (!kernel_of(i)) continue;
+      kernels |= bits & -bits;
+      seen.waiting |= uint64_t{1} << s_.streams[i].process;
+    }
+    seen.streams[word] = kernels;
+  }
   return seen;
 }
 
@@ -174,12 +212,38 @@ void DeviceModel::start(int id, int stream) {
   if (id >= kCompute && !computing(owner)) process.since_ns = s_.time_ns;
   if (id >= kCompute && !computing(kNone)) s_.since_ns = s_.time_ns;
   engine.seq = s_.streams[stream].done;
-  engine.started_ns = s_.time_ns;
-  engine.end_ns = s_.time_ns + head(stream).left_ns;
+  Op& op = at(stream, engine.seq);
+  if (op.start_ns == 0) op.start_ns = s_.time_ns;
+  engine.started_ns = engine.since_ns = s_.time_ns;
+  engine.rate = kFullSpeed;
+  engine.end_ns = s_.time_ns + Left{op.left_ns, op.left_part}.up();
+  engine.held_until_ns = 0;
+  engine.places = op.demand;
+  engine.block_ns = op.waves <= 1 ? op.left_ns : op.left_ns / op.waves;
   if (process.first_ns == 0) process.first_ns = s_.time_ns;
-  if (trace_ != nullptr) trace_->started(head(stream).record, s_.time_ns);
+  if (trace_ != nullptr) trace_->started(op.record, s_.time_ns);
   commit_point();
   engine.stream = stream;
+  if (id < kCompute) return;
+  if (s_.running > 0 && !yields_to_normal(owner)) hold_places();
+  s_.slots[(id - kCompute) / 64] |= uint64_t{1} << ((id - kCompute) % 64);
+  s_.on_compute[stream / 64] |= uint64_t{1} << (stream % 64);
+  ++s_.running;
+  ++process.running;
+}
+
+// The engine has nothing to do any more. The op's account was stopped before.
+void DeviceModel::clear(int id) {
+  Engine& engine = s_.engines[id];
+  const int stream = engine.stream;
+  if (stream == kNone) return;
+  commit_point();
+  engine.stream = kNone;
+  if (id < kCompute) return;
+  s_.slots[(id - kCompute) / 64] &= ~(uint64_t{1} << ((id - kCompute) % 64));
+  s_.on_compute[stream / 64] &= ~(uint64_t{1} << (stream % 64));
+  --s_.running;
+  --s_.processes[s_.streams[stream].process].running;
 }
 
 // The engine's op leaves it. Kernels that run side by side use the compute engine once, not twice.
@@ -189,6 +253,14 @@ void DeviceModel::stop_account(int id) {
   const int owner = s_.streams[engine.stream].process;
   const int64_t until = std::min(s_.time_ns, engine.end_ns);
   ProcessState& process = s_.processes[owner];
+  Op& op = at(engine.stream, engine.seq);
+  if (engine.rate == kFullSpeed && op.demand == kWholeDevice && op.left_part == 0) {
+    op.left_ns -= until - engine.since_ns;
+    process.work_ns += until - engine.since_ns;
+    engine.since_ns = until;
+  } else {
+    settle(engine, until);
+  }
   process.busy_ns += until - process.since_ns;
   process.recent.add(process.since_ns, until);
   process.since_ns = until;
@@ -197,7 +269,8 @@ void DeviceModel::stop_account(int id) {
   s_.since_ns = until;
 }
 
-void DeviceModel::complete(int index) {
+// `ran_ns`: how long it was on its engine since it came there, last time.
+void DeviceModel::complete(int index, int64_t ran_ns) {
   StreamState& stream = s_.streams[index];
   Op& op = at(index, stream.done);
   ProcessState& process = s_.processes[stream.process];
@@ -212,19 +285,35 @@ void DeviceModel::complete(int index) {
   if (trace_ != nullptr) trace_->ended(op.record, s_.time_ns, Outcome::done);
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
-  Op& next = at(index, stream.done + 1);
-  if (stream.done + 1 < stream.tail && needs_engine(next.kind)) next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
+  if (stream.done + 1 < stream.tail) begin_behind(op, ran_ns, at(index, stream.done + 1));
   commit_point();
   stream.done += 1;
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
 }
 
+// The op that was in line behind one that has just ended. A dependent launch that is on the device by then has done its first
+// part meanwhile; whatever stands between two kernels takes that from it.
+void DeviceModel::begin_behind(const Op& before, int64_t ran_ns, Op& next) {
+  if (!needs_engine(next.kind)) return;
+  const int64_t overlap_ns = before.kind == OpKind::kernel ? std::min({next.overlap_ns, ran_ns, next.left_ns}) : 0;
+  if (overlap_ns <= 0 || next.ready_ns > s_.time_ns - overlap_ns) {
+    next.ready_ns = std::max(next.ready_ns, s_.time_ns + s_.kernel_gap_ns);
+    return;
+  }
+  next.left_ns -= overlap_ns;
+  next.overlap_ns = 0;
+}
+
 int64_t DeviceModel::following_event(const Survey& seen, int64_t slice_event) const {
   int64_t next = std::min(slice_event, seen.ready_ns);
+  if (s_.running > 1) next = std::min(next, hold_event());
   if (s_.switch_end_ns > s_.time_ns) next = std::min(next, s_.switch_end_ns);
-  for (int id = 0; id < engines(); ++id) {
+  const auto ends = [&](int id) {
     if (s_.engines[id].stream != kNone) next = std::min(next, s_.engines[id].end_ns);
-  }
+  };
+  ends(kCopyIn);
+  ends(kCopyOut);
+  if (s_.running > 0) for_running(ends);
   return next;
 }
 
@@ -233,9 +322,14 @@ int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
   const Op& first = head(index);
   if (first.kind == OpKind::host && may_start(first)) return kNever;
   const int64_t after = op(index, seq).work_end_ns - first.work_end_ns;
-  for (int id = 0; id < engines(); ++id) {
+  for (const int id : {kCopyIn, kCopyOut}) {
     if (s_.engines[id].stream == index) return s_.engines[id].end_ns + after;
   }
+  int64_t running = kNever;
+  for_running([&](int id) {
+    if (s_.engines[id].stream == index) running = earliest_of_running(s_.engines[id]);
+  });
+  if (running != kNever) return running + after;
   int64_t begin = s_.time_ns;
   if (!may_start(first)) {
     begin = earliest_end(first.wait_stream, first.wait_seq);
@@ -294,6 +388,18 @@ int64_t DeviceModel::busy_ns(int process) const {
   return counted + (computing(process) ? s_.time_ns - since_ns : 0);
 }
 
+int64_t DeviceModel::work_ns(int process) const {
+  const ProcessState& account = s_.processes[process];
+  double since = 0;
+  for_running([&](int id) {
+    const Engine& engine = s_.engines[id];
+    if (s_.streams[engine.stream].process != process) return;
+    const double done = static_cast<double>(s_.time_ns - engine.since_ns) * static_cast<double>(engine.rate);
+    since += done / static_cast<double>(kFullSpeed) * head(engine.stream).demand / kWholeDevice;
+  });
+  return account.work_ns + std::llround(since);
+}
+
 double DeviceModel::utilisation(int process) const {
   RecentBusy recent = process == kNone ? s_.recent : s_.processes[process].recent;
   const int64_t since_ns = process == kNone ? s_.since_ns : s_.processes[process].since_ns;
@@ -310,11 +416,16 @@ bool DeviceModel::has_work(int process) const {
 void DeviceModel::repair() {
   ++s_.repairs;
   disturb();
+  s_.busy_words = 0;
   for (int i = 0; i < kMaxStreams; ++i) {
     StreamState& stream = s_.streams[i];
     const uint64_t bit = uint64_t{1} << (i % 64);
     if (stream.process != kNone && s_.processes[stream.process].pid == 0) stream.process = kNone;
-    if (stream.process == kNone) stream.done = stream.tail;
+    if (stream.process == kNone) {
+      stream.done = stream.tail;
+    } else {
+      s_.busy_words = i / 64 + 1;
+    }
     if (stream.done < stream.tail) {
       s_.busy[i / 64] |= bit;
     } else {
@@ -323,17 +434,27 @@ void DeviceModel::repair() {
     // An op whose enqueueing was cut short counted its work but does not exist.
     if (stream.tail > 0) stream.work_ns = at(i, stream.tail - 1).work_end_ns;
   }
-  for (Engine& engine : s_.engines) {
+  std::fill(std::begin(s_.slots), std::end(s_.slots), 0);
+  std::fill(std::begin(s_.on_compute), std::end(s_.on_compute), 0);
+  s_.clients = 0;
+  s_.running = 0;
+  s_.crowded = 1;
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    s_.processes[i].running = 0;
+    s_.clients |= s_.processes[i].pid != 0 && s_.processes[i].mps != 0 ? uint64_t{1} << i : 0;
+  }
+  for (int id = 0; id < kEngines; ++id) {
+    Engine& engine = s_.engines[id];
     // The op was completed, or its process dropped, and only the engine's own note is left.
     if (engine.stream != kNone && s_.streams[engine.stream].done != engine.seq) engine.stream = kNone;
     if (engine.stream != kNone && !is_busy(engine.stream)) engine.stream = kNone;
+    if (engine.stream == kNone || id < kCompute) continue;
+    s_.slots[(id - kCompute) / 64] |= uint64_t{1} << ((id - kCompute) % 64);
+    s_.on_compute[engine.stream / 64] |= uint64_t{1} << (engine.stream % 64);
+    ++s_.running;
+    ++s_.processes[s_.streams[engine.stream].process].running;
   }
-  // The killing of a context was cut short: its other streams follow.
-  if (s_.lost != 0) lose();
-  for (const StreamState& stream : s_.streams) {
-    const bool killed = stream.process != kNone && stream.error != 0 && stream.error != kDeviceLost;
-    if (killed) kill_context(stream.process, stream.context, stream.error);
-  }
+  finish_killing();
 }
 
 }  // namespace emu

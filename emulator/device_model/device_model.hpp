@@ -1,19 +1,22 @@
 // What the emulated device does with the work that processes give it: a discrete-event loop over DeviceState.
 //
-// Streams are FIFO. The compute engine belongs to one process at a time: round robin in slices (preempting kernels), or
-// kernel by kernel when slice_ns is 0; within its process it runs `concurrency` kernels side by side
-// (compute_queue.cpp). Two copy engines run beside it. The object holds no state of its own and takes no lock: the
-// caller owns the state while it calls (Segment's lock, or one thread).
+// Streams are FIFO. The compute engine belongs to one process at a time, or to all MPS clients: round robin in slices
+// (preempting kernels), or kernel by kernel when slice_ns is 0 (compute_queue.cpp). Who has it runs `concurrency`
+// kernels of each process side by side, at speeds that follow from their demands (overlap.cpp). Two copy engines run
+// beside it. The object holds no state of its own and takes no lock: the caller owns the state while it calls (Segment's
+// lock, or one thread).
 //
 // Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that
 // makes it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds
-// the rest.
+// the rest. One exception: a caller killed while a running kernel changes its speed makes that kernel's end wrong by up
+// to the time since it last did.
 #pragma once
 
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "state.hpp"
 #include "trace.hpp"
@@ -37,6 +40,10 @@ struct OpRequest {
   uint64_t wait_seq = 0;
   int16_t error = 0;  // see Op
   uint64_t record = 0;  // from Trace::add
+  int64_t submission_ns = 0;  // its way to the device, one op of a stream after another
+  int64_t overlap_ns = 0;     // programmatic dependent launch: so much of it may run beside the end of the kernel before it
+  double demand = 1;    // share of the device at full speed, above 0 and at most 1, and...
+  uint64_t waves = 1;   // ...as occupancy.hpp has them
 };
 
 class DeviceModel {
@@ -48,7 +55,7 @@ class DeviceModel {
   static void initialise(DeviceState& state, const DeviceParameters& parameters);
 
   // --- processes and streams; kNone when every slot is taken.
-  int attach(int32_t pid, uint64_t pid_start, int64_t now_ns);
+  int attach(int32_t pid, uint64_t pid_start, int64_t now_ns, const Membership& membership = {});
   // Drops a process: its queued work, streams and memory. Its account moves to the history.
   void retire(int process);
   // kNone on a lost device, too.
@@ -81,6 +88,8 @@ class DeviceModel {
   uint64_t dropped(int stream) const { return s_.streams[stream].dropped; }
   // The process gives a context up: what is queued in its streams is dropped, what runs ends here.
   void abandon(int process, int32_t context);
+  // All contexts of a process fail, and it can make no new one: its MPS server ended it, or is gone.
+  void fail_process(int process, int error);
   // The whole device is gone: every context on it fails with kDeviceLost, and no new one can be made until restore().
   void lose();
   void restore() { s_.lost = 0; }
@@ -96,6 +105,10 @@ class DeviceModel {
 
   // Device time used by a process, or by all (kNone), including what is running at the moment.
   int64_t busy_ns(int process) const;
+  // Device work that a process has done: its kernels' time at full speed x demand, in ns of the whole device.
+  int64_t work_ns(int process) const;
+  // The demands of its kernels on the compute engine at the moment.
+  std::vector<double> demands(int process) const;
   // Share of the last sample period in which the compute engine worked for a process, or for any (kNone); 0 to 1.
   double utilisation(int process) const;
   // True when the process has work that is not done.
@@ -119,39 +132,81 @@ class DeviceModel {
   bool may_start(const Op& op) const { return op.wait_stream == kNone || done(op.wait_stream, op.wait_seq); }
   // Its turn has come as far as its stream is concerned: only an engine is missing.
   bool ready(const Op& op) const { return may_start(op) && op.ready_ns <= s_.time_ns; }
-  int engines() const { return kCompute + s_.concurrency; }
+  bool is_client(int process) const { return (s_.clients >> process) & 1; }
+  // Whose turn the process's kernels run in.
+  int turn_of(int process) const { return is_client(process) ? kMpsGroup : process; }
+  bool yields_to_normal(int process) const {
+    return s_.processes[process].priority != 0 && is_client(process) && s_.sharing != Sharing::merged;
+  }
   // What can happen now, as far as the streams are concerned.
   struct Survey {
     uint64_t waiting = 0;  // processes with a kernel whose turn has come; one that runs counts
+    uint64_t streams[kMaxStreams / 64];  // whose first op is such a kernel; as many words as `busy` has
     int copy[2] = {kNone, kNone};  // the stream whose copy is next, by engine
     int64_t ready_ns = kNever;     // when the next op that is still on its way to the device arrives there
     bool settled = true;           // nothing was completed while looking
   };
   Survey survey();
   void assign_compute(const Survey& seen, bool rotate);
-  int next_for_compute(int first, bool running) const;
+  int next_for_compute(const Survey& seen, int first, bool holder_only) const;
   int free_slot() const;
-  bool computing(int process) const;
+  bool at_limit(int process) const;
+  bool computing(int process) const { return process == kNone ? s_.running > 0 : s_.processes[process].running > 0; }
   void start(int engine, int stream);
   void stop_account(int engine);
-  void complete(int stream);
+  void clear(int engine);
+  void complete(int stream, int64_t ran_ns = 0);
+  void begin_behind(const Op& before, int64_t ran_ns, Op& next);
   void kill_context(int process, int32_t context, int error);
+  void kill_clients();
+  void finish_killing();
   template <typename Dies>
   void kill_streams(int error, Dies dies);
   void preempt();
   bool contended(const Survey& seen) const;
+  int64_t slice_of(int turn) const {
+    const int64_t own_ns = turn == kMpsGroup ? 0 : s_.processes[turn].slice_ns;
+    return own_ns > 0 ? own_ns : s_.slice_ns;
+  }
   int64_t slice_end() const;
+  int64_t kept_until() const;
   int64_t slice_event(const Survey& seen) const;
   int64_t following_event(const Survey& seen, int64_t slice_event) const;
+  // --- overlap.cpp
+  struct Left {
+    int64_t ns;
+    uint32_t part;
+    // Time that it takes at full speed.
+    int64_t up() const { return ns + (part != 0 ? 1 : 0); }
+  };
+  Left left_at(const Engine& engine, int64_t t_ns) const;
+  void settle(Engine& engine, int64_t until_ns);
+  void set_rate(Engine& engine, uint64_t rate);
+  void hold_places();
+  int32_t room_behind_normal() const;
+  void share_out();
+  int64_t hold_event() const;
+  int64_t earliest_of_running(const Engine& engine) const;
   // The next advance() looks at everything anew: what the caller changes may make something happen.
   void disturb() { s_.quiet_until_ns = 0; }
   void drop_records(int stream);
   int64_t earliest_start(int stream) const;
   int64_t earliest_compute(int stream) const;
   template <typename Visit>
-  void for_busy_streams(Visit visit) const {
-    for (int word = 0; word < kMaxStreams / 64; ++word) {
+  void for_busy_streams(Visit&& visit) const {
+    for (int word = 0; word < s_.busy_words; ++word) {
       for (uint64_t bits = s_.busy[word]; bits != 0; bits &= bits - 1) visit(word * 64 + std::countr_zero(bits));
+    }
+  }
+  template <typename Visit>
+  void for_running(Visit&& visit) const {
+    if (s_.running == 1 && s_.slots[0] == 1) {  // as nearly always without MPS
+      visit(kCompute);
+      return;
+    }
+    for (int word = 0; word < kMaxConcurrent / 64; ++word) {
+      for (uint64_t bits = s_.slots[word]; bits != 0; bits &= bits - 1)
+        visit(kCompute + word * 64 + std::countr_zero(bits));
     }
   }
 

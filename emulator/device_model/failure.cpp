@@ -1,5 +1,5 @@
 // What happens when an op fails: its context dies with everything that was queued in it, as after an illegal address or
-// a trap on a real device. Other contexts and processes go on.
+// a trap on a real device. Other contexts and processes go on, but MPS clients all die of the fault of one.
 #include <atomic>
 
 #include "device_model.hpp"
@@ -21,10 +21,10 @@ template <typename Dies>
 void DeviceModel::kill_streams(int error, Dies dies) {
   disturb();
   for (int id = 0; id < kEngines; ++id) {
-    Engine& engine = s_.engines[id];
-    if (engine.stream == kNone || !dies(s_.streams[engine.stream])) continue;
+    const int stream = s_.engines[id].stream;
+    if (stream == kNone || !dies(s_.streams[stream])) continue;
     stop_account(id);
-    engine.stream = kNone;
+    clear(id);
   }
   for (int i = 0; i < kMaxStreams; ++i) {
     StreamState& stream = s_.streams[i];
@@ -43,7 +43,41 @@ void DeviceModel::kill_context(int process, int32_t context, int error) {
     lose();
     return;
   }
+  if (is_client(process) && s_.sharing != Sharing::merged) {
+    s_.mps_fault = error;
+    commit_point();
+    kill_clients();
+    return;
+  }
   kill_streams(error, [=](const StreamState& s) { return s.process == process && s.context == context; });
+}
+
+// A fatal fault of one MPS client ends the contexts of all, each with the fault's code.
+void DeviceModel::kill_clients() {
+  kill_streams(s_.mps_fault, [this](const StreamState& s) { return is_client(s.process) && s.error == 0; });
+}
+
+void DeviceModel::fail_process(int process, int error) {
+  s_.processes[process].failed = error;
+  commit_point();
+  kill_streams(error, [=](const StreamState& s) { return s.process == process && s.error == 0; });
+  advance(s_.time_ns);
+}
+
+// A caller died while it killed contexts: what belongs to them follows.
+void DeviceModel::finish_killing() {
+  if (s_.lost != 0) lose();
+  if (s_.mps_fault != 0) kill_clients();
+  for (int i = 0; i < kMaxProcesses; ++i) {
+    const int error = s_.processes[i].pid != 0 ? s_.processes[i].failed : 0;
+    if (error != 0) kill_streams(error, [=](const StreamState& s) { return s.process == i && s.error == 0; });
+  }
+  for (const StreamState& stream : s_.streams) {
+    if (stream.process == kNone || stream.error == 0 || stream.error == kDeviceLost) continue;
+    kill_streams(stream.error, [&](const StreamState& s) {
+      return s.process == stream.process && s.context == stream.context && (s.error == 0 || &s == &stream);
+    });
+  }
 }
 
 void DeviceModel::abandon(int process, int32_t context) {

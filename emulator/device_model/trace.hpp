@@ -37,6 +37,7 @@ struct TraceRecord {
   uint32_t name;  // Trace::name_of; 0: none
   uint32_t grid[3];
   uint32_t block[3];
+  float demand;  // share of the device that it took at full speed; of what is no kernel or fill: 1
   int16_t error;
   uint8_t kind;  // OpKind
   Outcome outcome;

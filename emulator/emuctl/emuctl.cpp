@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -23,12 +24,15 @@ using namespace emu;
 struct Account {
   ProcessState process;
   bool alive;
+  std::vector<double> demands;  // of its kernels on the compute engine
 };
 
 struct Snapshot {
   DeviceIdentity identity;
   uint64_t memory_bytes, memory_used;
   int64_t busy_ns, now_ns;
+  DeviceParameters device;
+  int mps_fault;
   std::vector<Account> processes;
 };
 
@@ -38,14 +42,15 @@ Snapshot look(Segment& segment) {
   device->advance(RealClock().now_ns());
   const DeviceState& state = device->state();
   Snapshot seen{segment.identity(),     state.memory_bytes, device->memory_used(),
-                device->busy_ns(kNone), state.time_ns,      {}};
+                device->busy_ns(kNone), state.time_ns,      state, state.mps_fault, {}};
   const uint64_t oldest = state.retired > kHistory ? state.retired - kHistory : 0;
-  for (uint64_t i = oldest; i < state.retired; ++i) seen.processes.push_back({state.history[i % kHistory], false});
+  for (uint64_t i = oldest; i < state.retired; ++i) seen.processes.push_back({state.history[i % kHistory], false, {}});
   for (int i = 0; i < kMaxProcesses; ++i) {
     if (state.processes[i].pid == 0) continue;
     ProcessState process = state.processes[i];
     process.busy_ns = device->busy_ns(i);
-    seen.processes.push_back({process, true});
+    process.work_ns = device->work_ns(i);
+    seen.processes.push_back({process, true, device->demands(i)});
   }
   return seen;
 }
@@ -55,6 +60,10 @@ unsigned long long ull(uint64_t value) { return value; }
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
+const char* sharing_name(Sharing sharing) {
+  return sharing == Sharing::mps ? "mps" : sharing == Sharing::merged ? "merged" : "slices";
+}
+
 void print_json(const std::vector<Snapshot>& devices) {
   printf("{\"devices\": [");
   const char* device_comma = "";
@@ -62,13 +71,20 @@ void print_json(const std::vector<Snapshot>& devices) {
     printf("%s\n  {\"index\": %d, \"name\": %s, ", device_comma, d.identity.index, quoted(d.identity.name).c_str());
     printf("\"uuid\": \"%s\", ", uuid_text(d.identity).c_str());
     printf("\"memory_bytes\": %llu, \"memory_used_bytes\": %llu, ", ull(d.memory_bytes), ull(d.memory_used));
+    printf("\"sharing\": \"%s\", \"slice_ns\": %lld, \"switch_ns\": %lld, ", sharing_name(d.device.sharing),
+           ll(d.device.slice_ns), ll(d.device.switch_ns));
+    printf("\"mps_fault\": %d, ", d.mps_fault);
     printf("\"busy_ns\": %lld, \"now_ns\": %lld, \"processes\": [", ll(d.busy_ns), ll(d.now_ns));
     const char* comma = "";
-    for (const auto& [p, alive] : d.processes) {
+    for (const auto& [p, alive, demands] : d.processes) {
       printf("%s\n    {\"pid\": %d, \"alive\": %s, ", comma, p.pid, alive ? "true" : "false");
       printf("\"busy_ns\": %lld, \"kernels\": %llu, ", ll(p.busy_ns), ull(p.kernels));
       printf("\"memory_bytes\": %llu, ", ull(p.memory_bytes));
-      printf("\"first_ns\": %lld, \"last_ns\": %lld}", ll(p.first_ns), ll(p.last_ns));
+      printf("\"mps\": %s, \"mps_server\": %d, ", p.mps != 0 ? "true" : "false", p.server);
+      printf("\"mps_priority\": %d, \"work_ns\": %lld, ", p.priority, ll(p.work_ns));
+      printf("\"demands\": [");
+      for (size_t i = 0; i < demands.size(); ++i) printf("%s%.6f", i == 0 ? "" : ", ", demands[i]);
+      printf("], \"first_ns\": %lld, \"last_ns\": %lld}", ll(p.first_ns), ll(p.last_ns));
       comma = ",";
     }
     printf("]}");
@@ -81,21 +97,54 @@ void print_table(const std::vector<Snapshot>& devices) {
   if (devices.empty()) printf("no emulated GPU in use\n");
   for (const Snapshot& d : devices) {
     printf("GPU %d  %s  %s  ", d.identity.index, d.identity.name, uuid_text(d.identity).c_str());
-    printf("%.0f of %.0f MiB  busy %.3f s\n", mib(d.memory_used), mib(d.memory_bytes), seconds(d.busy_ns));
-    for (const auto& [p, alive] : d.processes) {
+    printf("%.0f of %.0f MiB  busy %.3f s  ", mib(d.memory_used), mib(d.memory_bytes), seconds(d.busy_ns));
+    if (d.device.sharing == Sharing::slices) {
+      printf("slices of %lld us, switch %lld us\n", ll(d.device.slice_ns / 1000), ll(d.device.switch_ns / 1000));
+    } else {
+      printf("%s\n", sharing_name(d.device.sharing));
+    }
+    if (d.mps_fault != 0) printf("  MPS: a client's fault %d killed all, no new one until they have left\n", d.mps_fault);
+    for (const auto& [p, alive, demands] : d.processes) {
       printf("  %8d %-5s  kernels %8llu  ", p.pid, alive ? "" : "ended", ull(p.kernels));
-      printf("busy %8.3f s  %.0f MiB\n", seconds(p.busy_ns), mib(p.memory_bytes));
+      printf("busy %8.3f s  %.0f MiB", seconds(p.busy_ns), mib(p.memory_bytes));
+      if (p.mps != 0) printf("  MPS%s", p.priority != 0 ? ", below normal" : "");
+      for (const double demand : demands) printf("  %.1f %%", 100 * demand);
+      printf("\n");
     }
   }
 }
 
 int usage() {
   fprintf(stderr,
-          "usage: emuctl stats [--json] | reset     (which devices: EMUCUDA_NAME)\n"
+          "usage: emuctl stats [--json] | reset | terminate PID     (which devices: EMUCUDA_NAME)\n"
           "       emuctl inject RULE | faults [--json] | clear [ID] | lose [DEVICE]\n"
           "       emuctl trace --on [RECORDS] | --off | [--json] [-o FILE]\n"
           "       for example: emuctl inject 'kernel=r_* nth=3 error=700'\n");
   return 2;
+}
+
+// What the MPS server does to a client that the control daemon's terminate_client names: its contexts end, wherever it
+// has any.
+int terminate_client(const std::string& operand) {
+  int pid = 0;
+  const auto [end, error] = std::from_chars(operand.data(), operand.data() + operand.size(), pid);
+  if (error != std::errc() || end != operand.data() + operand.size() || pid <= 0) return -1;
+  constexpr int kClientTerminated = 810;  // CUDA_ERROR_MPS_CLIENT_TERMINATED
+  bool found = false;
+  for (const std::string& name : existing_segments(set_name())) {
+    std::optional<Segment> segment = Segment::find(name);
+    if (!segment) continue;
+    Segment::Lock device(*segment);
+    device->advance(RealClock().now_ns());
+    for (int i = 0; i < kMaxProcesses; ++i) {
+      const ProcessState& process = device->state().processes[i];
+      if (process.pid != pid || process.mps == 0) continue;
+      device->fail_process(i, kClientTerminated);
+      found = true;
+    }
+  }
+  if (!found) fprintf(stderr, "emuctl: couldn't terminate %d: it is no MPS client of an emulated GPU in use\n", pid);
+  return found ? 0 : 1;
 }
 
 // The commands about injected faults; -1: it is none of them.
@@ -114,6 +163,10 @@ int run(const std::vector<std::string>& arguments) {
   if (const int code = run_faults(arguments); code >= 0) return code;
   if (!arguments.empty() && arguments[0] == "trace") {
     const int code = trace_devices({arguments.begin() + 1, arguments.end()});
+    return code >= 0 ? code : usage();
+  }
+  if (arguments.size() == 2 && arguments[0] == "terminate") {
+    const int code = terminate_client(arguments[1]);
     return code >= 0 ? code : usage();
   }
   const std::vector<std::string> names = existing_segments(set_name());

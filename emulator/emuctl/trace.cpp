@@ -105,7 +105,8 @@ void print_details(FILE* out, const Recording& device, const TraceRecord& r) {
           r.block[1], r.block[2]);
   fprintf(out, "\"bytes\": %llu, \"enqueue_ns\": %lld, \"start_ns\": %s, \"end_ns\": %s, ", ull(r.bytes),
           ll(r.enqueue_ns), time_or_null(r.start_ns).c_str(), time_or_null(r.end_ns).c_str());
-  fprintf(out, "\"work_ns\": %lld, \"outcome\": \"%s\", \"error\": %d", ll(r.work_ns), outcome_name(r), r.error);
+  fprintf(out, "\"work_ns\": %lld, \"demand\": %.6f, \"outcome\": \"%s\", \"error\": %d", ll(r.work_ns),
+          static_cast<double>(r.demand), outcome_name(r), r.error);
 }
 
 void print_plain(FILE* out, const std::vector<Recording>& all) {

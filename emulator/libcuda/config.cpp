@@ -14,7 +14,7 @@
 
 #include <toml++/toml.h>
 
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
 
 namespace emu {
 namespace {
@@ -57,6 +57,13 @@ class Reader {
     if (node == nullptr) return;
     if (!node->is_string()) fail(*node, std::string(key) + " must be a text in quotes");
     out = *node->value<std::string>();
+  }
+
+  void truth(const toml::table& table, const char* key, bool& out) const {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return;
+    if (!node->is_boolean()) fail(*node, std::string(key) + " must be true or false");
+    out = *node->value<bool>();
   }
 
   // "16GiB", "64MiB", or a number of bytes.
@@ -120,7 +127,8 @@ void read_mig(const Reader& reader, const toml::table& table, Config& config) {
 
 void read_device(const Reader& reader, const toml::table& table, Config& config) {
   reader.only(table, {"name", "count", "memory", "context_memory", "slice_us", "switch_us", "launch_latency_us",
-                      "kernel_gap_us", "concurrent_kernels", "sharing", "dilation", "access", "compute_capability", "mig"});
+                      "kernel_gap_us", "concurrent_kernels", "sharing", "idle_yields", "overlap_slowdown", "dilation",
+                      "access", "compute_capability", "mig"});
   double count = config.count;
   double concurrent = config.concurrent_kernels;
   std::string sharing = "slices";
@@ -137,6 +145,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   reader.microseconds(table, "kernel_gap_us", config.kernel_gap_ns);
   reader.number(table, "concurrent_kernels", 1, concurrent);
   reader.text(table, "sharing", sharing);
+  reader.truth(table, "idle_yields", config.idle_yields);
+  reader.number(table, "overlap_slowdown", 1, config.overlap_slowdown);
   reader.number(table, "dilation", 0.001, config.dilation);
   reader.text(table, "access", access);
   reader.text(table, "compute_capability", capability);
@@ -146,8 +156,8 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
   if (concurrent > kMaxConcurrent)
     reader.fail(*table.get("concurrent_kernels"),
                 "concurrent_kernels must be at most " + std::to_string(kMaxConcurrent));
-  if (sharing != "slices" && sharing != "merged")
-    reader.fail(*table.get("sharing"), "sharing must be \"slices\" or \"merged\"");
+  if (sharing != "slices" && sharing != "mps" && sharing != "merged")
+    reader.fail(*table.get("sharing"), "sharing must be \"slices\" or \"mps\" (\"merged\" for tests)");
   if (access != "user" && access != "all") reader.fail(*table.get("access"), "access must be \"user\" or \"all\"");
   if (count > 64) reader.fail(*table.get("count"), "count must be at most 64");
   // NOLINTNEXTLINE(cert-err34-c): text that is no number is caught by the count
@@ -155,8 +165,20 @@ void read_device(const Reader& reader, const toml::table& table, Config& config)
     reader.fail(*table.get("compute_capability"), "compute_capability must look like \"9.0\"");
   config.count = static_cast<int>(count);
   config.concurrent_kernels = static_cast<int>(concurrent);
-  config.merged = sharing == "merged";
+  config.sharing = sharing == "mps" ? Sharing::mps : sharing == "merged" ? Sharing::merged : Sharing::slices;
   config.for_all_users = access == "all";
+}
+
+void read_driver(const Reader& reader, const toml::table& table, DriverTimes& driver) {
+  reader.only(table, {"submission_us", "event_us", "first_launch_us", "first_launch_waits", "dependent_overlap_us"});
+  reader.microseconds(table, "submission_us", driver.submission_ns);
+  reader.microseconds(table, "event_us", driver.event_ns);
+  reader.microseconds(table, "first_launch_us", driver.first_launch_ns);
+  reader.microseconds(table, "dependent_overlap_us", driver.dependent_overlap_ns);
+  if (const toml::node* node = table.get("first_launch_waits")) {
+    if (!node->is_boolean()) reader.fail(*node, "first_launch_waits must be true or false");
+    driver.first_launch_waits = *node->value<bool>();
+  }
 }
 
 KernelRule read_rule(const Reader& reader, const toml::table& table, const KernelRule& fallback) {
@@ -190,8 +212,9 @@ const KernelRule& Config::rule_for(const std::string& kernel) const {
   return fallback;
 }
 
+int64_t Config::stretched(int64_t ns) const { return std::llround(static_cast<double>(ns) * dilation); }
+
 DeviceParameters Config::device(uint64_t memory_of_it) const {
-  const auto stretched = [this](int64_t ns) { return std::llround(static_cast<double>(ns) * dilation); };
   return {.memory_bytes = memory_of_it,
           .context_memory_bytes = context_memory_bytes,
           .slice_ns = stretched(slice_ns),
@@ -199,7 +222,9 @@ DeviceParameters Config::device(uint64_t memory_of_it) const {
           .launch_latency_ns = stretched(launch_latency_ns),
           .kernel_gap_ns = stretched(kernel_gap_ns),
           .concurrency = concurrent_kernels,
-          .merged = merged ? 1 : 0};
+          .sharing = sharing,
+          .idle_holds = idle_yields ? 0 : 1,
+          .overlap_slowdown = overlap_slowdown};
 }
 
 Config load_config(const std::string& path) {
@@ -212,8 +237,9 @@ Config load_config(const std::string& path) {
   }
   Config config;
   const Reader reader(path);
-  reader.only(root, {"device", "copy", "default", "kernel"});
+  reader.only(root, {"device", "driver", "copy", "default", "kernel"});
   if (const auto* device = reader.section(root, "device")) read_device(reader, *device, config);
+  if (const auto* driver = reader.section(root, "driver")) read_driver(reader, *driver, config.driver);
   if (const auto* copy = reader.section(root, "copy")) {
     reader.only(*copy, {"latency_us", "h2d_gbps", "d2h_gbps", "d2d_gbps"});
     reader.number(*copy, "latency_us", 0, config.copy_latency_us);

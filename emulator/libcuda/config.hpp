@@ -17,6 +17,15 @@ struct KernelRule {
   int registers = 32;  // of a thread
 };
 
+// What a driver's own work takes, in undilated time. All 0: what is enqueued is on the device at once.
+struct DriverTimes {
+  int64_t submission_ns = 0;         // a launch's, copy's or fill's way to the device; one of a stream after another
+  int64_t event_ns = 0;              // the same of what needs no engine: events, waits, writes to memory
+  int64_t first_launch_ns = 0;       // the first launch of each function loads it, inside the call
+  bool first_launch_waits = false;   // ...and waits for the context's work before
+  int64_t dependent_overlap_ns = 0;  // so much of a programmatic dependent launch runs beside its predecessor's end
+};
+
 constexpr int kMigSlices = 7;
 
 // What a MIG instance is: "3g.71gb".
@@ -32,12 +41,14 @@ struct Config {
   uint64_t memory_bytes = uint64_t{16} << 30;
   std::vector<MigProfile> mig;  // the instances that every GPU is split into; none: it is not split
   uint64_t context_memory_bytes = uint64_t{64} << 20;
-  int64_t slice_ns = 2'000'000;
-  int64_t switch_ns = 0;
+  int64_t slice_ns = 1'024'000;
+  int64_t switch_ns = 50'000;
   int64_t launch_latency_ns = 0;
   int64_t kernel_gap_ns = 0;
   int concurrent_kernels = 1;
-  bool merged = false;
+  Sharing sharing = Sharing::slices;
+  bool idle_yields = true;  // a process without work gives the compute engine away before its slice ends
+  double overlap_slowdown = 1.0;
   double dilation = 1.0;  // every duration is stretched by this; reported event times are shrunk again
   bool for_all_users = false;
   int compute_major = 9;
@@ -46,9 +57,11 @@ struct Config {
   double h2d_gbps = 24.0;  // 1e9 bytes per second
   double d2h_gbps = 24.0;
   double d2d_gbps = 1000.0;
+  DriverTimes driver;
   KernelRule fallback;
   std::vector<KernelRule> kernels;
 
+  int64_t stretched(int64_t ns) const;  // by the dilation
   const KernelRule& rule_for(const std::string& kernel) const;
   // What the device model is to be like, in stretched time.
   DeviceParameters device(uint64_t memory_of_it) const;

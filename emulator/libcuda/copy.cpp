@@ -170,10 +170,11 @@ Command copy_command(const CopyBox& box) {
     case Direction::device_to_device:
       command.kind = OpKind::fill;
       command.duration_ns = transfer_ns(box.bytes(), config.d2d_gbps);
+      command.footprint = footprint_of_bytes(box.bytes());
       break;
   }
   command.bytes = box.bytes();
-  command.effect = [box](int64_t) { run(box); };
+  command.effect = [box](const Ran&) { run(box); };
   return command;
 }
 
@@ -187,7 +188,8 @@ Command fill_command(const CUDA_MEMSET_NODE_PARAMS& fill) {
   command.kind = OpKind::fill;
   command.bytes = fill.width * fill.height * element;
   command.duration_ns = transfer_ns(command.bytes, driver().config().d2d_gbps);
-  command.effect = [fill](int64_t) {
+  command.footprint = footprint_of_bytes(command.bytes);
+  command.effect = [fill](const Ran&) {
     for (size_t y = 0; y < fill.height; ++y) {
       char* row = pointer(fill.dst) + y * fill.pitch;
       if (fill.elementSize == 1) {

@@ -4,7 +4,7 @@
 
 #include "driver.hpp"
 #include "entry_points.hpp"
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
 
 using namespace emu;
 
@@ -129,9 +129,11 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int* out, int attribute, CUdevice ordina
     constexpr int kPciBus = 33;
     constexpr int kMajor = 75;
     constexpr int kMinor = 76;
+    constexpr int kMpsEnabled = 133;
     *out = attribute == kPciBus  ? device.entry.gpu + 1
            : attribute == kMajor ? config.compute_major
            : attribute == kMinor ? config.compute_minor
+           : attribute == kMpsEnabled ? static_cast<int>(driver().mps().is_client())
                                  : 0;
     for (const Attribute& known : kAttributes) {
       if (known.number == attribute) *out = known.value;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 namespace emu {
@@ -49,11 +50,20 @@ std::vector<int> visible_devices(const Config& config, const std::vector<Invento
   return visible;
 }
 
+// After a client's fatal fault the server takes no new ones until all have left.
+void require_no_fault(const InventoryEntry& entry) {
+  std::optional<Segment> segment = Segment::find(entry.segment);
+  if (!segment) return;
+  Segment::Lock device(*segment);
+  retire_dead(*device, true);
+  require(device->state().mps_fault == 0, CUDA_ERROR_MPS_SERVER_NOT_READY);
+}
+
 }  // namespace
 
 void say(const std::string& line) { fprintf(stderr, "%s\n", line.c_str()); }
 
-Driver::Driver() : config_(load_config(config_path())), set_(set_name()) {
+Driver::Driver() : config_(load_config(config_path())), set_(set_name()), mps_(config_) {
   const std::vector<InventoryEntry> all = inventory(config_, set_);
   for (const int index : visible_devices(config_, all)) {
     auto device = std::make_unique<Device>();
@@ -61,6 +71,7 @@ Driver::Driver() : config_(load_config(config_path())), set_(set_name()) {
     device->entry = all[static_cast<size_t>(index)];
     memcpy(device->uuid.bytes, device->entry.uuid, sizeof device->uuid.bytes);
     devices_.push_back(std::move(device));
+    if (mps_.is_client()) require_no_fault(devices_.back()->entry);
   }
 }
 
@@ -75,7 +86,8 @@ Session& Device::session() {
   identity.dilation = config.dilation;
   Segment segment(entry.segment, config.for_all_users, identity, config.device(entry.memory_bytes));
   if (const uint64_t records = asked_trace_records(); records > 0 && !segment.tracing()) segment.trace_on(records);
-  session_owner = std::make_unique<Session>(std::move(segment), entry.index, config.dilation);
+  const MpsClient& mps = driver().mps();
+  session_owner = std::make_unique<Session>(std::move(segment), entry.index, config, mps, mps.memory_limit(ordinal));
   return *session_owner;
 }
 

@@ -14,6 +14,7 @@
 #include "host_thread.hpp"
 #include "inventory.hpp"
 #include "memory_table.hpp"
+#include "mps.hpp"
 #include "objects.hpp"
 #include "session.hpp"
 
@@ -44,7 +45,8 @@ struct Device {
 
 class Driver {
  public:
-  // Reads the configuration and CUDA_VISIBLE_DEVICES; throws std::runtime_error with a sentence.
+  // Reads the configuration and CUDA_VISIBLE_DEVICES and joins MPS; throws std::runtime_error with a sentence, or what
+  // MPS refuses a client with.
   Driver();
   Device& device(CUdevice ordinal) {
     require(ordinal >= 0 && static_cast<size_t>(ordinal) < devices_.size(), CUDA_ERROR_INVALID_DEVICE);
@@ -54,10 +56,12 @@ class Driver {
   const Config& config() const { return config_; }
   const std::string& set() const { return set_; }
   MemoryTable& memory() { return memory_; }
+  const MpsClient& mps() const { return mps_; }
 
  private:
   Config config_;
   std::string set_;
+  MpsClient mps_;
   std::vector<std::unique_ptr<Device>> devices_;
   MemoryTable memory_;
 };

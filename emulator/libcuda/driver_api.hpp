@@ -35,6 +35,11 @@ enum CUresult : int {
   CUDA_ERROR_NOT_PERMITTED = 800,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_SYSTEM_NOT_READY = 802,
+  CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
+  CUDA_ERROR_MPS_RPC_FAILURE = 806,
+  CUDA_ERROR_MPS_SERVER_NOT_READY = 807,
+  CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808,
+  CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
   CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
@@ -170,6 +175,15 @@ struct CUstreamBatchMemOpParams {
   unsigned flags;
   uint64_t reserved[2];
 };
+
+struct LaunchAttribute {
+  // Numbers of CUlaunchAttributeID.
+  enum Id : int { kClusterDimension = 4, kProgrammaticSerialization = 6, kProgrammaticEvent = 7 };
+  int id;
+  int padding;
+  unsigned value[16];  // cluster dimension: x, y, z
+};
+static_assert(sizeof(LaunchAttribute) == 72);
 
 struct CUlaunchConfig {
   unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;

@@ -51,7 +51,7 @@ uint64_t record_now(const EventTarget& event, Stream& stream) {
     state->recorder.store(getpid());
   }
   // Two words, so that the effect needs no allocation beyond its one: the state and which record it is.
-  const auto reached = [state, record](int64_t end_ns) { state->complete(record, end_ns); };
+  const auto reached = [state, record](const Ran& ran) { state->complete(record, ran.end_ns); };
   const uint64_t seq = event.session.enqueue(*stream.queue, Command{.effect = reached, .prompt = event.interprocess()});
   state->slot = stream.queue->slot;
   state->seq = seq;

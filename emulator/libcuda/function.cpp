@@ -1,5 +1,6 @@
 // What may be asked about a kernel, through either of its handles.
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
+#include "launch.hpp"
 #include "module.hpp"
 
 using namespace emu;
@@ -116,11 +117,10 @@ CU_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, int, CUdevice) {
 
 CU_EXPORT CUresult cuFuncIsLoaded(int* state, CUfunction function) {
   return api([&] {
-    function_of(function);
-    given(state) = 1;
+    given(state) = function_of(function).loaded.load() || driver().config().driver.first_launch_ns == 0 ? 1 : 0;
   });
 }
 
 CU_EXPORT CUresult cuFuncLoad(CUfunction function) {
-  return api([&] { function_of(function); });
+  return api([&] { load_now(function_of(function), nullptr); });
 }

@@ -74,7 +74,7 @@ std::shared_ptr<GraphMemory> GraphMemory::to_be_freed_by(CUdeviceptr pointer, co
 }
 
 Command free_command(const std::shared_ptr<GraphMemory>& memory) {
-  return Command{.effect = [memory](int64_t) {
+  return Command{.effect = [memory](const Ran&) {
                    const std::lock_guard lock(g_mutex);
                    if (--memory->uses == 0) tables().accounts[&memory->device].used -= memory->reserved;
                  },

@@ -23,7 +23,7 @@ Grid grid_of(const CUDA_KERNEL_NODE_PARAMS_v1& node) {
 Work kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1& node, const void* function) {
   require_shared(function, node.sharedMemBytes);
   auto launch = std::make_shared<KernelLaunch>(function, grid_of(node), node.sharedMemBytes, node.kernelParams, node.extra);
-  return {KernelNode{std::move(launch)}, {kernel_command(function, grid_of(node), node.kernelParams, node.extra)}};
+  return {KernelNode{std::move(launch)}, {kernel_command(function, grid_of(node), node.sharedMemBytes, node.kernelParams, node.extra)}};
 }
 
 }  // namespace

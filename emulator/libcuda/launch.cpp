@@ -1,9 +1,12 @@
 #include "launch.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "capture.hpp"
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
 #include "occupancy.hpp"
 
 namespace emu {
@@ -24,7 +27,14 @@ void require_shared(const void* handle, unsigned dynamic_bytes) {
   require(dynamic_bytes <= static_cast<unsigned>(most), CUDA_ERROR_INVALID_VALUE);
 }
 
-Command kernel_command(const void* handle, const Grid& g, void** parameters, void** extra) {
+void load_now(Function& function, Context* waits) {
+  const DriverTimes& times = driver().config().driver;
+  if (times.first_launch_ns == 0 || function.loaded.exchange(true)) return;
+  if (waits != nullptr && times.first_launch_waits) waits->synchronize();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(driver().config().stretched(times.first_launch_ns)));
+}
+
+Command kernel_command(const void* handle, const Grid& g, unsigned shared_bytes, void** parameters, void** extra) {
   const Function& function = function_of(handle);
   const uint64_t block_threads = uint64_t{g.block[0]} * g.block[1] * g.block[2];
   const uint64_t blocks = uint64_t{g.grid[0]} * g.grid[1] * g.grid[2];
@@ -38,6 +48,10 @@ Command kernel_command(const void* handle, const Grid& g, void** parameters, voi
   command.kind = OpKind::kernel;
   command.kernel = &function.name;
   command.shape = g;
+  command.footprint = {.blocks = blocks,
+                       .block_threads = static_cast<int>(block_threads),
+                       .registers = function.rule.registers,
+                       .shared_bytes = shared_bytes};
   if (function.rule.from_param0) {
     command.duration_ns = static_cast<int64_t>(arguments.get<uint64_t>(0, 0));
   } else {
@@ -54,16 +68,31 @@ using namespace emu;
 
 namespace {
 
+struct LaunchForm {
+  bool cooperative = false;
+  bool dependent = false;  // programmatic dependent launch
+};
+
+// It may begin before the kernel in front of it has ended.
+bool is_dependent(const CUlaunchConfig& config) {
+  const auto* attributes = static_cast<const LaunchAttribute*>(config.attrs);
+  return std::any_of(attributes, attributes + config.numAttrs, [](const LaunchAttribute& given) {
+    return given.id == LaunchAttribute::kProgrammaticSerialization && given.value[0] != 0;
+  });
+}
+
 // A captured launch keeps its description, which later calls on its node ask for; an executed one needs none.
 void launch(Stream& stream, const void* function, const Grid& grid, unsigned shared, void** parameters, void** extra,
-            bool cooperative = false) {
+            LaunchForm form = {}) {
   require_shared(function, shared);
-  Command command = kernel_command(function, grid, parameters, extra);
+  Command command = kernel_command(function, grid, shared, parameters, extra);
+  command.dependent = form.dependent;
+  load_now(function_of(function), stream.capture == nullptr ? stream.context : nullptr);
   if (stream.capture == nullptr) {
     submit(stream, std::move(command));
   } else {
     auto described = std::make_shared<KernelLaunch>(function, grid, shared, parameters, extra);
-    described->cooperative = cooperative;
+    described->cooperative = form.cooperative;
     record(stream, Work{KernelNode{std::move(described)}, {std::move(command)}});
   }
 }
@@ -85,7 +114,8 @@ CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction fun
     require(config != nullptr, CUDA_ERROR_INVALID_VALUE);
     const Grid grid{{config->gridDimX, config->gridDimY, config->gridDimZ},
                     {config->blockDimX, config->blockDimY, config->blockDimZ}};
-    launch(resolve(config->hStream), function, grid, config->sharedMemBytes, parameters, extra);
+    launch(resolve(config->hStream), function, grid, config->sharedMemBytes, parameters, extra,
+           {.dependent = config->attrs != nullptr && is_dependent(*config)});
   });
 }
 
@@ -101,6 +131,6 @@ CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_
       const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
       require(fit == 0 || blocks <= static_cast<uint64_t>(fit), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     }
-    launch(resolve(stream), function, grid, shared, parameters, nullptr, true);
+    launch(resolve(stream), function, grid, shared, parameters, nullptr, {.cooperative = true});
   });
 }

@@ -187,7 +187,7 @@ CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     const auto found = driver().memory().find(pointer);
     require(found && found->base == pointer && found->kind == MemoryKind::device, CUDA_ERROR_INVALID_VALUE);
     const Allocation taken = *driver().memory().take(pointer);
-    submit(stream, Command{.effect = [taken](int64_t) { free_pages(taken); }, .frees = true});
+    submit(stream, Command{.effect = [taken](const Ran&) { free_pages(taken); }, .frees = true});
   });
 }
 

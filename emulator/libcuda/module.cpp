@@ -6,7 +6,7 @@
 #include <mutex>
 #include <set>
 
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
 
 namespace emu {
 namespace {

@@ -51,6 +51,7 @@ struct Function : Object {
   // By number; what programs cannot set is not kept here.
   int attributes[kFunctionAttributes] = {};
   LegacyLaunch legacy;
+  std::atomic<bool> loaded{false};  // by its first launch, or when the program asked for it
   // Null when the image does not say it.
   const std::vector<Parameter>* parameters() const;
   Kernel* kernel = nullptr;  // the context-free handle of the same kernel

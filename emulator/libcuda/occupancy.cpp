@@ -2,24 +2,17 @@
 
 #include <algorithm>
 
-#include "limits.hpp"
+#include "../device_model/limits.hpp"
+#include "../device_model/occupancy.hpp"
 
 namespace emu {
-namespace {
-
-int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
-
-}  // namespace
 
 int active_blocks(const Function& function, int block_threads, size_t dynamic_shared) {
   require(block_threads > 0, CUDA_ERROR_INVALID_VALUE);
   if (block_threads > function.most_threads) return 0;
   if (dynamic_shared > static_cast<size_t>(function.attributes[kMaxDynamicShared])) return 0;
-  const int threads = round_up(block_threads, limits::kWarp);
-  const int shared = limits::kReservedSharedPerBlock + round_up(static_cast<int>(dynamic_shared), limits::kSharedUnit);
-  return std::min({limits::kBlocksPerMultiprocessor, limits::kThreadsPerMultiprocessor / threads,
-                   limits::kRegistersPerMultiprocessor / (threads * limits::allocated_registers(function.rule.registers)),
-                   limits::kSharedPerMultiprocessor / shared});
+  return blocks_per_multiprocessor(
+      {.block_threads = block_threads, .registers = function.rule.registers, .shared_bytes = dynamic_shared});
 }
 
 }  // namespace emu
@@ -29,15 +22,6 @@ using namespace emu;
 namespace {
 
 using DynamicSharedOf = size_t (*)(int block_threads);
-
-constexpr int kClusterDimension = 4;  // CUlaunchAttributeID
-
-struct LaunchAttribute {
-  int id;
-  int padding;
-  unsigned value[16];  // cluster dimension: x, y, z
-};
-static_assert(sizeof(LaunchAttribute) == 72);
 
 struct Suggestion {
   int block_threads = 0;
@@ -63,7 +47,7 @@ unsigned cluster_blocks(const Function& function, const CUlaunchConfig& config) 
   const bool required = function.attributes[kClusterWidth] > 0;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const LaunchAttribute& given = static_cast<const LaunchAttribute*>(config.attrs)[i];
-    if (given.id != kClusterDimension) continue;
+    if (given.id != LaunchAttribute::kClusterDimension) continue;
     const unsigned asked = given.value[0] * given.value[1] * given.value[2];
     require(asked > 0 && (!required || asked == blocks), CUDA_ERROR_INVALID_VALUE);
     return asked;

@@ -29,11 +29,18 @@ constexpr int64_t kForeverNs = 1'000'000'000'000'000;
 
 }  // namespace
 
-Session::Session(Segment segment, int index, double dilation)
-    : segment_(std::move(segment)), index_(index), dilation_(dilation) {
+Session::Session(Segment segment, int index, const Config& config, const MpsClient& mps, uint64_t memory_limit)
+    : segment_(std::move(segment)),
+      index_(index),
+      dilation_(config.dilation),
+      times_(config.driver),
+      mps_(mps),
+      memory_limit_(memory_limit) {
   Segment::Lock device(segment_);
   retire_dead(*device, true);
-  process_ = device->attach(getpid(), process_start(getpid()), clock_.now_ns());
+  require(!mps.is_client() || device->state().mps_fault == 0, CUDA_ERROR_MPS_SERVER_NOT_READY);
+  const Membership membership{.mps = mps.is_client(), .priority = mps.priority(), .server = mps.server()};
+  process_ = device->attach(getpid(), process_start(getpid()), clock_.now_ns(), membership);
   if (process_ == kNone)
     throw std::runtime_error("emucuda: couldn't attach to the emulated GPU: " + std::to_string(kMaxProcesses) +
                              " processes use it already");
@@ -43,10 +50,11 @@ bool Session::enter_context() {
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);
   require(device->state().lost == 0, static_cast<CUresult>(device->state().lost));
-  if (contexts_ == 0 && !device->reserve(process_, device->state().context_memory_bytes)) {
-    retire_dead(*device, true);
-    if (!device->reserve(process_, device->state().context_memory_bytes)) return false;
-  }
+  const int failed = device->state().processes[process_].failed;
+  require(failed == 0, static_cast<CUresult>(failed));
+  require(!mps_.is_client() || device->state().mps_fault == 0, CUDA_ERROR_MPS_SERVER_NOT_READY);
+  require(!mps_.server_gone(), CUDA_ERROR_MPS_RPC_FAILURE);
+  if (contexts_ == 0 && !reserve(*device, device->state().context_memory_bytes)) return false;
   ++contexts_;
   return true;
 }
@@ -116,6 +124,10 @@ void Session::play(DeviceModel& device) {
     retire_dead(device, false);
   }
   device.advance(now);
+  if (mps_.server() != 0 && now - server_checked_ns_ > kDeadCheckNs) {
+    server_checked_ns_ = now;
+    if (mps_.server_gone()) device.fail_process(process_, CUDA_ERROR_MPS_RPC_FAILURE);
+  }
   for (auto& queue : queues_) {
     queue->done = device.state().streams[queue->slot].done;
     const int error = device.error(queue->slot);
@@ -128,7 +140,7 @@ void Session::play(DeviceModel& device) {
 // Of the work that a killed context had queued, nothing happens but the giving back; its callbacks learn the error.
 void Session::drop_work(Queue& queue) {
   for (Queue::Effect& effect : queue.effects) {
-    if (effect.frees) effect.apply(0);
+    if (effect.frees) effect.apply({});
   }
   queue.effects.clear();
   for (HostCall& call : host_calls_) {
@@ -155,7 +167,7 @@ void Session::apply_effects() {
     if (first == nullptr) break;
     const auto effect = std::move(first->effects.front().apply);
     first->effects.pop_front();
-    effect(first_op->end_ns);
+    effect({first_op->start_ns, first_op->end_ns});
   }
   bool closed = false;
   for (auto& queue : queues_) {
@@ -173,12 +185,14 @@ void Session::apply_effects() {
 }
 
 // The op's number in the trace, 0 while nothing is recorded.
-uint64_t Session::record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns) const {
+uint64_t Session::record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns,
+                         double demand) const {
   Trace* trace = device.recording();
   if (trace == nullptr) return 0;
   TraceRecord record{};
   record.enqueue_ns = device.state().time_ns;
   record.work_ns = work_ns;
+  record.demand = static_cast<float>(demand);
   record.seq = queue.tail;
   record.context = queue.context;
   record.stream = queue.id;
@@ -190,12 +204,30 @@ uint64_t Session::record(const DeviceModel& device, const Queue& queue, const Co
   return trace->add(record, command.kernel == nullptr ? "" : std::string_view(*command.kernel));
 }
 
+int64_t Session::stretched(int64_t ns) const {
+  return std::llround(std::min(static_cast<double>(ns) * dilation_, double{kForeverNs}));
+}
+
 uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command) {
-  const double stretched = std::min(static_cast<double>(command.duration_ns) * dilation_, double{kForeverNs});
-  const int64_t work_ns = std::llround(stretched);
-  queue.tail = device.enqueue(queue.slot, {command.kind, work_ns, command.wait_stream, command.wait_seq,
-                                           static_cast<int16_t>(command.error), record(device, queue, command, work_ns)}) +
-               1;
+  // On fewer multiprocessors than it would fill a kernel takes longer.
+  const Occupancy whole = occupancy(command.footprint);
+  const Occupancy share = occupancy(command.footprint, mps_.multiprocessors());
+  const auto capped_ns = [&](int64_t ns) {
+    return whole.demand == share.demand ? ns : std::llround(static_cast<double>(ns) * whole.demand / share.demand);
+  };
+  const int64_t work_ns = stretched(capped_ns(command.duration_ns));
+  const OpRequest request{
+      .kind = command.kind,
+      .duration_ns = work_ns,
+      .wait_stream = command.wait_stream,
+      .wait_seq = command.wait_seq,
+      .error = static_cast<int16_t>(command.error),
+      .record = record(device, queue, command, work_ns, share.demand),
+      .submission_ns = stretched(needs_engine(command.kind) ? times_.submission_ns : times_.event_ns),
+      .overlap_ns = command.dependent ? stretched(times_.dependent_overlap_ns) : 0,
+      .demand = share.demand,
+      .waves = share.waves};
+  queue.tail = device.enqueue(queue.slot, request) + 1;
   if (command.signal != 0) raise(command.signal);  // with the device's lock held: the next one to take it repairs
   return queue.tail - 1;
 }
@@ -370,9 +402,15 @@ void Session::pause(const std::function<void()>& action) {
 bool Session::reserve(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);
-  if (device->reserve(process_, bytes)) return true;
-  retire_dead(*device, true);
-  return device->reserve(process_, bytes);
+  return reserve(*device, bytes);
+}
+
+bool Session::reserve(DeviceModel& device, uint64_t bytes) const {
+  const uint64_t has = device.state().processes[process_].memory_bytes;
+  if (has > memory_limit_ || bytes > memory_limit_ - has) return false;
+  if (device.reserve(process_, bytes)) return true;
+  retire_dead(device, true);
+  return device.reserve(process_, bytes);
 }
 
 void Session::release(uint64_t bytes) {

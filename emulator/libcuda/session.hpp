@@ -13,9 +13,13 @@
 #include <vector>
 
 #include "../device_model/clock.hpp"
+#include "../device_model/occupancy.hpp"
 #include "../device_model/segment.hpp"
+#include "config.hpp"
 #include "kernel_node.hpp"
+#include "mps.hpp"
 #include "objects.hpp"
+#include "test_kernels.hpp"
 
 namespace emu {
 
@@ -23,7 +27,7 @@ namespace emu {
 struct Command {
   OpKind kind = OpKind::marker;
   int64_t duration_ns = 0;                   // undilated
-  std::function<void(int64_t)> effect = {};  // applied once when the model completes it; the argument is that moment
+  std::function<void(const Ran&)> effect = {};  // applied once when the model completes it
   // Only for OpKind::host; the argument is CUDA_SUCCESS, or what killed its context.
   std::function<void(CUresult)> host_function = {};
   std::function<bool()> condition = {};      // only for OpKind::host: the stream stands still until it holds
@@ -34,8 +38,10 @@ struct Command {
   bool frees = false;                   // the effect gives something back: it happens in a killed context, too
   CUresult error = CUDA_SUCCESS;        // injected: it fails at its end
   int signal = 0;                       // injected: this process gets it while it enqueues
+  Footprint footprint = {};             // what it takes of the device while it runs on the compute engine
   Grid shape = {};                      // of a kernel, and...
   uint64_t bytes = 0;                   // ...of a copy or fill: for the trace
+  bool dependent = false;               // a kernel that may begin before the one in front of it has ended
 };
 
 // What killed a context, CUDA_SUCCESS while it lives. Shared by whatever belongs to the context.
@@ -63,15 +69,16 @@ struct Queue {
   struct Effect {
     uint64_t seq;
     bool frees;
-    std::function<void(int64_t)> apply;
+    std::function<void(const Ran&)> apply;
   };
   std::deque<Effect> effects;
 };
 
 class Session {
  public:
-  // Throws std::runtime_error (a sentence) when the device has no room for one more process.
-  Session(Segment segment, int index, double dilation);
+  // Throws std::runtime_error (a sentence) when the device has no room for one more process, Failure when MPS takes no
+  // client now. `mps` must outlive it; `memory_limit`: the bytes that this process may have of the device.
+  Session(Segment segment, int index, const Config& config, const MpsClient& mps, uint64_t memory_limit);
 
   // The memory that a process with contexts on the device occupies besides its allocations. False: there is not enough.
   bool enter_context();
@@ -110,6 +117,7 @@ class Session {
   uint64_t memory_bytes();
 
   double dilation() const { return dilation_; }
+  int64_t stretched(int64_t ns) const;
 
  private:
   // What the host thread has to do when a stream has come to it.
@@ -140,8 +148,10 @@ class Session {
   void drop_work(Queue& queue);
   void inject(Command& command) const;
   void apply_effects();
+  bool reserve(DeviceModel& device, uint64_t bytes) const;
   bool room(const Queue& queue) const { return queue.tail - queue.reaped + queues_.size() + 1 <= kRingOps; }
-  uint64_t record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns) const;
+  uint64_t record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns,
+                  double demand) const;
   uint64_t push(DeviceModel& device, Queue& queue, const Command& command);
   void push_barriers(DeviceModel& device, Queue& queue);
   void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
@@ -154,6 +164,10 @@ class Session {
   RealClock clock_;
   const int index_;
   const double dilation_;
+  const DriverTimes times_;
+  const MpsClient& mps_;
+  const uint64_t memory_limit_;
+  int64_t server_checked_ns_ = 0;
   int contexts_ = 0;
   int process_ = kNone;
   std::vector<std::unique_ptr<Queue>> queues_;

@@ -28,7 +28,7 @@ Command write(CUdeviceptr address, Word value, unsigned flags) {
   require((flags & ~kNoBarrier) == 0, CUDA_ERROR_INVALID_VALUE);
   Word* word = word_at<Word>(address);
   Command command;
-  command.effect = [word, value](int64_t) { std::atomic_ref(*word).store(value, std::memory_order_release); };
+  command.effect = [word, value](const Ran&) { std::atomic_ref(*word).store(value, std::memory_order_release); };
   command.prompt = true;
   return command;
 }

@@ -5,15 +5,20 @@ namespace {
 
 constexpr uint32_t kOutOfOrder = 0xdeadbeef;
 
-std::function<void(int64_t)> increment(const Arguments& arguments) {
+std::function<void(const Ran&)> increment(const Arguments& arguments) {
   auto* counter = arguments.get<uint32_t*>(0, 0);
-  return [counter](int64_t) { *counter += 1; };
+  return [counter](const Ran&) { *counter += 1; };
 }
 
-std::function<void(int64_t)> check_order(const Arguments& arguments) {
+std::function<void(const Ran&)> check_order(const Arguments& arguments) {
   auto* counter = arguments.get<uint32_t*>(0, 0);
   const auto expected = arguments.get<uint32_t>(1, sizeof counter);
-  return [counter, expected](int64_t) { *counter = *counter == expected ? expected + 1 : kOutOfOrder; };
+  return [counter, expected](const Ran&) { *counter = *counter == expected ? expected + 1 : kOutOfOrder; };
+}
+
+std::function<void(const Ran&)> stamp(const Arguments& arguments) {
+  auto* stamps = arguments.get<int64_t*>(1, sizeof(uint64_t));
+  return [stamps](const Ran& ran) { stamps[0] = ran.start_ns, stamps[1] = ran.end_ns; };
 }
 
 }  // namespace
@@ -21,6 +26,7 @@ std::function<void(int64_t)> check_order(const Arguments& arguments) {
 KernelEffect test_kernel_effect(const std::string& name) {
   if (name == "emu_increment") return increment;
   if (name == "emu_check_order") return check_order;
+  if (name == "fikit_stamp") return stamp;
   return nullptr;
 }
 

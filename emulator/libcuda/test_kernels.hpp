@@ -26,10 +26,17 @@ class Arguments {
   const char* buffer_;
 };
 
-// Makes a launch's effect, which runs when the model completes the kernel.
-using KernelEffect = std::function<void(int64_t)> (*)(const Arguments& arguments);
+// When a work's turn came first, and when it was done, on the device's clock; 0 of one that was dropped.
+struct Ran {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
 
-// Null for every kernel but emu_increment(uint32_t* p) and emu_check_order(uint32_t* p, uint32_t expected).
+// Makes a launch's effect, which runs when the model completes the kernel.
+using KernelEffect = std::function<void(const Ran&)> (*)(const Arguments& arguments);
+
+// Null for every kernel but emu_increment(uint32_t* p), emu_check_order(uint32_t* p, uint32_t expected) and fikit_stamp(uint64_t ns,
+// int64_t* stamps, ...), which stores its begin and its end as %globaltimer has them.
 KernelEffect test_kernel_effect(const std::string& name);
 
 }  // namespace emu

@@ -1,4 +1,5 @@
 // What the devices do at the moment: memory, processes, utilisation.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -23,6 +24,7 @@ struct ProcessUse {
   unsigned percent;
   unsigned gpu_instance;
   unsigned compute_instance;
+  bool mps;  // an MPS client
 };
 
 struct Use {
@@ -47,7 +49,11 @@ void look_into(const std::string& name, unsigned gpu_instance, unsigned compute_
     const ProcessState& process = state.processes[i];
     if (process.pid == 0) continue;
     use.processes.push_back({static_cast<unsigned>(process.pid), process.memory_bytes, percent(model->utilisation(i)),
-                             gpu_instance, compute_instance});
+                             gpu_instance, compute_instance, process.mps != 0});
+    const auto server = static_cast<unsigned>(process.server);
+    const auto is_server = [&](const ProcessUse& known) { return known.pid == server && !known.mps; };
+    if (process.server != 0 && std::none_of(use.processes.begin(), use.processes.end(), is_server))
+      use.processes.push_back({server, 0, 0, gpu_instance, compute_instance, false});
   }
 }
 
@@ -71,6 +77,18 @@ void give_list(Record* out, unsigned* count, const std::vector<Record>& records)
   *count = static_cast<unsigned>(records.size());
   require(room >= records.size(), NVML_ERROR_INSUFFICIENT_SIZE);
   std::copy(records.begin(), records.end(), out);
+}
+
+// MPS clients have a list of their own; their server stands in that of the others.
+nvmlReturn give_processes(nvmlDevice handle, unsigned* count, nvmlProcessInfo* out, bool mps) {
+  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
+    std::vector<nvmlProcessInfo> records;
+    for (const ProcessUse& process : look(lib, device).processes) {
+      if (process.mps == mps)
+        records.push_back({process.pid, process.memory_bytes, process.gpu_instance, process.compute_instance});
+    }
+    give_list(out, count, records);
+  });
 }
 
 nvmlReturn no_processes(nvmlDevice handle, unsigned* count) {
@@ -112,12 +130,7 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetUtilizationRates(nvmlDevice handle, nvmlUtil
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice handle, unsigned* count,
                                                                nvmlProcessInfo* out) {
-  return api(handle, [&](const Library& lib, const MonitoredDevice& device) {
-    std::vector<nvmlProcessInfo> records;
-    for (const ProcessUse& process : look(lib, device).processes)
-      records.push_back({process.pid, process.memory_bytes, process.gpu_instance, process.compute_instance});
-    give_list(out, count, records);
-  });
+  return give_processes(handle, count, out, false);
 }
 
 // The second version's records are the third's.
@@ -135,13 +148,13 @@ NVML_EXPORT nvmlReturn nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice handl
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice handle, unsigned* count,
-                                                                  nvmlProcessInfo*) {
-  return no_processes(handle, count);
+                                                                  nvmlProcessInfo* out) {
+  return give_processes(handle, count, out, true);
 }
 
 NVML_EXPORT nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice handle, unsigned* count,
-                                                                  nvmlProcessInfo*) {
-  return no_processes(handle, count);
+                                                                  nvmlProcessInfo* out) {
+  return give_processes(handle, count, out, true);
 }
 
 // One sample, of the period that ends now, per process that was busy in it.

@@ -21,6 +21,7 @@ using CUevent = struct CUevent_st*;
   X(cuCtxSynchronize, ())                                                                                        \
   X(cuModuleLoadData, (CUmodule * module, const void* image))                                                    \
   X(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))                             \
+  X(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                                         \
   X(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                                                        \
   X(cuMemHostAlloc, (void** address, size_t bytes, unsigned flags))                                              \
   X(cuMemcpyHtoDAsync_v2, (CUdeviceptr target, const void* source, size_t bytes, CUstream stream))               \

@@ -13,7 +13,8 @@ namespace {
 constexpr unsigned kNonBlocking = 1;                 // CU_STREAM_NON_BLOCKING
 constexpr int kNotReady = 600;                      // CUDA_ERROR_NOT_READY
 constexpr unsigned kDisableTiming = 2;                // CU_EVENT_DISABLE_TIMING
-constexpr unsigned kSharedWithoutAsking = 48 << 10;  // more dynamic shared memory needs an attribute; nothing uses it
+constexpr unsigned kSharedWithoutAsking = 48 << 10;  // more dynamic shared memory needs...
+constexpr int kMostDynamicShared = 8;                // ...CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 int64_t real_now() { return emu::RealClock().now_ns(); }
 
@@ -29,23 +30,35 @@ DriverTarget::DriverTarget(const Recording& recording, const DriverOptions& opti
   check(cuda_.cuCtxCreate_v2(&context, 0, device), "cuCtxCreate");
   device_name_ = name;
 
-  std::vector<bool> is_kernel(recording.names.size());
+  kernels_.resize(recording.names.size());
+  std::vector<const Event*> first(recording.names.size());  // of the kernel with this name
   for (const Event& event : recording.events) {
-    if (event.kind == EventKind::kernel) is_kernel[static_cast<size_t>(event.name)] = true;
+    const auto name = static_cast<size_t>(event.name);
+    if (event.kind == EventKind::kernel) {
+      if (first[name] == nullptr) first[name] = &event;
+      kernels_[name].shared_bytes = std::max(kernels_[name].shared_bytes, event.shared_bytes);
+    }
     buffer_bytes_ = std::max(buffer_bytes_, bytes_of(event));
     if (event.kind != EventKind::synchronize) streams_[event.stream] = nullptr;
   }
-  std::vector<std::string> names;
-  for (size_t i = 0; i < is_kernel.size(); ++i) {
-    if (is_kernel[i]) names.push_back(kernel_name(recording.names[i], i));
+  std::vector<std::string> names(first.size());
+  std::vector<std::string> kernels;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] == nullptr) continue;
+    names[i] = kernel_name(recording.names[i], i, first[i]->registers);
+    kernels.push_back(names[i]);
   }
   CUmodule module = nullptr;
-  check(cuda_.cuModuleLoadData(&module, spin_module(names).c_str()), "cuModuleLoadData");
-  kernels_.resize(is_kernel.size());
-  for (size_t i = 0; i < is_kernel.size(); ++i) {
-    if (!is_kernel[i]) continue;
-    const std::string kernel = kernel_name(recording.names[i], i);
-    check(cuda_.cuModuleGetFunction(&kernels_[i], module, kernel.c_str()), "cuModuleGetFunction");
+  check(cuda_.cuModuleLoadData(&module, spin_module(kernels).c_str()), "cuModuleLoadData");
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] == nullptr) continue;
+    Kernel& kernel = kernels_[i];
+    check(cuda_.cuModuleGetFunction(&kernel.function, module, names[i].c_str()), "cuModuleGetFunction");
+    if (kernel.shared_bytes <= kSharedWithoutAsking) continue;
+    const auto wanted = static_cast<int>(kernel.shared_bytes);
+    // A device with less than the recorded one runs it with as much as every device has.
+    if (cuda_.cuFuncSetAttribute(kernel.function, kMostDynamicShared, wanted) != 0)
+      kernel.shared_bytes = kSharedWithoutAsking;
   }
   for (auto& [id, stream] : streams_) check(cuda_.cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
   if (buffer_bytes_ > 0) {
@@ -71,9 +84,10 @@ size_t DriverTarget::bytes_of(const Event& event) const {
 void DriverTarget::launch(const Event& event, CUstream stream) {
   auto duration_ns = static_cast<unsigned long long>(event.duration_ns);
   void* parameters[] = {&duration_ns};
-  check(cuda_.cuLaunchKernel(kernels_[static_cast<size_t>(event.name)], event.grid[0], event.grid[1], event.grid[2],
-                             event.block[0], event.block[1], event.block[2],
-                             std::min(event.shared_bytes, kSharedWithoutAsking), stream, parameters, nullptr),
+  const Kernel& kernel = kernels_[static_cast<size_t>(event.name)];
+  check(cuda_.cuLaunchKernel(kernel.function, event.grid[0], event.grid[1], event.grid[2], event.block[0],
+                             event.block[1], event.block[2], std::min(event.shared_bytes, kernel.shared_bytes), stream,
+                             parameters, nullptr),
         "cuLaunchKernel");
 }
 

@@ -35,6 +35,11 @@ class DriverTarget final : public Target {
   std::string device_name() const { return device_name_; }
 
  private:
+  struct Kernel {
+    CUfunction function = nullptr;
+    unsigned shared_bytes = 0;  // dynamic: the most that a launch may ask for
+  };
+
   CUevent event_after(CUstream stream);
   bool wait_for_event(CUevent event);  // false: it was done
   void launch(const Event& event, CUstream stream);
@@ -44,7 +49,7 @@ class DriverTarget final : public Target {
   CudaDriver cuda_;
   DriverOptions options_;
   std::string device_name_;
-  std::vector<CUfunction> kernels_;  // by the recording's names; null for copies and synchronisations
+  std::vector<Kernel> kernels_;  // by the recording's names; those of copies and synchronisations are empty
   std::map<int, CUstream> streams_;
   std::map<int, std::vector<CUevent>> marks_;
   std::map<int, CUevent> numbered_;

@@ -17,6 +17,7 @@ emu::DeviceParameters parameters_of(const Plan& plan) {
   int streams = 1;
   for (const Step& step : plan.steps) streams = std::max(streams, step.event->stream + 1);
   parameters.concurrency = std::min(streams, emu::kMaxConcurrent);
+  parameters.sharing = emu::Sharing::merged;
   return parameters;
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kColumns =
     "type,host_ts,host_dur,dev_start,dev_dur,stream,gx,gy,gz,bx,by,bz,regs,smem,bytes,name_id,tid";
-enum Column { kType, kHost, kCall, kStart, kDuration, kStream, kGrid, kBlock = 9, kShared = 13, kBytes, kName, kThread };
+constexpr unsigned kMostRegisters = 255;  // of a thread, on every GPU until now
+enum Column { kType, kHost, kCall, kStart, kDuration, kStream, kGrid, kBlock = 9, kRegisters = 12, kShared, kBytes, kName, kThread };
 constexpr size_t kFields = kThread + 1;
 constexpr int64_t kLongestUs = 4'000'000'000'000'000;  // the time since 1970 is shorter, and differences of ns fit into 64 bits
 constexpr int64_t kLongestSpanNs = 1'000'000'000'000'000'000;  // 31 years: sums of times stay far from overflowing
@@ -138,6 +139,7 @@ class Reader {
       event.grid[i] = std::max(1U, line.count(kGrid + i, 1));
       event.block[i] = std::max(1U, line.count(kBlock + i, 1));
     }
+    event.registers = static_cast<int>(std::min(line.count(kRegisters, 0), kMostRegisters));
     event.shared_bytes = line.count(kShared, 0);
     event.bytes = static_cast<uint64_t>(line.number(kBytes, 0, INT64_MAX, 0));
     return event;

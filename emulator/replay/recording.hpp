@@ -24,6 +24,7 @@ struct Event {
   int thread = 0;
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
+  int registers = 0;  // of a thread; 0: not known
   unsigned shared_bytes = 0;
   uint64_t bytes = 0;
   int name = 0;  // index into names

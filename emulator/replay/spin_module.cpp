@@ -38,8 +38,8 @@ spin:
 
 }  // namespace
 
-std::string kernel_name(const std::string& recorded, size_t index) {
-  std::string name = "k" + std::to_string(index);
+std::string kernel_name(const std::string& recorded, size_t index, int registers) {
+  std::string name = "k" + std::to_string(index) + "_" + std::to_string(registers) + "regs";
   bool gap = true;
   for (const char c : recorded) {
     const bool plain = isalnum(static_cast<unsigned char>(c)) != 0;

@@ -16,7 +16,7 @@ REASONS: tuple[str, ...]
 """Why a launch stands at a gate; meanings in fikitd/core/policy/reason.hpp."""
 
 JOURNAL_KINDS: tuple[str, ...]
-"""What events of a journal are about; meanings in fikitd/core/dispatcher/journal.hpp."""
+"""What events of a journal are about; meanings in fikitd/core/tracking/journal.hpp."""
 
 BOUNDARY_NS: int
 """Idle times from here on are boundaries between requests, no gaps."""
@@ -42,6 +42,10 @@ class _Kernel(TypedDict):
     boundary: _Statistics
     beside: NotRequired[bool]
     """True: of times taken while others used the GPU."""
+    doubtful: NotRequired[bool]
+    """True: the shim cannot say these times well."""
+    borrowed: NotRequired[bool]
+    """True: from runs of the same program with other arguments, for want of times of these."""
 
 class _Held(TypedDict):
     """What waits are put down to: a reason of REASONS, who is blamed (None: not known any more), a kernel of the client's
@@ -55,7 +59,7 @@ class _Held(TypedDict):
     total_ns: int
 
 class _Journal(TypedDict):
-    """`events`: records of 32 bytes, fikitd/core/dispatcher/journal.hpp; `lost`: so many older ones are gone; `kernels`: a line
+    """`events`: records of 32 bytes, fikitd/core/tracking/journal.hpp; `lost`: so many older ones are gone; `kernels`: a line
     `SLOT NAME` for each that is described; `by`: the clients that are blamed for waits."""
 
     events: bytes
@@ -68,6 +72,12 @@ class _Stats(TypedDict):
     gpu_time_ns: float | None
     untimed: int
     beside: int
+    doubtful: int
+    distinct: int
+    """Kernels that it launched, each counted once; of these `distinct_profiled` are known from runs with its arguments, and
+    `distinct_borrowed` from runs of the same program with others."""
+    distinct_profiled: int
+    distinct_borrowed: int
     unfinished: int
     span_ns: int
     under_way_ns: int
@@ -96,14 +106,27 @@ def bucket_low(bucket: int) -> int:
 def quantile(histogram: Mapping[str, int] | Mapping[int, int], q: float) -> float:
     """Time below which the share q (0..1) of a {bucket: count} histogram lies, linear inside a bucket; 0 when empty."""
 
+def merge_statistics(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Of both samples together, as a profile has them; commutative. What does not add up to its count counts nothing."""
+
 def identify(name: str, module_hash: int, grid: Sequence[int], block: Sequence[int], shared_bytes: int) -> int:
     """64-bit identity of a kernel, the same in every run and on every machine; profiles write it in hex as context."""
 
-def make_page(measure: bool, lease_ns: int, spin_ns: int, sample_every: int = 0, version: int = ...) -> int:
+def make_page(
+    measure: bool,
+    lease_ns: int,
+    spin_ns: int,
+    sample_every: int = 0,
+    version: int = ...,
+    *,
+    fills_ask: bool = False,
+    collective_names: str = "",
+) -> int:
     """A sealed memfd with an initialised shared page; the caller owns the descriptor. Raises RuntimeError.
 
     sample_every: the client times one launch in so many also when it does not measure; 0 = none. version: of the protocol,
-    as its shim knows it; ValueError for one that is not served.
+    as its shim knows it; ValueError for one that is not served. fills_ask: memsets ask at a closed gate, as launches do.
+    collective_names: patterns, each ended by a NUL, of kernels that wait for others of their kind.
     """
 
 class Spin:
@@ -188,9 +211,11 @@ class Dispatcher:
         gang: int = 0,
         resume: bool = False,
         room: Room | None = None,
+        overlaps: bool = False,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 
+        overlaps: its kernels run beside those of other processes (MPS): what it reports tells nothing of a switch.
         max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
         Clients of one gang (not 0) run kernels that wait for each other, also on other GPUs.
         resume: the page has been in use, with a dispatcher that is no more.
@@ -237,6 +262,18 @@ class Dispatcher:
 
     def export_rhythm(self, client_id: int) -> dict[str, Any]:
         """Where the client's host waits and what follows what, as it was learnt in this run; empty: nothing was seen twice."""
+
+    def switches(self) -> list[tuple[int, int, int, int, int]]:
+        """What each of the most important clients that can say shows of the GPU's switch: client, ns, spread, samples, and the priority of
+        the least important client whose reports say so."""
+
+    def device(self, priority: int = 9) -> dict[str, Any]:
+        """What decisions about clients of this priority know of the GPU: `overlaps`, `switch_ns`, `spread_ns` (None: not known),
+        `samples` (0: remembered)."""
+
+    def remember_switch(self, switch_ns: int, spread_ns: int, count: int, priority: int) -> None:
+        """An earlier fikitd measured it so, by reports of clients of this priority and above. It holds until this one has, for clients of
+        this priority and below. ValueError for what no GPU takes."""
 
     def idle_moments(self, client_id: int) -> list[tuple[int, int]]:
         """(launches before it, when the client's queue was believed to run dry, ns): the newest 4096, noted at each launch."""
@@ -318,6 +355,18 @@ class Model:
         """Duration, and gap inside a request."""
 
     def export(self) -> list[_Kernel]: ...
+
+class SwitchMeter:
+    """How long a GPU takes to go to another process, by how late work begins."""
+
+    def __init__(self) -> None: ...
+    def began(
+        self, client: int, level: int, lateness_ns: int, changed: bool, *, idle: bool = True, by: int = 0
+    ) -> None:
+        """Work of a client, whose priority's level is 0 for the most important, began so late after it was reckoned to. by: the level
+        of whose work was there before; idle: that was over when the client's was launched."""
+    def cost(self, level: int = 9) -> tuple[int, int, int] | None:
+        """Its ns, their spread, how many beginnings say so, by reports of this level and above; None while it is not known."""
 
 class Copies:
     """A client's copies in one direction."""
@@ -419,6 +468,7 @@ class _Pause(TypedDict):
     slack_ns: list[int]
     idle_ns: list[int]
     open: bool
+    end_ns: int | None
 
 class Rhythm:
     """When a client's host waits for the device, learnt from its launches and waits (fikitd/core/predictor/rhythm.hpp)."""
@@ -426,6 +476,8 @@ class Rhythm:
     def __init__(self) -> None: ...
     def launched(self, time_ns: int, identity: int, duration_ns: int, in_line_ns: int = 0) -> list[int]:
         """The launch's slack: eight equally probable times, ascending; all 0 when it was never seen."""
+    def set_long_idle(self, ns: int) -> None:
+        """How long an idle time must be at least to be one between requests that come from outside; by default 1 ms."""
     def any_slack(self) -> list[int]:
         """Of the first launch of the next segment, whichever that is: the least that is known of any."""
     def waited(self, time_ns: int, alone: bool, began_ns: int | None = None) -> _Pause:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from fikitd.child_process import end
 from fikitd.report_format import Report
 from fikitd.reports import gpu_time_bound
 from fikitd.untrusted import printable
@@ -27,7 +28,6 @@ DIRECTORY: Final = "comments"
 ROUND_S: Final = 2.0
 PAUSE_S: Final = 60.0  # after slurmdbd did not answer
 COMMAND_S: Final = 20.0
-KILL_S: Final = 1.0
 GIVE_UP_S: Final = 86_400.0
 MOST: Final = 10_000  # files; jobs that end beyond have no comment
 MOST_BYTES: Final = 60_000  # of an AdminComment: the database's column has 65535
@@ -59,9 +59,7 @@ async def run(*command: str) -> str:
     except TimeoutError:
         raise NoAnswer(f"{command[0]} did not answer within {COMMAND_S:g} s") from None
     finally:
-        with suppress(ProcessLookupError, TimeoutError):
-            child.kill()
-            await asyncio.wait_for(child.wait(), KILL_S)
+        await end(child)
     if child.returncode != 0:
         lines = (error or out).decode(errors="replace").strip().splitlines()
         raise NoAnswer(f"{command[0]}: {printable(lines[-1]) if lines else f'exit code {child.returncode}'}")

@@ -79,6 +79,11 @@ class Control:
         """The job is over: finish and store its report. Its report line, as `summary`."""
         return printable(self._ask("end", job).rstrip("\n"))
 
+    def mps(self, job: str) -> dict[str, str]:
+        """The variables by which the job's programs become clients of MPS on their GPU; none where they do not."""
+        pairs = (line.partition("=") for line in self._ask("mps", job).splitlines())
+        return {name: value for name, _, value in pairs if name.startswith("CUDA_") and value}
+
     def shutdown(self) -> None:
         """Stop the daemon."""
         self._ask("shutdown")

@@ -25,6 +25,8 @@ from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept
 from fikitd.managed import Client, Managed
 from fikitd.memory import MemoryPage
+from fikitd.mps.clients import Clients as MpsClients
+from fikitd.mps.clients import Outside
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer, still_there
 from fikitd.present import Present
@@ -52,6 +54,7 @@ class Clients:
         gpus: Gpus,
         devices: Devices,
         jobs: Jobs,
+        mps: MpsClients,
         present: Present,
         records: JobRecords,
         store: ProfileStore,
@@ -62,11 +65,13 @@ class Clients:
     ) -> None:
         self._keeper = keeper
         self._managed = Managed(
-            gpus=gpus, jobs=jobs, present=present, store=store, storage=storage, work=work, keeper=keeper, proc=proc
-        )
+            gpus=gpus, jobs=jobs, mps=mps, present=present, store=store, storage=storage, work=work, keeper=keeper,
+            proc=proc,
+        )  # fmt: skip
         self._gpus = gpus
         self._devices = devices
         self._jobs = jobs
+        self._mps = mps
         self._records = records
         self._storage = storage
         self._proc = proc
@@ -154,12 +159,16 @@ class Clients:
         if version is None:
             raise Refused(_no_common_version(hello))
         record = await self._identify(connection, peer)
+        if hello.joins:
+            await self._let_join(connection, peer, record)
+            return
         place = await self._place(record, hello.device)
         if hello.watches:
             await self._let_watch(connection, record, hello.device, version)
             return
         job = self._jobs.of(record, hello.device)
         client = Client(self._next_number, peer, record, hello.device, job, version=version, place=place)
+        client.in_mps = hello.in_mps
         self._next_number += 1
         await self._managed.serve(connection, client)
 
@@ -175,6 +184,17 @@ class Clients:
             client.came()
             if not self._managed.leaving:
                 self._let_go(kept, drop=not client.counted)
+
+    async def _let_join(self, connection: socket.socket, peer: Peer, record: JobRecord) -> None:
+        """A program of the job is a client of its GPU's MPS server until it hangs up. It is no client of ours by that."""
+        try:
+            await self._mps.ready(record)
+            with self._mps.joined(record, peer.pid):
+                send(connection, protocol.join())
+                while await receive(connection):
+                    raise ProtocolError("a message of one who has joined MPS")
+        except Outside as error:
+            raise Refused(str(error)) from None
 
     async def _let_watch(self, connection: socket.socket, record: JobRecord, device: Device, version: int) -> None:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd import access, priorities, quantities
-from fikitd.protocol import CONTROL_NAME, DEFAULT_RUN_DIR
+from fikitd.protocol import COLLECTIVES_BYTES, CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
 ENV_CONFIG: Final = "FIKIT_CONFIG"
-POLICIES: Final = ("fifo", "prio", "fikit", "budget")
+POLICIES: Final = ("fifo", "prio", "paper", "budget")
+FORMER_POLICIES: Final = {"fikit": "paper"}
+"""Names that policies had once, by which they are still known."""
+MPS_MODES: Final = ("off", "multi-user")
 SOCKET_PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL
 
 Check = Callable[[Any], str | None]  # the fault of a value, as the end of the sentence `KEY ...`; None = none
@@ -53,7 +56,13 @@ def _run_directory(value: Any) -> str | None:
 
 
 def _policy(value: Any) -> str | None:
-    return None if value in POLICIES else f"must be one of {', '.join(POLICIES)}, not {_shown(value)}"
+    return (
+        None if value in (*POLICIES, *FORMER_POLICIES) else f"must be one of {', '.join(POLICIES)}, not {_shown(value)}"
+    )
+
+
+def _mps(value: Any) -> str | None:
+    return None if value in MPS_MODES else f"must be one of {', '.join(MPS_MODES)}, not {_shown(value)}"
 
 
 def _share(value: Any) -> str | None:
@@ -61,6 +70,14 @@ def _share(value: Any) -> str | None:
         quantities.share(value if isinstance(value, str) else "")
     except ValueError:
         return f'must be a share of 0 to 100 %, as "5%", not {_shown(value)}'
+    return None
+
+
+def _names(value: Any) -> str | None:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name and name.isprintable() for name in value):
+        return 'must be a list of names or patterns of kernels, as ["*my_all_reduce*"]'
+    if sum(len(name.encode()) + 1 for name in value) > COLLECTIVES_BYTES - 2:
+        return f"must have at most {COLLECTIVES_BYTES - 2} bytes of names"
     return None
 
 
@@ -106,10 +123,19 @@ class SchedulerConfig:
     ageing_ms: int = _key(1000, _whole(0, 3_600_000))
     lowest_max_slowdown: str = _key("0%", _share)
     lowest_max_delay_us: int = _key(0, _whole(0, 10_000_000))
+    collective_kernels: Sequence[str] = _key((), _names)
 
     def share(self, key: str) -> float:
         """A key whose value is a share, as a number: 0.05 for "5%"."""
         return quantities.share(getattr(self, key))
+
+
+@dataclass(frozen=True)
+class GpuConfig:
+    """How jobs share a GPU; docs/admin.md has what each choice gives and risks."""
+
+    mps: str = _key("off", _mps)
+    mps_clients: int = _key(48, _whole(1, 1024))
 
 
 @dataclass(frozen=True)
@@ -131,10 +157,14 @@ class AccessConfig:
 
 @dataclass(frozen=True)
 class Config:
+    """`warnings`: a sentence for each thing that the file says in a way that will not be known for ever."""
+
     daemon: DaemonConfig = DaemonConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
+    gpu: GpuConfig = GpuConfig()
     slurm: SlurmConfig = SlurmConfig()
     access: AccessConfig = AccessConfig()
+    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     def with_run_dir(self, run_dir: str) -> Config:
         """The same with another run_dir; ConfigError when it cannot be one."""
@@ -145,9 +175,9 @@ class Config:
     def toml(self) -> str:
         """This configuration as fikit.toml with every key."""
         lines: list[str] = []
-        for section in fields(self):
-            lines.append(f"[{section.name}]")
-            values = getattr(self, section.name)
+        for name in _SECTIONS:
+            lines.append(f"[{name}]")
+            values = getattr(self, name)
             for key in fields(values):
                 if key.name != "rule":
                     lines.append(f"{key.name} = {_literal(getattr(values, key.name))}")
@@ -157,7 +187,7 @@ class Config:
 
 
 _SECTIONS: Final[dict[str, type]] = {
-    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "slurm": SlurmConfig, "access": AccessConfig,
+    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "access": AccessConfig,
 }  # fmt: skip
 
 
@@ -189,15 +219,31 @@ def parse(text: str, file: str) -> Config:
     faults = sorted((_line_of(text, keys), fault) for keys, fault in _faults(document))
     if faults:
         raise ConfigError([f"{file}:{line}: {fault}" for line, fault in faults])
-    config = Config(**{name: section(**document.get(name, {})) for name, section in _SECTIONS.items()})
-    said = document.get("slurm", {}).get("default_priority")
-    if priorities.site_default(text) != (None if said is None else priorities.parse(str(said))):
+    said = {name: {key: _kept(value) for key, value in document.get(name, {}).items()} for name in _SECTIONS}
+    warnings = []
+    if (former := said["scheduler"].get("policy")) in FORMER_POLICIES:
+        said["scheduler"]["policy"] = FORMER_POLICIES[former]
+        line = _line_of(text, ("scheduler", "policy"))
+        warnings.append(f"{file}:{line}: {renamed_policy(former)}")
+    config = Config(**{name: section(**said[name]) for name, section in _SECTIONS.items()}, warnings=tuple(warnings))
+    named = said["slurm"].get("default_priority")
+    if priorities.site_default(text) != (None if named is None else priorities.parse(str(named))):
         line = _line_of(text, ("slurm", "default_priority"))
         raise ConfigError([f"{file}:{line}: default_priority is read by the nodes' prologs, too, which know no TOML: write it as a line "
                            'of its own below [slurm], as default_priority = "low"'])  # fmt: skip
     if config.access != AccessConfig() and (fault := access.text_fault(text)):
         raise ConfigError([f"{file}: {fault}"])
     return config
+
+
+def renamed_policy(former: str) -> str:
+    """What to tell who wrote a policy's former name."""
+    now = FORMER_POLICIES[former]
+    return f'policy "{former}" is called "{now}" now: write "{now}", the old name will not be known for ever'
+
+
+def _kept(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -272,7 +318,7 @@ def _in_plain_words(what: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(_literal, value))}]"
     return _basic_string(value) if isinstance(value, str) else str(value)
 

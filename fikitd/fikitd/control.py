@@ -12,8 +12,10 @@ from typing import Final
 from fikitd import build
 from fikitd.job import Job
 from fikitd.jobs import Jobs
+from fikitd.mps.clients import Clients as MpsClients
 from fikitd.peer import Peer
 from fikitd.present import Present
+from fikitd.records import JobRecords
 from fikitd.reports import summary_line
 from fikitd.scarcity import run_out, scarce
 from fikitd.shares import HEAVY_REQUESTS, NoPlace, Places
@@ -43,6 +45,8 @@ class Control:
         self,
         *,
         jobs: Jobs,
+        mps: MpsClients,
+        records: JobRecords,
         present: Present,
         storage: Storage,
         work: Call,
@@ -50,6 +54,7 @@ class Control:
         shutdown: Callable[[], None],
     ) -> None:
         self._jobs = jobs
+        self._mps, self._records = mps, records
         self._present = present
         self._storage = storage
         self._work = work
@@ -64,6 +69,7 @@ class Control:
             "trace": (1, self._trace),
             "node": (0, self._node),
             "end": (1, self._end),
+            "mps": (1, self._join_mps),
             "shutdown": (0, self._stop),
         }
 
@@ -159,11 +165,19 @@ class Control:
 
     async def _end(self, peer: Peer, arguments: list[str]) -> Answer:
         _only_master(peer, "end a job's report")
+        await self._mps.job_is_over(arguments[0])
         job = self._jobs.get(arguments[0])
         if job is None:
             return ()
         await self._jobs.end(arguments[0])
         return (summary_line(job.report()), "\n")
+
+    async def _join_mps(self, peer: Peer, arguments: list[str]) -> Answer:
+        """The variables by which the job's programs become clients of MPS; none where they do not."""
+        _only_master(peer, "tell a job's programs to join MPS")
+        record = self._records.get(arguments[0])
+        said = await self._mps.environment(record) if record else {}
+        return tuple(f"{name}={value}\n" for name, value in said.items())
 
     async def _stop(self, peer: Peer, _arguments: list[str]) -> Answer:
         _only_master(peer, "stop fikitd")

@@ -25,6 +25,12 @@ ASK_AGAIN_S: Final = 60.0  # after NVML did not answer
 STALE_S: Final = 10.0  # an answer older than this is asked for anew before it refuses somebody
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,5}", re.ASCII)
+EXCLUSIVE_PROCESS: Final = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+
+
+def is_uuid(text: object) -> bool:
+    """Whether it is written as NVIDIA writes a GPU's or a MIG instance's UUID."""
+    return isinstance(text, str) and _UUID.fullmatch(text) is not None
 
 
 class NotItsGpu(Exception):
@@ -97,6 +103,24 @@ class Devices:
         if self._asking:
             self._asking.cancel()
             await asyncio.wait([self._asking])
+
+    @property
+    def exclusive_process(self) -> bool:
+        """Whether NVML says of any GPU that it admits one process at a time."""
+        return any(gpu.get("compute_mode") == EXCLUSIVE_PROCESS for gpu in self._seen or ())
+
+    async def certain(self, record: JobRecord) -> str | None:
+        """The UUID of the one GPU that a job has; None where that cannot be said for certain.
+
+        `fikit run` writes down CUDA's numbers, which need not be NVML's: of its jobs, a UUID or a machine's only GPU is certain.
+        """
+        names = [word.strip() for word in record.gpus.split(",") if word.strip()]
+        numbers = [name for name in names if not _UUID.fullmatch(name)]
+        seen = await self._known(names or ["0"])
+        if record.pid and (numbers or not names):
+            return str(seen[0]["uuid"]) if seen is not None and len(seen) == 1 else None
+        found = uuids_of(names, seen)
+        return next(iter(found.values())) if found is not None and len(found) == 1 else None
 
     async def place(
         self, record: JobRecord, device: Device, in_use: Callable[[str], bool] = lambda place: False

@@ -19,7 +19,7 @@ def devices() -> list[dict[str, Any]]:
     """Every GPU, or the MIG instances that it is split into, with its processes. Raises pynvml.NVMLError.
 
     `index`: how NVML counts the GPUs; `minor`: N of the device file /dev/nvidiaN, None where NVML does not tell; of an instance those
-    of its GPU. `processes`: ids; `used_bytes`: by id, where NVML tells; `busy`: who computed lately, None where NVML does not tell.
+    of its GPU. `compute_mode`: as NVML numbers them. `processes`: ids; `used_bytes`: by id, where NVML tells; `busy`: who computed lately, None where NVML does not tell.
     """
     return [
         _described(device, index, gpu, mig)
@@ -30,7 +30,7 @@ def devices() -> list[dict[str, Any]]:
 
 
 def _described(device: Any, index: int, gpu: Any, mig: bool) -> dict[str, Any]:
-    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+    processes = [*pynvml.nvmlDeviceGetComputeRunningProcesses(device), *_mps_clients(device)]
     return {
         "name": pynvml.nvmlDeviceGetName(device),
         "uuid": pynvml.nvmlDeviceGetUUID(device),
@@ -38,7 +38,8 @@ def _described(device: Any, index: int, gpu: Any, mig: bool) -> dict[str, Any]:
         "minor": _minor(gpu),
         "mig": mig,
         "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(device).total,
-        "processes": [process.pid for process in processes],
+        "compute_mode": _compute_mode(gpu),
+        "processes": list(dict.fromkeys(process.pid for process in processes)),
         "used_bytes": {str(process.pid): process.usedGpuMemory for process in processes if process.usedGpuMemory},
         "busy": None if mig else _busy(device),
     }
@@ -47,6 +48,21 @@ def _described(device: Any, index: int, gpu: Any, mig: bool) -> dict[str, Any]:
 def _minor(gpu: Any) -> int | None:
     try:
         return int(pynvml.nvmlDeviceGetMinorNumber(gpu))
+    except pynvml.NVMLError:
+        return None
+
+
+def _mps_clients(device: Any) -> list[Any]:
+    """Clients of MPS, whom NVML may list apart."""
+    try:
+        return list(pynvml.nvmlDeviceGetMPSComputeRunningProcesses(device))
+    except pynvml.NVMLError:
+        return []
+
+
+def _compute_mode(gpu: Any) -> int | None:
+    try:
+        return int(pynvml.nvmlDeviceGetComputeMode(gpu))
     except pynvml.NVMLError:
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fikitd import protection
@@ -11,6 +11,7 @@ from fikitd.config import SchedulerConfig
 from fikitd.protection import Protection
 from fikitd.records import JobRecord
 from fikitd.shares import CLIENTS, GPUS, URGENT, NoPlace, Places
+from fikitd.switches import Switch, Switches
 
 
 class Departed(Protocol):
@@ -38,7 +39,11 @@ class Dispatcher(Protocol):
         gang: int = 0,
         resume: bool = False,
         room: Room | None = None,
+        overlaps: bool = False,
     ) -> None: ...
+    def switches(self) -> Sequence[tuple[int, int, int, int, int]]: ...
+    def device(self, priority: int = ...) -> Mapping[str, Any]: ...
+    def remember_switch(self, switch_ns: int, spread_ns: int, count: int, priority: int) -> None: ...
     def ended(self, client_id: int) -> None: ...
     def remove_client(self, client_id: int) -> Mapping[str, Any]: ...
     def take_client(self, client_id: int) -> Departed: ...
@@ -77,21 +82,41 @@ class Core(Protocol):
         ageing_ns: int | None,
         trace_events: int,
     ) -> Dispatcher: ...
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int) -> int: ...
+    def make_page(
+        self,
+        measure: bool,
+        lease_ns: int,
+        spin_ns: int,
+        sample_every: int,
+        version: int,
+        *,
+        fills_ask: bool,
+        collective_names: str,
+    ) -> int: ...
 
 
 class Gpus:
-    def __init__(self, core: Core, scheduler: SchedulerConfig, trace_events: int) -> None:
+    def __init__(
+        self, core: Core, scheduler: SchedulerConfig, trace_events: int, switches: Switches | None = None
+    ) -> None:
+        """`switches`: what fikitds of before have measured; None: nothing is remembered."""
         self._core = core
+        self._switches = switches
         self._trace_events = trace_events
         self._scheduler = scheduler
         self._dispatchers: dict[str, Dispatcher] = {}
         self._clients: dict[str, Places] = {}
 
-    def make_page(self, measure: bool, version: int) -> int:
-        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close."""
+    def make_page(self, measure: bool, version: int, *, overlaps: bool = False) -> int:
+        """A new client's page, as its shim reads it: descriptor of a sealed memfd, the caller's to close.
+
+        `overlaps`: kernels of other processes run beside its own (MPS), so that a memset takes no turn from anybody.
+        """
         s = self._scheduler
-        return self._core.make_page(measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every, version)
+        return self._core.make_page(
+            measure, s.lease_ms * 1_000_000, s.spin_us * 1000, s.sample_every, version,
+            fills_ask=not overlaps, collective_names="".join(f"{name}\0" for name in s.collective_kernels),
+        )  # fmt: skip
 
     def protection(self, record: JobRecord, warn: Callable[[str], None]) -> Protection:
         """What lower jobs may cost this one at most."""
@@ -120,6 +145,15 @@ class Gpus:
         if not clients.taken:
             del self._clients[place]
 
+    def note_switch(self, place: str, users: Mapping[int, int]) -> None:
+        """Remember what the clients of a GPU show of its switch; users: whose each client is."""
+        if self._switches is None:
+            return
+        words = self._dispatchers[place].switches()
+        said = [(users[client], Switch(*word)) for client, *word in words if client in users]
+        if said:
+            self._switches.learnt(place, said)
+
     def _check_gpus(self, place: str, record: JobRecord) -> None:
         others = [clients for name, clients in self._clients.items() if name != place]
         for whose, limit, count in (
@@ -147,6 +181,8 @@ class Gpus:
             ageing_ns=s.ageing_ms * 1_000_000 or None,
             trace_events=self._trace_events,
         )
+        if self._switches is not None and (known := self._switches.of(place)) is not None:
+            self._dispatchers[place].remember_switch(known.switch_ns, known.spread_ns, known.count, known.priority)
         return self._dispatchers[place]
 
     def stop(self) -> None:

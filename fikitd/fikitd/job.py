@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fikitd import priorities, trace_format, traces
 from fikitd.held import Held, Owners
@@ -17,7 +17,7 @@ from fikitd.ledger import Entry
 from fikitd.memory import MemoryPage
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
-from fikitd.report_format import FORMAT, VERSION, Report
+from fikitd.report_format import FORMAT, MIXED, SLICES, VERSION, Report
 from fikitd.shares import GPUS, WARNINGS, NoPlace
 from fikitd.storage import Storage
 from fikitd.totals import Stats, Totals
@@ -28,6 +28,19 @@ _log = logging.getLogger("fikitd")
 
 StatsNow = Callable[[], Stats]
 MAX_WARNING: Final = 4096  # characters of one
+
+
+class Borrowed(NamedTuple):
+    """How much of a program's profile is of a run with other arguments.
+
+    `run`: its command. Of the `kernels` that the program launched, each counted once, its profile knew `known`, and `borrowed` of
+    these from such runs.
+    """
+
+    run: str
+    kernels: int
+    known: int
+    borrowed: int
 
 
 def iso(moment_ns: int) -> str:
@@ -58,7 +71,9 @@ class Job:
         self.profile_key = ""
         self.profile_found = False
         self.profile_stored: bool | None = None
+        self.borrowed: Borrowed | None = None
         self.warnings: list[str] = []
+        self.modes: set[str] = set()  # in which its programs shared the GPU
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
         self._clients: dict[int, StatsNow] = {}
@@ -92,9 +107,11 @@ class Job:
             profile_found=self.profile_found,
             profile_stored=self.profile_stored,
             most_kernels=self._most_kernels,
+            borrowed=list(self.borrowed or ()),
             taken=sorted(self.taken),
             held=self._held.rows(),
             warnings=list(self.warnings),
+            modes=sorted(self.modes),
         )
 
     def go_on_from(self, entry: Entry) -> None:
@@ -107,7 +124,9 @@ class Job:
         self._peak_bytes, self._refused = entry.peak_bytes, entry.refused
         self.profile_key, self._most_kernels = entry.profile_key, entry.most_kernels
         self.profile_found, self.profile_stored = entry.profile_found, entry.profile_stored
+        self.borrowed = Borrowed(*entry.borrowed) if entry.borrowed else None
         self.warnings = list(entry.warnings)
+        self.modes = set(entry.modes)
         self._changed()
 
     @property
@@ -148,6 +167,15 @@ class Job:
             self._pids.add(pid)
             self.processes += 1
         self._changed()
+
+    def ran_in(self, mode: str) -> None:
+        """One of its programs shares the GPU in this device mode."""
+        self.modes.add(mode)
+
+    @property
+    def device_mode(self) -> str:
+        """In which mode its programs shared the GPU; `mixed` where not all in one."""
+        return next(iter(self.modes)) if len(self.modes) == 1 else MIXED if self.modes else SLICES
 
     def client_went(self, client_id: int, pid: int, stats: Stats) -> None:
         self._clients.pop(client_id, None)
@@ -193,10 +221,10 @@ class Job:
             f"process {pid} uses the GPU around fikit: it is not scheduled, and what it does is not in this report"
         )
 
-    def uses_profile(self, key: str, kernels: int = 0) -> None:
+    def uses_profile(self, key: str, kernels: int = 0, borrowed: Borrowed | None = None) -> None:
         """`key` is the profile of one client; the report names the one of the client with the most kernels."""
         if kernels > self._most_kernels:
-            self.profile_key, self._most_kernels = key, kernels
+            self.profile_key, self._most_kernels, self.borrowed = key, kernels, borrowed
 
     def saves(self, task: asyncio.Future[None]) -> None:
         """`task` brings a profile to storage: the job is not settled before it has ended, in whatever way."""
@@ -227,6 +255,7 @@ class Job:
             "priority": self.record.priority,
             "policy": self.policy,
             "device": _device(self.device),
+            "device_mode": self.device_mode,
         }
 
     def report(self) -> Report:
@@ -255,7 +284,12 @@ class Job:
                 "peak_bytes": self.peak_memory_bytes,
                 "refused": self.refused,
             },
-            "profile": {"key": self.profile_key, "found": self.profile_found, "stored": self.profile_stored},
+            "profile": {
+                "key": self.profile_key,
+                "found": self.profile_found,
+                "stored": self.profile_stored,
+                "borrowed": self.borrowed._asdict() if self.borrowed else None,
+            },
             "warnings": list(self.warnings),
         }
 

@@ -53,9 +53,11 @@ class Entry:
     profile_found: bool = False
     profile_stored: bool | None = None
     most_kernels: int = -1
+    borrowed: list[Any] = field(default_factory=list)  # job.Borrowed, or nothing
     taken: list[int] = field(default_factory=list)  # clients in `totals` that whoever keeps descriptors may still have
     held: list[list[Any]] = field(default_factory=list)  # Held.rows()
     warnings: list[str] = field(default_factory=list)
+    modes: list[str] = field(default_factory=list)  # in which its programs shared the GPU
 
 
 class Ledger:

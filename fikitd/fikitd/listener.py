@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -42,6 +43,19 @@ def refuse(connection: socket.socket, answer: bytes) -> None:
         connection.send(answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
+def _bind(ours: socket.socket, path: Path) -> None:
+    """By its directory's descriptor: `run_dir` may be so long that a socket in a directory of it has no path that fits (unix(7)).
+
+    Without /proc by the path, if that fits.
+    """
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    by_descriptor = Path(f"/proc/self/fd/{directory}")
+    try:
+        ours.bind(str((by_descriptor if by_descriptor.exists() else path.parent) / path.name))
+    finally:
+        os.close(directory)
+
+
 class Listener:
     """One socket of fikitd's. Raises OSError where it cannot be made."""
 
@@ -68,7 +82,7 @@ class Listener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             unready.unlink(missing_ok=True)
-            self._socket.bind(str(unready))
+            _bind(self._socket, unready)
             unready.chmod(mode)
             self._socket.listen(WAITING)
             unready.rename(path)

@@ -34,6 +34,8 @@ def command(config_file: str | None, run_dir: str | None, check_config: bool) ->
         for sentence in error.sentences:
             click.echo(sentence if check_config else f"fikitd: {sentence}", err=True)
         sys.exit(1)
+    for sentence in config.warnings:
+        click.echo(sentence if check_config else f"fikitd: warning: {sentence}", err=True)
     if check_config:
         click.echo(config.toml(), nl=False)
         return

@@ -8,31 +8,36 @@ import os
 import secrets
 import socket
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fikitd import protocol
+from fikitd._core import identify
 from fikitd.gpus import Departed, Dispatcher, Gpus
-from fikitd.job import Job, iso
+from fikitd.job import Borrowed, Job, iso
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept, Notes
 from fikitd.memory import MemoryPage, NoShare
+from fikitd.mps.clients import Clients as MpsClients
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
 from fikitd.present import Present
-from fikitd.profile_key import key_of_process
+from fikitd.profile_key import Program, program_of_process
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
+from fikitd.report_format import SLICES
 from fikitd.shares import DESCRIPTIONS, NoPlace, Places, Rooms
 from fikitd.storage import Storage, become, reason
 from fikitd.totals import Stats
 from fikitd.traces import Story
-from fikitd.untrusted import printable, string
-from fikitd.user_work import MOST_CHARACTERS, MOST_SENTENCES
+from fikitd.untrusted import integer, printable, string
+from fikitd.user_work import MOST_CHARACTERS, MOST_OF_A_COMMAND, MOST_SENTENCES
 from fikitd.workers import Call, Rights
 
 _log = logging.getLogger("fikitd")
@@ -45,6 +50,7 @@ SAVING_TIMEOUT_S: Final = 15.0  # a busy file system takes seconds to have a fil
 PROFILE_BYTES: Final = 4 * 2**20  # packed: 8,000 kernels and contexts of twenty times each
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
 DESCRIPTION_BYTES: Final = 256  # what one takes beside its name
+SEEN: Final = (32, 256)  # kernels: its profile is chosen again when it has launched so many
 _BATCH: Final = 64  # packets of one client before the others get their turn
 
 
@@ -62,13 +68,30 @@ class Client:
         self.place = place  # under which its GPU is shared (devices.py)
         self.job = job
         self.started_ns = time.time_ns()
-        self.key = record.profile
-        self.command: list[str] = []
+        self.program = Program(record.profile, [])
+        self.stood_in = ""  # the run of its program, with other arguments, that most of its profile was borrowed from
+        self.choices = 0  # runs with other arguments that there were to borrow from, by their arguments
+        self.seen = array("Q")  # identities of the first kernels that it launched
+        self.matching: asyncio.Future[None] | None = None
         self.peak_memory_bytes = 0
+        self.in_mps = False  # as the driver told it
+        self.mode = ""  # in which it shares its GPU
         self.described_bytes = 0  # by descriptions of its kernels
         self.kept: Kept | None = None  # from the fikitd before this one
         self.notes: Notes | None = None  # for the next one
         self.counted = False  # in the job's counters, which take care that no next fikitd counts it again
+
+    def borrowed(self, stats: Stats) -> Borrowed | None:
+        """How much of it runs with other arguments have told; None: nothing."""
+        if not self.stood_in or not stats["distinct_borrowed"]:
+            return None
+        known = stats["distinct_profiled"] + stats["distinct_borrowed"]
+        return Borrowed(self.stood_in, stats["distinct"], known, stats["distinct_borrowed"])
+
+    def cease_matching(self) -> None:
+        """It goes."""
+        if self.matching is not None:
+            self.matching.cancel()
 
     def came(self) -> None:
         """Gone on with, or never to be."""
@@ -85,6 +108,7 @@ class Managed:
         *,
         gpus: Gpus,
         jobs: Jobs,
+        mps: MpsClients,
         present: Present,
         store: ProfileStore,
         storage: Storage,
@@ -94,11 +118,13 @@ class Managed:
     ) -> None:
         self._present = present
         self._gpus = gpus
+        self._users: dict[int, int] = {}  # by client
         self._jobs = jobs
+        self._mps = mps
         self._store = store
         self._storage = storage
         self._work = work
-        self._loading: dict[tuple[Rights, str, str], asyncio.Task[tuple[list[str], bytes | None]]] = {}
+        self._loading: dict[tuple[Rights, str, str, str, bytes], asyncio.Task[tuple[Found, bytes | None]]] = {}
         self._keeper = keeper
         self._proc = proc
         self._descriptions = Places(DESCRIPTIONS)
@@ -110,6 +136,7 @@ class Managed:
 
         What is taken for it is put on the stack at once, so that whatever fails afterwards gives all of it back.
         """
+        client.mode = self._mps.mode_of(client.peer.pid, client.in_mps)
         with ExitStack() as taken:
             dispatcher = self._acquire(client, taken)
             memory, share = self._account(client, taken)
@@ -127,6 +154,7 @@ class Managed:
             self._introduce(client, dispatcher, memory, share)
             adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
             taken.callback(adopt.cancel)
+            taken.callback(client.cease_matching)
             if profile.done():
                 await adopt
             self._welcome(connection, client, dispatcher, page, doorbell, memory, share)
@@ -161,7 +189,11 @@ class Managed:
         """Descriptors of its page and its doorbell."""
         kept = client.kept
         try:
-            page = os.dup(kept.page) if kept else self._gpus.make_page(client.record.measure, client.version)
+            if kept:
+                page = os.dup(kept.page)
+            else:
+                overlaps = client.mode != SLICES
+                page = self._gpus.make_page(client.record.measure, client.version, overlaps=overlaps)
             taken.callback(os.close, page)
             doorbell = os.dup(kept.doorbell) if kept else os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             taken.callback(os.close, doorbell)
@@ -177,6 +209,7 @@ class Managed:
                 client.number, page, doorbell, record.priority, record.measure,
                 max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
                 resume=client.kept is not None, room=self._rooms.of(record.uid),
+                overlaps=self._mps.mode_of(client.peer.pid, client.in_mps) != SLICES,
             )  # fmt: skip
         except (OSError, ValueError, RuntimeError) as error:
             raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {reason(error)}") from None
@@ -184,9 +217,18 @@ class Managed:
     def _introduce(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
         """From here on the counters are the job's, whatever happens to the connection."""
         number, pid, device, job = client.number, client.peer.pid, client.device, client.job
+        self._users[number] = client.record.uid
         stats_now = partial(dispatcher.stats, number)
         job.client_came(number, pid, stats_now)
-        self._present.came(number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share))
+        if client.kept is None:  # of others the job knows it
+            job.ran_in(client.mode)
+        self._mps.works(pid, lambda: int(stats_now()["unfinished"]))
+        if sentence := self._mps.unsaid(job.record.job):
+            job.warn(sentence)
+        self._present.came(
+            number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share), mode=client.mode,
+            device_now=dispatcher.device,
+        )  # fmt: skip
         job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))
         client.came()
         self._jobs.client_came(job)
@@ -212,7 +254,7 @@ class Managed:
             send(connection, welcome, (page, doorbell, memory.fd))
         _log.info(
             "job %s: process %d is managed on %s, priority %d, profile %s %s",
-            record.job, client.peer.pid, client.device.uuid, record.priority, client.key or "unknown",
+            record.job, client.peer.pid, client.device.uuid, record.priority, client.program.key or "unknown",
             "being measured" if record.measure else "found" if client.job.profile_found else "not found",
             extra={"uid": record.uid},
         )  # fmt: skip
@@ -249,6 +291,10 @@ class Managed:
             return
         self._descriptions.add(client.record.uid, client.record.job, count)
         client.described_bytes += count
+        if len(client.seen) < SEEN[-1]:
+            client.seen.append(
+                identify(kernel.name, kernel.module_hash, kernel.grid, kernel.block, kernel.shared_bytes)
+            )
         dispatcher.describe(
             client.number,
             kernel.slot,
@@ -269,48 +315,73 @@ class Managed:
             self._describe(client, dispatcher, packet)
             if client.notes is not None:
                 client.notes.append(packet.rstrip(b"\0"))  # its name has a long tail of them
+            if len(client.seen) in SEEN and client.choices > 1 and not client.record.measure:
+                client.cease_matching()
+                client.matching = asyncio.ensure_future(self._match_again(client, dispatcher))
             if received % _BATCH == 0:
                 await asyncio.sleep(0)
 
     async def _find_profile(self, client: Client) -> bytes | None:
-        """The packed profile of the client's program, None when there is none; sets its key and command. Never raises."""
+        """The packed profile of the client's program, None when there is none; sets what it runs. Never raises."""
         record = client.record
 
-        def find() -> tuple[str, list[str], bool]:
+        def find() -> tuple[Program, bool]:
             become(record.uid, record.gid)
-            derived, command = key_of_process(self._proc, client.peer.pid)
-            key = record.profile or derived
-            return key, command, not record.measure and self._store.of(record.uid, key) is not None
+            program = program_of_process(self._proc, client.peer.pid)
+            if record.profile:
+                program = replace(program, key=record.profile, earlier_key="")
+            return program, not record.measure and self._store.may_know(record.uid, program)
 
         try:
-            client.key, client.command, worth_it = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
-            skipped, packed = await self._load(client) if worth_it else ([], None)
+            client.program, worth_it = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
+            packed = await self._load(client) if worth_it else None
         except (OSError, ValueError) as error:
             client.job.warn(f"profiles in {self._store.directory} could not be read: {reason(error)}")
             return None
-        client.job.uses_profile(client.key)
-        for sentence in skipped:
-            client.job.warn(sentence)
+        client.job.uses_profile(client.program.key)
         return packed
 
-    async def _load(self, client: Client) -> tuple[list[str], bytes | None]:
-        """What its program's profile says: files that were skipped, and the packed profile. All who ask for it meanwhile share it."""
-        wanted = (Rights(client.record.uid, client.record.gid), client.key, client.device.name)
+    async def _load(self, client: Client, seen: bytes = b"") -> bytes | None:
+        """What is known of its program, packed. All who ask for the same meanwhile share it."""
+        rights = Rights(client.record.uid, client.record.gid)
+        wanted = rights, client.program.key, client.program.variant, client.device.name, seen
         loading = self._loading.get(wanted)
         if loading is None:
-            loading = self._loading[wanted] = asyncio.ensure_future(self._read_profile(*wanted))
+            loading = self._loading[wanted] = asyncio.ensure_future(self._read_profile(client, rights, seen))
             loading.add_done_callback(lambda _: self._loading.pop(wanted))
-        return await asyncio.shield(loading)
+        found, packed = await asyncio.shield(loading)
+        for sentence in found.skipped:
+            client.job.warn(sentence)
+        client.stood_in, client.choices = found.stood_in, found.choices
+        return packed
 
-    async def _read_profile(self, rights: Rights, key: str, device: str) -> tuple[list[str], bytes | None]:
+    async def _read_profile(self, client: Client, rights: Rights, seen: bytes) -> tuple[Found, bytes | None]:
+        program = client.program
         arguments = {
-            "directory": str(self._store.directory), "uid": rights.uid, "key": key, "device": device,
-            "limit": PROFILE_BYTES,
+            "directory": str(self._store.directory), "uid": rights.uid, "device": client.device.name,
+            "program": asdict(program), "named": bool(client.record.profile), "limit": PROFILE_BYTES,
         }  # fmt: skip
-        found, packed = await self._work(
-            rights, "load_profile", arguments, timeout_s=PROFILE_TIMEOUT_S, answer_bytes=PROFILE_BYTES
+        said, packed = await self._work(
+            rights,
+            "load_profile",
+            arguments,
+            chunks=[seen] if seen else (),
+            timeout_s=PROFILE_TIMEOUT_S,
+            answer_bytes=PROFILE_BYTES,
         )
-        return _sentences(found), packed if found.get("found") is True else None
+        return Found.of(said), packed if said.get("found") is True else None
+
+    async def _match_again(self, client: Client, dispatcher: Dispatcher) -> None:
+        """By now it has launched kernels, which tell better than its arguments which runs it is like."""
+
+        async def load() -> bytes | None:
+            try:
+                return await self._load(client, client.seen.tobytes())
+            except (OSError, ValueError) as error:
+                _log.info("job %s: its profile was not looked for again: %s", client.record.job, reason(error))
+                return None
+
+        await self._use_profile(client, dispatcher, asyncio.ensure_future(load()))
 
     async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[bytes | None]) -> None:
         packed = await profile
@@ -333,12 +404,15 @@ class Managed:
             return
         try:
             dispatcher.ended(client.number)
+            self._gpus.note_switch(client.place, self._users)
         finally:
+            self._users.pop(client.number, None)
             departed = dispatcher.take_client(client.number)
             stats = departed.stats
             job.client_went(client.number, client.peer.pid, stats)
-            if client.key:
-                job.uses_profile(client.key, stats["kernels"])
+            self._mps.stops(client.peer.pid, int(stats["unfinished"]))
+            if client.program.key:
+                job.uses_profile(client.program.key, stats["kernels"], client.borrowed(stats))
             job.saves(asyncio.ensure_future(self._keep_what_it_did(client, departed, stats)))
             self._jobs.client_ended(job, self._drop_when_noted(client))
 
@@ -364,7 +438,7 @@ class Managed:
 
         def take() -> tuple[Story, bytes]:
             story = Story(client.peer.pid, client.device.uuid, departed.journal())
-            return story, departed.profile(PROFILE_BYTES) if client.key or record.measure else b""
+            return story, departed.profile(PROFILE_BYTES) if client.program.key or record.measure else b""
 
         try:
             story, packed = await self._storage.run(record.uid, take, SAVING_TIMEOUT_S)
@@ -389,8 +463,9 @@ class Managed:
         # Pids and numbers repeat on every node, and the nodes share the directory.
         when, which = created.replace(":", "").replace("-", ""), secrets.token_hex(4)
         about = {
-            "key": client.key,
-            "command": client.command,
+            "key": client.program.key,
+            "command": client.program.command,
+            "role": client.program.role,
             "created": created,
             "device": {
                 "name": client.device.name,
@@ -404,11 +479,27 @@ class Managed:
         arguments = {
             "directory": str(self._store.directory), "uid": record.uid, "about": about,
             "run": f"{when}-{record.job[:20]}-{client.peer.pid}-{which}", "sampled": not record.measure,
+            "named": bool(record.profile),
         }  # fmt: skip
         rights = Rights(record.uid, record.gid)
         await self._storage.run(record.uid, partial(self._store.prepare, *rights), SAVING_TIMEOUT_S)
         said, _ = await self._work(rights, "save_profile", arguments, chunks=[packed], timeout_s=SAVING_TIMEOUT_S)
         return _sentences(said)
+
+
+class Found(NamedTuple):
+    """What a worker says of a program's profile: files that were skipped, and whose times stand in for its own."""
+
+    skipped: list[str]
+    stood_in: str
+    choices: int
+
+    @classmethod
+    def of(cls, said: Any) -> Found:
+        """Of a worker's result. ValueError for one that is none."""
+        skipped = _sentences(said)
+        stood_in = printable(string(said.get("stood_in"), "stood_in", MOST_OF_A_COMMAND))
+        return cls(skipped, stood_in, integer(said.get("choices"), "choices", 0, 2**16))
 
 
 def _sentences(said: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fikitd import schema
+from fikitd.report_format import MODE
 from fikitd.schema import amount, good_ones, name, null_or, one_of, text, whole
 
 FORMAT: Final = "fikit-node"
@@ -12,7 +13,11 @@ VERSION: Final = 1
 MAX_CLIENTS: Final = 2**16
 
 _COUNT: Final = whole()
-_GPU = schema.fields({"uuid": text(96), "name": text(256), "memory_bytes": null_or(_COUNT), "emulated": schema.flag})
+_SWITCH = schema.fields({"switch_us": amount(), "spread_us": amount(), "samples": _COUNT})
+_GPU = schema.fields(
+    {"uuid": text(96), "name": text(256), "memory_bytes": null_or(_COUNT), "emulated": schema.flag},
+    {"switch": null_or(_SWITCH)},
+)  # which a fikitd of before does not say
 PUBLIC: Final = {
     "client": _COUNT, "gpu": text(96), "job": name, "uid": whole(0, 2**32 - 1), "priority": whole(0, 9),
     "priority_name": text(32), "gpu_time_s": null_or(amount()),
@@ -21,7 +26,8 @@ _OWN: Final = {
     "name": text(1024), "pid": _COUNT, "kernels": _COUNT, "wait_s": amount(), "others_kernels": _COUNT,
     "memory_bytes": _COUNT, "memory_limit_bytes": null_or(_COUNT),
 }  # fmt: skip
-_OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN})
+_LATELY: Final = {"device_mode": MODE}  # which a fikitd of before does not say
+_OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 
 
 def _client(value: Any, what: str) -> dict[str, Any]:

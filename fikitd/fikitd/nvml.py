@@ -6,11 +6,11 @@ import asyncio
 import errno
 import json
 import sys
-from contextlib import suppress
 from typing import Any, Final
 
+from fikitd.child_process import end
+
 ASK_S: Final = 10.0
-END_S: Final = 1.0
 MAX_ANSWER_BYTES: Final = 2**20
 
 Seen = dict[str, Any]  # one GPU or MIG instance, as gpu_processes tells it
@@ -32,7 +32,7 @@ async def ask() -> list[Seen]:
     except TimeoutError:
         raise NoNvml(f"it did not answer within {ASK_S:g} s") from None
     finally:
-        await _end(child)
+        await end(child)
     if child.returncode != 0:  # it was killed, or found no memory or descriptor to begin with: that may pass
         last = (error.decode(errors="replace").strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         raise OSError(errno.EAGAIN, f"NVML could not be asked: {last}")
@@ -40,12 +40,3 @@ async def ask() -> list[Seen]:
     if isinstance(answer, str):
         raise NoNvml(answer)
     return list(answer)
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """One that hangs in the driver cannot be ended: nobody waits for it for long."""
-    with suppress(ProcessLookupError):
-        child.kill()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_S):
-            await child.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def preload_entry(library: Path) -> str:
     """What LD_PRELOAD says of `library`: each program's own loader replaces `$PLATFORM` by its processor's name, so that it
     finds what it can load (shim/CMakeLists.txt; the SPANK plugin's fikit_preload.c writes the same).
     """
-    for_every_loader = library.parent / "x86_64" / library.name
+    for_every_loader = library.parent / platform.machine() / library.name
     return str(library.parent / "$PLATFORM" / library.name if os.access(for_every_loader, os.R_OK) else library)
 
 

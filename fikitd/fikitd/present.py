@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from fikitd import node_format, priorities
@@ -18,6 +18,7 @@ from fikitd.devices import digits
 from fikitd.held import LOWER_WORK
 from fikitd.job import Job
 from fikitd.protocol import Device
+from fikitd.report_format import SLICES
 from fikitd.totals import Stats
 
 FRESH_S: Final = 0.2  # so long one look serves all who ask: asking often costs the dispatchers nothing
@@ -31,6 +32,8 @@ class _Client(NamedTuple):
     job: Job
     stats_now: Callable[[], Stats]
     held_bytes: Callable[[], int]
+    mode: str
+    device_now: Callable[[], Mapping[str, Any]] | None
 
 
 class Reported(NamedTuple):
@@ -54,6 +57,7 @@ class Present:
         self._seen: list[dict[str, Any]] = []
         self._seen_around: list[dict[str, Any]] = []
         self._seen_ns = 0
+        self._switches: dict[str, dict[str, Any]] = {}  # by GPU
 
     def came(
         self,
@@ -64,8 +68,11 @@ class Present:
         *,
         stats_now: Callable[[], Stats],
         held_bytes: Callable[[], int],
+        mode: str = SLICES,
+        device_now: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        self._clients[number] = _Client(pid, device, job, stats_now, held_bytes)
+        """`device_now`: what is known of the GPU itself, as Dispatcher.device() says it."""
+        self._clients[number] = _Client(pid, device, job, stats_now, held_bytes, mode, device_now)
 
     def went(self, number: int) -> None:
         self._clients.pop(number, None)
@@ -102,7 +109,13 @@ class Present:
             "policy": self._policy,
             "now_ns": self._seen_ns,
             "gpus": [
-                {"uuid": uuid, "name": gpu.name, "memory_bytes": gpu.memory_bytes, "emulated": gpu.emulated}
+                {
+                    "uuid": uuid,
+                    "name": gpu.name,
+                    "memory_bytes": gpu.memory_bytes,
+                    "emulated": gpu.emulated,
+                    "switch": self._switches.get(uuid),
+                }
                 for uuid, gpu in sorted(gpus.items())
             ],
             "unmanaged": self._seen_around,
@@ -113,10 +126,19 @@ class Present:
 
     def _look(self) -> None:
         self._looked_s, self._seen_ns = time.monotonic(), time.monotonic_ns()
+        self._switches = {c.device.uuid: found for c in self._clients.values() if (found := _switch(c)) is not None}
         self._seen = [_seen(number, client) for number, client in self._clients.items()]
         self._seen_around = [{"gpu": uuid, "pid": pid} for uuid, pid in self._around()]
         self._views.clear()
         self._fresh_s = max(FRESH_S, LOOKS * (time.monotonic() - self._looked_s))
+
+
+def _switch(client: _Client) -> dict[str, Any] | None:
+    """How long the GPU takes to go to another process, as its clients show; None: nobody knows, or they overlap (MPS)."""
+    known = client.device_now() if client.device_now is not None else {}
+    if known.get("switch_ns") is None:
+        return None
+    return {"switch_us": known["switch_ns"] / 1e3, "spread_us": known["spread_ns"] / 1e3, "samples": known["samples"]}
 
 
 def _seen(number: int, client: _Client) -> dict[str, Any]:
@@ -137,4 +159,5 @@ def _seen(number: int, client: _Client) -> dict[str, Any]:
         "others_kernels": stats["others_kernels"],
         "memory_bytes": client.held_bytes(),
         "memory_limit_bytes": record.mem_bytes or None,
+        "device_mode": client.mode,
     }

@@ -7,12 +7,13 @@ the user's own and may hold anything: every number is bounded here, once, so tha
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from fikitd import profile_rhythm, schema
+from fikitd._core import merge_statistics
+from fikitd.profile_key import ROLES, variant_of
 from fikitd.untrusted import integer, is_name, number, printable, string
 
 FORMAT: Final = "fikit-profile"
@@ -46,6 +47,8 @@ def checked(document: Any) -> Profile:
     if not is_name(key):
         raise ValueError("key is not a profile name")
     command = _list(document.get("command", []), "command", 10_000)
+    if (role := document.get("role", "")) not in ROLES:
+        raise ValueError("role is none")
     device = document.get("device")
     if not isinstance(device, dict):
         raise ValueError("device is missing")
@@ -54,6 +57,7 @@ def checked(document: Any) -> Profile:
         "version": VERSION,
         "key": key,
         "command": [printable(string(word, "command", 2**17)) for word in command],
+        "role": role,
         "created": printable(string(document.get("created", ""), "created", 64)),
         "device": {
             "name": printable(string(device.get("name"), "device.name", 256)),
@@ -85,7 +89,7 @@ def _kernel(raw: Any) -> Kernel:
         "duration": _statistics(raw.get("duration"), "duration"),
         "gap": _statistics(raw.get("gap"), "gap"),
         "boundary": _statistics(raw.get("boundary", NOTHING), "boundary"),
-        **({"beside": True} if raw.get("beside") is True else {}),
+        **{mark: True for mark in ("beside", "doubtful") if raw.get(mark) is True},
     }
 
 
@@ -127,31 +131,16 @@ def _hex(raw: Any, what: str) -> str:
     return raw
 
 
-def merge_statistics(a: Statistics, b: Statistics) -> Statistics:
-    """Statistics of both samples together (Chan, Golub, LeVeque 1979); exactly commutative."""
-    count = a["count"] + b["count"]
-    if count == 0:
-        return NOTHING
-    delta = b["mean_ns"] - a["mean_ns"]
-    buckets = sorted({*a["histogram"], *b["histogram"]}, key=int)
-    return {
-        "count": count,
-        "mean_ns": (a["count"] * a["mean_ns"] + b["count"] * b["mean_ns"]) / count,
-        "m2": math.fsum((a["m2"], b["m2"], delta * delta * (a["count"] * b["count"] / count))),
-        "histogram": {k: a["histogram"].get(k, 0) + b["histogram"].get(k, 0) for k in buckets},
-    }
-
-
 def _identity(kernel: Kernel) -> tuple[Any, ...]:
     shape = (*kernel["grid"], *kernel["block"], kernel["shared_bytes"], kernel["kind"])
     return (kernel["name"], kernel["module"], shape, tuple(kernel["context"]))
 
 
 def merge(profiles: Iterable[Profile]) -> Profile | None:
-    """One profile that says what all of them say, in an order of its own; None of none. Gains a field `runs`.
+    """One profile that says what all of them say, in an order of its own; None of none. Gains fields `runs` and `variants`.
 
-    Facts that cannot be added (command, device) are those of the newest. Times taken beside other jobs count only of kernels that
-    nobody timed alone.
+    Facts that cannot be added (command, device) are those of the newest. Times taken beside other jobs, and doubtful ones, count
+    only of kernels that nobody timed alone, and stay apart.
     """
     every = sorted(profiles, key=lambda profile: str(profile["created"]))
     if not every:
@@ -162,7 +151,8 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
     for kernel in timed:
         if kernel.get("beside") and _identity(kernel)[:-1] in alone:
             continue
-        known = kernels.get(_identity(kernel))
+        key = (*_identity(kernel), kernel.get("doubtful", False))
+        known = kernels.get(key)
         if known is not None:
             kernel = {  # noqa: PLW2901
                 **known,
@@ -170,13 +160,14 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
                 "gap": merge_statistics(known["gap"], kernel["gap"]),
                 "boundary": merge_statistics(known["boundary"], kernel["boundary"]),
             }
-        kernels[_identity(kernel)] = kernel
+        kernels[key] = kernel
     return {
         **every[-1],
         "span_ns": sum(profile["span_ns"] for profile in every),
         "launches": sum(profile["launches"] for profile in every),
         "peak_bytes": max(profile["peak_bytes"] for profile in every),
         "runs": sum(profile.get("runs", 1) for profile in every),
+        "variants": len({variant_of(profile["command"], profile["role"]) for profile in every}),
         "kernels": [kernels[identity] for identity in sorted(kernels)],
         "rhythm": profile_rhythm.merge(profile["rhythm"] for profile in every),
     }

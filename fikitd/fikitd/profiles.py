@@ -1,4 +1,4 @@
-"""ProfileStore: profiles on shared storage, PROFILE_DIR/<uid>/<key>/<run>.json, one immutable file per run and process.
+"""ProfileStore: profiles on shared storage, PROFILE_DIR/<uid>/<key>/<run>.v<variant>.json, one immutable file per run and process.
 
 What a user's jobs leave there is bounded, for a job may have any number of programs: the profiles that were added to longest ago go.
 """
@@ -11,26 +11,28 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fikitd import own_directory, profile_format
+from fikitd import own_directory, profile_format, profile_match
 from fikitd.profile_format import Kernel, Profile
+from fikitd.profile_key import Program, words_of
+from fikitd.profile_match import Match
 from fikitd.profile_rhythm import Rhythm
+from fikitd.run_files import MAX_FILES, beyond, name_of, newest
 from fikitd.storage import read_bounded, reason, write_atomic
 from fikitd.untrusted import AHEAD_S, is_name
 
 # What one load may cost the daemon: a profile of 4000 kernels has about 2 MiB. Older runs say less about today's program.
 MAX_FILE_BYTES: Final = 8 * 2**20
 MAX_TOTAL_BYTES: Final = 32 * 2**20
-MAX_RUNS: Final = 16
 MOST_LOOKED_AT: Final = 50_000  # entries of a directory of the user's
 MAX_KEYS: Final = 512  # of one user
 MAX_USER_BYTES: Final = 2**30
-LARGE_BYTES: Final = MAX_USER_BYTES // (MAX_KEYS * 2 * MAX_RUNS)  # smaller ones are within that, whatever their number
-_SAMPLED: Final = "-sampled.json"  # a run that was not measured: it knows little about much, so there are many of them
+LARGE_BYTES: Final = MAX_USER_BYTES // (MAX_KEYS * MAX_FILES)  # smaller ones are within that, whatever their number
+MAX_RELATIVES: Final = 8  # other keys of a program: its builds, and its keys when arguments were part of them
 
 _log = logging.getLogger("fikitd")
 
@@ -66,8 +68,56 @@ class ProfileStore:
             device = max(runs, key=lambda profile: str(profile["created"]))["device"]["name"]
         return profile_format.merge(profile for profile in runs if profile["device"]["name"] == device)
 
+    def match(
+        self,
+        uid: int,
+        program: Program,
+        device: str,
+        seen: Collection[int] = (),
+        warn: Callable[[str], None] = _log.warning,
+    ) -> Match:
+        """What runs of a program on devices of that name say of one that has launched the kernels `seen` (identities) so far.
+
+        A file that is no profile is skipped with one `warn` that names it. OSError as for `load`.
+        """
+        keys = [program.key, program.earlier_key, *self._relatives(uid, program)]
+        runs: list[Profile] = []
+        room = MAX_TOTAL_BYTES
+        for key in dict.fromkeys(key for key in keys if key):
+            found, room = self._read(uid, key, program.variant, room, warn)
+            runs += found
+        return profile_match.match((run for run in runs if run["device"]["name"] == device), program, seen)
+
+    def may_know(self, uid: int, program: Program) -> bool:
+        """Whether there is anything to `match` it with. OSError as for `load`."""
+        keys = (program.key, program.earlier_key)
+        return any(self.of(uid, key) is not None for key in keys if key) or bool(self._relatives(uid, program))
+
+    def remove(self, uid: int, key: str) -> bool:
+        """Remove all runs of `key`; whether there were any. OSError where that cannot be done."""
+        if not is_name(key):
+            raise ValueError("key is not a profile name")
+        if (directory := self.of(uid, key)) is None:
+            return False
+        shutil.rmtree(directory)
+        return True
+
+    def bytes_of(self, uid: int, key: str) -> int:
+        """What the runs of `key` take; 0 where nobody can say."""
+        with suppress(OSError):
+            if (directory := self.of(uid, key)) is not None:
+                return _bytes_in(directory)
+        return 0
+
     def save(
-        self, uid: int, profile: Profile, run: str, *, sampled: bool = False, warn: Callable[[str], None] = _log.warning
+        self,
+        uid: int,
+        profile: Profile,
+        run: str,
+        *,
+        sampled: bool = False,
+        variant: str = "",
+        warn: Callable[[str], None] = _log.warning,
     ) -> Path:
         """Store one run, complete and for good; returns its file. OSError when it could not, ValueError when it is no profile.
 
@@ -79,15 +129,14 @@ class ProfileStore:
         own = own_directory.make(self.directory, uid)
         directory = own / str(document["key"])
         new = _make(directory)
-        path = directory / (run + (_SAMPLED if sampled else ".json"))
+        path = directory / name_of(run, variant, sampled=sampled)
         data = _encoded(document)
         if len(data) > MAX_FILE_BYTES:  # programs of so many kernels learn anew where they wait
             data = _encoded({**document, "rhythm": None})
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")
         write_atomic(path, data, mode=0o600)
-        names = [name for name in _runs_in(directory) if name.endswith(_SAMPLED) == sampled]
-        for old in by_age(names)[:-MAX_RUNS]:
+        for old in beyond(_runs_in(directory), keep=path.name):
             (directory / old).unlink(missing_ok=True)
         if (new or len(data) > LARGE_BYTES) and make_room(own, directory.name):
             warn(
@@ -110,19 +159,23 @@ class ProfileStore:
         return None
 
     def _runs(self, uid: int, key: str, warn: Callable[[str], None]) -> list[Profile]:
+        return self._read(uid, key, None, MAX_TOTAL_BYTES, warn)[0]
+
+    def _read(
+        self, uid: int, key: str, variant: str | None, room: int, warn: Callable[[str], None]
+    ) -> tuple[list[Profile], int]:
+        """Runs of `key`, those of `variant` first, and how many bytes of `room` they leave."""
         if not is_name(key):
             raise ValueError("key is not a profile name")
-        if (directory := self.of(uid, key)) is None:
-            return []
-        names = by_age(_runs_in(directory))
         runs: list[Profile] = []
-        room = MAX_TOTAL_BYTES
-        for name in _worth_reading(names):
+        if (directory := self.of(uid, key)) is None:
+            return runs, room
+        for name in newest(_runs_in(directory), variant):
             try:
                 data = read_bounded(directory / name, MAX_FILE_BYTES, uid)
+                if len(data) > room:
+                    return runs, 0
                 room -= len(data)
-                if room < 0:
-                    break
                 profile = profile_format.parse(data)
             except FileNotFoundError:
                 continue  # a newer sampled run has taken its place
@@ -130,7 +183,20 @@ class ProfileStore:
                 warn(f"profile file {directory / name} was skipped: {reason(error)}")
             else:
                 runs.append(profile)
-        return runs
+        return runs, room
+
+    def _relatives(self, uid: int, program: Program) -> list[str]:
+        """Other keys of the same words, the ones that were added to last."""
+        words = words_of(program.key)
+        latest = time.time() + AHEAD_S
+        related = [
+            entry
+            for own in own_directory.of(self.directory, uid)
+            for entry in _keys_in(own)
+            if entry.name not in (program.key, program.earlier_key) and words_of(entry.name) == words != entry.name
+        ]
+        related.sort(key=lambda entry: _changed(entry, latest), reverse=True)
+        return [entry.name for entry in related[:MAX_RELATIVES]]
 
 
 def make_room(own: Path, newest: str) -> bool:
@@ -138,7 +204,7 @@ def make_room(own: Path, newest: str) -> bool:
     `newest` stays. Whether one had to go.
     """
     keys = _keys_in(own)
-    sizes = {entry.name: _bytes_in(entry) for entry in keys}
+    sizes = {entry.name: _bytes_in(Path(entry.path)) for entry in keys}
     latest = time.time() + AHEAD_S
     oldest = sorted((entry for entry in keys if entry.name != newest), key=lambda entry: _changed(entry, latest))
     left, room = len(keys), MAX_USER_BYTES - sum(sizes.values())
@@ -158,10 +224,10 @@ def _changed(entry: os.DirEntry[str], latest: float) -> float:
     return 0.0
 
 
-def _bytes_in(directory: os.DirEntry[str]) -> int:
+def _bytes_in(directory: Path) -> int:
     total = 0
     with suppress(OSError):
-        for entry in _entries(Path(directory.path)):
+        for entry in _entries(directory):
             with suppress(OSError):
                 total += entry.stat(follow_symlinks=False).st_size
     return total
@@ -189,24 +255,6 @@ def _make(directory: Path) -> bool:
     return True
 
 
-def by_age(names: list[str]) -> list[str]:
-    """Names of runs, which begin with their time, the oldest first.
-
-    A run of a later day was stored by a node whose clock was wrong: it counts as old, or it would be the newest for years.
-    """
-    later = time.strftime("%Y%m%d", time.gmtime(time.time() + AHEAD_S))
-    return sorted(names, key=lambda name: (not (name[:8].isdecimal() and name >= later), name))
-
-
-def _worth_reading(names: list[str]) -> list[str]:
-    """The newest MAX_RUNS of names by age, newest first; sampled runs take at most half the room from measured ones."""
-    measured = [name for name in names if not name.endswith(_SAMPLED)]
-    chosen = set(measured[-MAX_RUNS // 2 :])
-    others = [name for name in names if name not in chosen]
-    chosen.update(others[len(chosen) - MAX_RUNS :])
-    return [name for name in reversed(names) if name in chosen]
-
-
 def _encoded(document: Profile) -> bytes:
     return json.dumps({k: v for k, v in document.items() if v is not None}, separators=(",", ":")).encode()
 
@@ -221,6 +269,7 @@ def document(
     launches: int,
     peak_bytes: int,
     kernels: Sequence[Kernel],
+    role: str = "",
     rhythm: Rhythm | None = None,
 ) -> Profile:
     """The profile of one run, from what the native core measured."""
@@ -229,6 +278,7 @@ def document(
         "version": profile_format.VERSION,
         "key": key,
         "command": command,
+        "role": role,
         "created": created,
         "device": {"name": device["name"], "memory_bytes": device["memory_bytes"], "emulated": device["emulated"]},
         "span_ns": span_ns,

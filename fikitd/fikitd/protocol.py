@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from fikitd.untrusted import printable
 
 OLDEST: Final = 2
-VERSION: Final = 4
+VERSION: Final = 5
 MEMORY_VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"
@@ -23,13 +23,16 @@ DEFAULT_RUN_DIR: Final = "/run/fikit"
 SLOTS: Final = 4096
 NAME_BYTES: Final = 1024
 REASON_BYTES: Final = 256
+COLLECTIVES_BYTES: Final = 2048
 MESSAGE_BYTES: Final = 2048
 ANSWER_S: Final = 5
-HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
+HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
 MEMORY_MAGIC: Final = 0x464B4D4D
 MEMORY_SHARES: Final = 256
 KIND_KERNEL, KIND_GRAPH, KIND_COOPERATIVE = 0, 1, 2
-PURPOSE_WORK, PURPOSE_WATCH = 0, 1
+PURPOSE_WORK, PURPOSE_WATCH, PURPOSE_JOIN = 0, 1, 2
+PURPOSE_MASK: Final = 0xFF
+HELLO_MPS: Final = 0x100  # in the purpose
 
 
 _Layout = TypeVar("_Layout", bound=ctypes.Structure)
@@ -131,6 +134,8 @@ class Hello:
     newest: int
     device: Device
     watches: bool = False  # it asks about the memory of its job and uses no GPU
+    joins: bool = False  # it asks whether it may become a client of MPS
+    in_mps: bool = False  # the driver says that the program is one
 
     @property
     def version(self) -> int | None:
@@ -179,7 +184,15 @@ def parse_hello(packet: bytes) -> Hello:
     # The driver's name for a MIG instance is "NVIDIA H200 MIG 3g.71gb"; its UUID is the instance's, as nvidia-smi writes it.
     kind = "MIG" if " MIG " in name else "GPU"
     device = Device(name, uuid_text(bytes(m.gpu_uuid), kind), m.gpu_memory_bytes)
-    return Hello(m.version, m.newest or m.version, device, m.purpose == PURPOSE_WATCH)
+    purpose = m.purpose & PURPOSE_MASK
+    return Hello(
+        m.version,
+        m.newest or m.version,
+        device,
+        purpose == PURPOSE_WATCH,
+        purpose == PURPOSE_JOIN,
+        bool(m.purpose & HELLO_MPS),
+    )
 
 
 def parse_kernel(packet: bytes) -> Kernel:
@@ -198,6 +211,11 @@ def parse_kernel(packet: bytes) -> Kernel:
 def welcome(version: int, page_bytes: int, memory_bytes: int, memory_share: int) -> bytes:
     size = ctypes.sizeof(WelcomeLayout)
     return bytes(WelcomeLayout(HeadLayout(WELCOME, size), version, page_bytes, memory_bytes, memory_share))
+
+
+def join() -> bytes:
+    """Become a client of MPS."""
+    return bytes(HeadLayout(JOIN, ctypes.sizeof(HeadLayout)))
 
 
 def refused(reason: str) -> bytes:

@@ -13,6 +13,13 @@ from fikitd.schema import amount, empty_or, flag, moment, name, null_or, one_of,
 FORMAT: Final = "fikit-report"
 VERSION: Final = 1
 
+# How a GPU is shared: contexts take turns; kernels overlap under fikit's MPS, or under one of the user's or the site's own; not all alike.
+SLICES: Final = "slices"
+MPS: Final = "mps"
+OTHER_MPS: Final = "other-mps"
+MIXED: Final = "mixed"
+MODE: Final = one_of(SLICES, MPS, OTHER_MPS, MIXED)
+
 Report = dict[str, Any]
 
 _COUNT: Final = whole()
@@ -38,7 +45,10 @@ _HELD = schema.fields(
 )  # fmt: skip
 _DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
 _MEMORY = schema.fields({"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT})
-_PROFILE = schema.fields({"key": empty_or(name), "found": flag, "stored": null_or(flag)})
+_BORROWED = schema.fields({"run": text(1024), "kernels": _COUNT, "known": _COUNT, "borrowed": _COUNT})
+_PROFILE = schema.fields(
+    {"key": empty_or(name), "found": flag, "stored": null_or(flag)}, {"borrowed": null_or(_BORROWED)}
+)
 ABOUT: Final = {
     "job": name, "name": text(1024), "uid": whole(0, 2**32 - 1), "node": text(256), "priority": _PRIORITY,
     "policy": text(64), "state": one_of("running", "ended"), "device": DEVICE,
@@ -53,8 +63,8 @@ _RECORD = schema.fields(
     },
     {  # which reports of before do not have
         "array": text(64), "het": text(64), "unmanaged": _COUNT, "gpu_time_at_most_s": null_or(_TIME),
-        "untimed": _COUNT, "beside": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
-        "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES),
+        "untimed": _COUNT, "beside": _COUNT, "doubtful": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
+        "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES), "device_mode": MODE,
     },
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd import report_format
-from fikitd.report_format import Report
+from fikitd.report_format import MIXED, MPS, OTHER_MPS, Report
 from fikitd.user_files import Kind, UserFiles
 
 SUFFIX: Final = ".json"
@@ -85,6 +85,7 @@ class ReportStore:
         return sorted(self.newest(), key=lambda report: str(report["started"]))
 
 
+_UNDER_MPS: Final = {MPS: "under MPS", OTHER_MPS: "under an MPS that is not fikit's", MIXED: "partly under MPS"}
 _STORED: Final = {True: "stored", False: "not stored", None: "not stored yet"}
 
 
@@ -105,10 +106,13 @@ def summary_line(record: Report) -> str:
         facts.append(_count(kernels, "kernel"))
         facts += _gpu_time(record)
         facts.append(f"waited {duration(record['wait']['total_s'])}")
+        facts += [how] if (how := _UNDER_MPS.get(record.get("device_mode", ""))) else []
         if not profile["found"] and kernels and profile["stored"]:
             facts.append(f"no profile yet; samples of this run are stored as {profile['key']}")
         elif not profile["found"] and kernels:
             facts.append("no profile yet; run once with --fikit-measure")
+        elif borrowed := profile.get("borrowed"):
+            facts.append(f"times from {borrowed['run']} ({borrowed['known']} of {borrowed['kernels']} kernels known)")
         elif record["solo_s"] is None and kernels:
             facts.append(f"profile {profile['key']} does not know all its kernels; run again with --fikit-measure")
     lost = [warning for warning in record["warnings"] if warning.startswith(NOT_STORED)]

@@ -30,7 +30,8 @@ from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
-from fikitd.listener import Listener, Serve
+from fikitd.listener import Listener
+from fikitd.mps.clients import Clients as MpsClients
 from fikitd.present import Present, Reported
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY, SOCKET_NAME
@@ -41,6 +42,7 @@ from fikitd.scarcity import SpareDescriptor, run_out, scarce
 from fikitd.shares import REQUESTS as REQUEST_PLACES
 from fikitd.shares import Places, connections
 from fikitd.storage import Storage
+from fikitd.switches import Switches
 from fikitd.unmanaged import Unmanaged
 from fikitd.user_sockets import UserSockets
 from fikitd.workers import Call, Workers
@@ -74,7 +76,7 @@ class Server:
         self._storage = Storage()
         self._records = JobRecords(self._run_dir)
         self._devices = Devices()
-        self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events)
+        self._gpus = Gpus(core, config.scheduler, config.daemon.trace_events, Switches(self._run_dir))
         store = ProfileStore(config.daemon.profile_dir)
         reports = ReportStore(config.daemon.report_dir)
         kept = Kept(config.daemon.keep_reports, config.daemon.keep_traces, config.daemon.keep_profiles)
@@ -93,6 +95,15 @@ class Server:
             ledger=self._ledger,
             policy=config.scheduler.policy,
         )
+        self._mps = MpsClients(
+            gpu=config.gpu,
+            run_dir=self._run_dir,
+            devices=self._devices,
+            jobs=self._jobs,
+            records=self._records,
+            storage=self._storage,
+            proc=proc,
+        )
         self._unmanaged = Unmanaged(
             jobs=self._jobs,
             records=self._records,
@@ -101,6 +112,7 @@ class Server:
             interval_s=config.daemon.unmanaged_s,
             devices=self._devices,
             reported=self._reported,
+            mps=self._mps.processes,
         )
         self._forgotten = Forgotten(
             jobs=self._jobs,
@@ -115,6 +127,7 @@ class Server:
             gpus=self._gpus,
             devices=self._devices,
             jobs=self._jobs,
+            mps=self._mps,
             present=self._present,
             records=self._records,
             store=store,
@@ -126,6 +139,8 @@ class Server:
         self._stop = asyncio.Event()
         self._control = Control(
             jobs=self._jobs,
+            mps=self._mps,
+            records=self._records,
             present=self._present,
             storage=self._storage,
             work=call,
@@ -153,6 +168,7 @@ class Server:
         if self._call is None:
             self._workers.start()
         self._restore()
+        self._begin_mps()
         self._spare.take_back()
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
@@ -163,7 +179,9 @@ class Server:
             self._converse(conversation)
         self._jobs.clients_are_back()
         listeners = self._listen()
-        watches = (self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch)
+        watches = (
+            self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch
+        )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)
         ready()
@@ -176,6 +194,7 @@ class Server:
                 listener.close()
             await self._devices.stop()
             await self._finish()
+            await self._mps.finish()
             self._spare.give()
             os.close(lock)
             _log.info("stopped")
@@ -208,12 +227,19 @@ class Server:
         except OSError as error:
             raise CannotServe(f"the jobs in {self._run_dir} cannot be read: {error.strerror}") from None
 
+    def _begin_mps(self) -> None:
+        try:
+            self._mps.begin()
+        except OSError as error:
+            _log.warning("there can be no MPS in %s: %s: jobs run in time slices", self._run_dir, error.strerror)
+
     def _listen(self) -> list[Listener | UserSockets]:
         """The sockets: those of clients, the command line's, and that of root's hooks, which nobody else can reach."""
         hellos = Admission(Places(connections()), HELLOS, self._records.users)
         requests = Admission(Places(REQUEST_PLACES), REQUESTS, self._records.users, masters_pass=True)
         serve, hear = self._clients.serve, self._control.serve
-        own = partial(self._listener, mode=0o600, admission=hellos, serve=serve, refusal=protocol.refused)  # fmt: skip
+        listener = partial(Listener, converse=self._converse, spare=self._spare)
+        own = partial(listener, mode=0o600, admission=hellos, serve=serve, refusal=protocol.refused)
         hooks = self._run_dir / HOOKS_DIRECTORY
         opened: list[Listener | UserSockets] = []
         try:
@@ -225,15 +251,10 @@ class Server:
             for path, mode, admission, each, refuse in (
                 (self._run_dir / SOCKET_NAME, 0o666, hellos, serve, protocol.refused),
                 (hooks / CONTROL_NAME, 0o600, requests, hear, refusal),
-                (
-                    self._run_dir / CONTROL_NAME,
-                    0o666,
-                    requests,
-                    hear,
-                    refusal,
-                ),  # last: who waits for fikitd looks for it
+                # Last: who waits for fikitd looks for it.
+                (self._run_dir / CONTROL_NAME, 0o666, requests, hear, refusal),
             ):
-                opened.append(self._listener(path, mode=mode, admission=admission, serve=each, refusal=refuse))
+                opened.append(listener(path, mode=mode, admission=admission, serve=each, refusal=refuse))
         except OSError as error:
             for one in opened:
                 one.close()
@@ -241,20 +262,6 @@ class Server:
                 f"a socket in {self._run_dir} cannot be made: {error.strerror or error}: give it a shorter run_dir, or make room"
             ) from None
         return opened
-
-    def _listener(
-        self,
-        path: Path,
-        *,
-        mode: int,
-        admission: Admission,
-        serve: Serve,
-        refusal: Callable[[str], bytes],
-    ) -> Listener:
-        return Listener(
-            path, mode=mode, admission=admission, serve=serve, refusal=refusal, converse=self._converse,
-            spare=self._spare,
-        )  # fmt: skip
 
     def _converse(self, conversation: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(conversation)

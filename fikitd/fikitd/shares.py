@@ -58,6 +58,12 @@ OTHER_DESCRIPTORS: Final = 192  # storage, dispatchers, requests, listeners
 USERS_AT_LEAST: Final = 4  # so many have their whole share at the same time
 
 
+def mps_clients(most: int) -> Limit:
+    """Programs that are clients of one GPU's MPS server, which takes `most`."""
+    share = max(1, most * 3 // 4)
+    return Limit("MPS clients on this GPU", all=most, user=share, job=share, kept=most // 4)
+
+
 def of_descriptors(limit: Limit, descriptors: int) -> Limit:
     """`limit` for a process that may have so many descriptors open."""
     room = max(USERS_AT_LEAST, (descriptors - OTHER_DESCRIPTORS) // DESCRIPTORS_PER_CONNECTION)

@@ -20,6 +20,7 @@ class Totals:
     gpu_time_at_most_ns: int = 0
     untimed: int = 0
     beside: int = 0
+    doubtful: int = 0
     unfinished: int = 0  # of clients that are gone
     span_ns: int = 0
     solo_ns: int | None = None
@@ -46,6 +47,7 @@ class Totals:
             "kernels",
             "untimed",
             "beside",
+            "doubtful",
             "span_ns",
             "wait_count",
             "wait_total_ns",
@@ -96,6 +98,7 @@ class Totals:
             "gpu_time_at_most_s": self.gpu_time_at_most_ns / 1e9 if self.gpu_time_ns is None else None,
             "untimed": self.untimed,
             "beside": self.beside,
+            "doubtful": self.doubtful,
             "unfinished": self.unfinished,
             "span_s": self.span_ns / 1e9,
             "solo_s": _seconds(self.solo_ns),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fikitd import schema
-from fikitd.report_format import ABOUT
+from fikitd.report_format import ABOUT, MODE
 from fikitd.schema import by_name, name, null_or, one_of, several, text, whole
 from fikitd.untrusted import printable
 
@@ -49,7 +49,8 @@ _TRACE = schema.fields(
     {
         "format": one_of(FORMAT), "version": whole(VERSION, VERSION), **ABOUT,
         "clients": several(_CLIENT, _MAX_CLIENTS), "others": by_name(_OTHER, 2**17),
-    }
+    },
+    {"device_mode": MODE},  # which traces of before do not have
 )  # fmt: skip
 
 

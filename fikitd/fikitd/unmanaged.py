@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Set
 from pathlib import Path
 from typing import Final
 
 from fikitd.devices import Devices, digits
 from fikitd.identify import Unidentified, identify, read_process
 from fikitd.jobs import Jobs
+from fikitd.mps.control import is_server
 from fikitd.nvml import NoNvml, Seen, ask
 from fikitd.present import Reported
 from fikitd.protocol import Device
@@ -47,11 +48,12 @@ class Unmanaged:
         interval_s: int,
         devices: Devices | None = None,
         reported: Callable[[], Mapping[tuple[str, int], Reported]] = dict,
+        mps: Callable[[], Set[int]] = frozenset,
         ask: Callable[[], Coroutine[None, None, list[Seen]]] = ask,
     ) -> None:
         self._jobs, self._records, self._storage = jobs, records, storage
         self._proc, self._interval_s, self._ask = proc, interval_s, ask
-        self._devices, self._reported = devices, reported
+        self._devices, self._reported, self._mps = devices, reported, mps
         self._reports: Mapping[tuple[str, int], Reported] = {}  # at the last look
         self._forged: set[tuple[str, int]] = set()
         self._suspects: set[Suspect] = set()
@@ -83,7 +85,7 @@ class Unmanaged:
             (uuid, pid)
             for uuid, gpu in seen.items()
             for pid in gpu["processes"]
-            if self._is_around(gpu, pid, reported.get((digits(uuid), pid)))
+            if not self._is_of_mps(pid) and self._is_around(gpu, pid, reported.get((digits(uuid), pid)))
         ]
         processes = {pid: read_process(self._proc, pid) for _, pid in around}
         suspects = {(uuid, pid, process.start_ticks) for uuid, pid in around if (process := processes[pid]) is not None}
@@ -96,6 +98,10 @@ class Unmanaged:
         self._suspects = suspects
         self._look_for_forged(seen, reported)
         self._reports = reported
+
+    def _is_of_mps(self, pid: int) -> bool:
+        """A server of MPS has a context on the GPU, and no work of its own."""
+        return pid in self._mps() or is_server(self._proc, pid)
 
     def _is_around(self, gpu: Seen, pid: int, reported: Reported | None) -> bool:
         """Whether what NVML sees the process do is not what it reports. One without a page reports nothing."""

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
+import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from fikitd import profiles, traces
 from fikitd._core import pack_profile, unpack_profile
 from fikitd.peaks import Peaks
+from fikitd.profile_key import Program, variant_of
+from fikitd.profile_match import Match
 from fikitd.profiles import ProfileStore
 from fikitd.pruning import Have, Kept, prune_own, prune_reports
 from fikitd.traces import TraceStore
@@ -23,6 +27,8 @@ from fikitd.untrusted import printable
 
 MOST_SENTENCES: Final = 8  # for the job's report
 MOST_CHARACTERS: Final = 1000  # of one
+MOST_OF_A_COMMAND: Final = 200  # characters
+_IDENTITY: Final = struct.Struct("<Q")
 PACKET_BYTES: Final = 32768  # of an answer on the control socket
 SEND_S: Final = 2.0  # a reader that takes nothing for so long is given up
 
@@ -35,15 +41,37 @@ def do(work: str, arguments: dict[str, Any], chunks: Iterator[bytes], descriptor
     return _WORK[work](arguments, chunks, descriptors)
 
 
-def _load_profile(arguments: dict[str, Any], _chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
-    """The runs of a program, merged and packed for the dispatcher."""
+def _load_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
+    """The runs of a profile, or those of a program that say most of it, merged and packed for the dispatcher.
+
+    The chunks are identities of kernels that the program has launched, eight bytes each.
+    """
     skipped: list[str] = []
     store = ProfileStore(arguments["directory"])
-    found = store.load(arguments["uid"], arguments["key"], arguments["device"], skipped.append)
+    uid, device = arguments["uid"], arguments["device"]
+    program = Program(**arguments["program"])
+    if arguments["named"]:
+        found = Match(store.load(uid, program.key, device, skipped.append), [], 0)
+    else:
+        seen = [identity for (identity,) in _IDENTITY.iter_unpack(b"".join(chunks))]
+        found = store.match(uid, program, device, seen, skipped.append)
     packed = b""
-    if found is not None:
-        packed = pack_profile(found["kernels"], found.get("rhythm") or {}, arguments["limit"])
-    return {"found": found is not None, "sentences": _sentences(skipped)}, [packed]
+    if found.profile is not None:
+        packed = pack_profile(found.profile["kernels"], found.profile.get("rhythm") or {}, arguments["limit"])
+    said = {
+        "found": found.profile is not None,
+        "sentences": _sentences(skipped),
+        "stood_in": short(found.stood_in),
+        "choices": found.choices,
+    }
+    return said, [packed]
+
+
+def short(command: Sequence[str]) -> str:
+    """A command as one line of a report, without the path of its program."""
+    words = [Path(word).name if number == 0 else word for number, word in enumerate(command)]
+    line = printable(shlex.join(words))
+    return line if len(line) <= MOST_OF_A_COMMAND else line[: MOST_OF_A_COMMAND - 3] + "..."
 
 
 def _sentences(said: list[str]) -> list[str]:
@@ -56,7 +84,11 @@ def _save_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descripto
     document = profiles.document(kernels=kernels, rhythm=rhythm, **arguments["about"])
     removed: list[str] = []
     store = ProfileStore(arguments["directory"])
-    store.save(arguments["uid"], document, arguments["run"], sampled=arguments["sampled"], warn=removed.append)
+    variant = "" if arguments["named"] else variant_of(document["command"], document["role"])
+    store.save(
+        arguments["uid"], document, arguments["run"],
+        sampled=arguments["sampled"], variant=variant, warn=removed.append,
+    )  # fmt: skip
     return {"sentences": _sentences(removed)}, ()
 
 

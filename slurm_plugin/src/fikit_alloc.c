@@ -4,6 +4,7 @@
 #include "fikit_args.h"
 #include "fikit_contexts.h"
 #include "fikit_lua.h"
+#include "fikit_mps.h"
 #include "fikit_preload.h"
 
 /* Sent with a job that says nothing of its GPU memory; read by fikit_submit.lua. */
@@ -21,6 +22,7 @@ static void strip_outer_job(const struct fikit_config *config) {
   unsetenv("SLURM_SHARDS_ON_NODE");
   unsetenv("SLURM_SPANK_" USUAL_MEMORY);
   unsetenv("SLURM_SPANK_" ASKED);
+  fikit_mps_leave_outer_job(config);
   if (!list || !file || !strstr(list, file))
     return;
   const size_t size = strlen(list) + 1;

@@ -1,6 +1,7 @@
 #include "fikit_control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -68,19 +69,23 @@ static bool ask(int fd, const char *request, int64_t deadline_ms, char *payload,
   return true;
 }
 
-/* A connection to this socket of the daemon's, or -1. */
+/* A connection to this socket of the daemon's, or -1. By the directory's descriptor: its path may be longer than an address. */
 static int connected(const char *run_dir, const char *name, int64_t deadline_ms) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", run_dir, name);
-  if (length < 0 || (size_t)length >= sizeof address.sun_path)
+  const int directory = open(run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0)
     return -1;
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0)
-    return -1;
-  if (connect_until(fd, &address, deadline_ms))
-    return fd;
-  close(fd);
-  return -1;
+  const int length =
+      snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+  int fd = -1;
+  if (length > 0 && (size_t)length < sizeof address.sun_path)
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd >= 0 && !connect_until(fd, &address, deadline_ms)) {
+    close(fd);
+    fd = -1;
+  }
+  close(directory);
+  return fd;
 }
 
 /* Root's hooks have a socket that no user can reach, so none can fill it; a fikitd of before has only the other one. */

@@ -7,6 +7,13 @@
 
 static const char separators[] = ": ";
 
+/* What the kernel calls this processor, and glibc's loader with it: a shim for every loader has a directory of this name. */
+#if defined(__x86_64__)
+static const char platform_here[] = "x86_64";
+#elif defined(__aarch64__)
+static const char platform_here[] = "aarch64";
+#endif
+
 /* The shim's file in the directory `platform` beside it; "" where such a path is too long. */
 static void beside(const char *shim, const char *platform, char path[PATH_MAX]) {
   const char *file = strrchr(shim, '/');
@@ -58,7 +65,7 @@ bool fikit_preload_without(const char *list, const char *shim, char *out, size_t
 
 bool fikit_preload_with(const char *list, const char *shim, char *out, size_t size) {
   char entry[PATH_MAX];
-  beside(shim, "x86_64", entry);
+  beside(shim, platform_here, entry);
   if (entry[0] && access(entry, R_OK) == 0)
     beside_for_every_loader(shim, entry);
   else

@@ -9,6 +9,7 @@
 #include "fikit_args.h"
 #include "fikit_contexts.h"
 #include "fikit_control.h"
+#include "fikit_mps.h"
 #include "fikit_preload.h"
 #include "fikit_record.h"
 #include "fikit_text.h"
@@ -30,6 +31,7 @@ static struct {
   uint32_t id;
   bool batch_job;
   uint32_t tasks_left;
+  char mps[FIKIT_MPS_BYTES]; /* what its tasks need to join MPS; empty: they do not */
 } step;
 
 static bool has_shards(spank_t sp) {
@@ -127,23 +129,27 @@ void fikit_step_post_opt(spank_t sp, const struct fikit_config *config) {
     return;
   complete(sp, config, &record);
   step.batch_job = record.batch;
+  if (has_shards(sp)) /* who has the GPU alone has it without MPS */
+    fikit_mps_ask(config, &record, step.mps);
   if (spank_get_item(sp, S_JOB_LOCAL_TASK_COUNT, &step.tasks_left) != ESPANK_SUCCESS)
     step.tasks_left = 1;
 }
 
-static void preload_shim(spank_t sp, const struct fikit_config *config) {
+static bool preload_shim(spank_t sp, const struct fikit_config *config) {
   char *list = calloc(2, LIST_BYTES);
   char *wanted = list ? list + LIST_BYTES : NULL;
   if (!list)
-    return;
+    return false;
   const spank_err_t got = spank_getenv(sp, "LD_PRELOAD", list, LIST_BYTES);
   if (got == ESPANK_ENV_NOEXIST)
     list[0] = '\0';
-  if ((got != ESPANK_SUCCESS && got != ESPANK_ENV_NOEXIST) ||
-      !fikit_preload_with(list, config->shim, wanted, LIST_BYTES) ||
-      spank_setenv(sp, "LD_PRELOAD", wanted, 1) != ESPANK_SUCCESS)
+  const bool done = (got == ESPANK_SUCCESS || got == ESPANK_ENV_NOEXIST) &&
+                    fikit_preload_with(list, config->shim, wanted, LIST_BYTES) &&
+                    spank_setenv(sp, "LD_PRELOAD", wanted, 1) == ESPANK_SUCCESS;
+  if (!done)
     slurm_spank_log("fikit: couldn't add the shim to LD_PRELOAD; this task runs unmanaged");
   free(list);
+  return done;
 }
 
 static bool is_first_task(spank_t sp) {
@@ -168,6 +174,7 @@ static void leave_memory_as_asked(spank_t sp) {
 void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
   char socket[PATH_MAX];
   leave_memory_as_asked(sp);
+  fikit_mps_leave(sp, config);
   if (step.unrecorded && is_first_task(sp))
     slurm_spank_log("fikit: couldn't write this job's record in %s: see slurmd's log; it runs unmanaged", config->run_dir);
   if (!step.managed)
@@ -186,7 +193,8 @@ void fikit_step_task_init(spank_t sp, const struct fikit_config *config) {
   }
   snprintf(socket, sizeof socket, "%s/fikitd.sock", config->run_dir);
   spank_setenv(sp, "FIKIT_SOCKET", socket, 1);
-  preload_shim(sp, config);
+  if (preload_shim(sp, config)) /* the shim sees to it that no more programs join than the server takes */
+    fikit_mps_join(sp, step.mps);
 }
 
 /* A batch script's report comes once, at its end; a step outside a batch script reports when its last task ends. */

@@ -9,24 +9,16 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-PROGRAMS = sorted(source.stem for source in HERE.glob("*.c"))
+from bench.gpu.conformance import HERE, PROGRAMS, expected, lines, said
+
 Env = Callable[..., dict[str, str]]
-
-
-def expected(program: str) -> dict[str, str]:
-    lines = (HERE / "expectations.txt").read_text().splitlines()
-    named = (line.split() for line in lines if line and not line.startswith("#"))
-    return {name.removeprefix(f"{program}."): value for name, value in named if name.startswith(f"{program}.")}
 
 
 def observed(program: Path, env: dict[str, str]) -> dict[str, str]:
     done = subprocess.run([program], env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "emucuda" not in done.stderr, "a call that the emulator should have"
-    pairs = [line.split() for line in done.stdout.splitlines()]
-    assert len({name for name, _ in pairs}) == len(pairs), "an observation's name is used twice"
-    return dict(pairs)
+    return said(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -49,5 +41,4 @@ def test_real_gpu(build: Callable[[str], Path], program: str) -> None:
 
 
 def test_every_expectation_is_of_a_program() -> None:
-    lines = (HERE / "expectations.txt").read_text().splitlines()
-    assert {line.split(".")[0] for line in lines if line and not line.startswith("#")} == set(PROGRAMS)
+    assert {line.split(".")[0] for line in lines()} == set(PROGRAMS)

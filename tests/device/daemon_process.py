@@ -34,7 +34,7 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
 class Fikitd:
     """The daemon as a process, with directories of its own."""
 
-    def __init__(self, root: Path, policy: str = "fikit") -> None:
+    def __init__(self, root: Path, policy: str = "paper") -> None:
         self.root = root
         self.run_dir, self.reports, self.profiles = root / "run", root / "reports", root / "profiles"
         self.config = root / "fikit.toml"
@@ -86,11 +86,14 @@ class Fikitd:
 class Runner:
     """Starts programs as jobs of a daemon, as the SPANK plugin or `fikit run` would."""
 
-    def __init__(self, daemon: Fikitd, client: Path, shim: Path, env: dict[str, str]) -> None:
+    def __init__(
+        self, daemon: Fikitd, client: Path, shim: Path, env: dict[str, str], numbers: Iterator[int] | None = None
+    ) -> None:
+        """`numbers`: the jobs' ids; default: from 1."""
         self.daemon = daemon
         self.client = client
         self.env = {**env, "LD_PRELOAD": str(shim), "FIKIT_SOCKET": str(daemon.run_dir / "fikitd.sock")}
-        self._numbers = itertools.count(1)
+        self._numbers = numbers or itertools.count(1)
 
     def start(self, *arguments: object, uid: int | None = None, **facts: Any) -> tuple[str, subprocess.Popen[str]]:
         """A job with one process: `client arguments...`. Returns its id and the process, which runs when this returns."""

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HELLO, WELCOME, REFUSED, KERNEL = 1, 2, 3, 4
-WATCH = 1  # purpose of a hello
+HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
+WATCH, MAY_JOIN = 1, 2  # purposes of a hello
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-VERSION, RING_ENTRIES, SLOTS = 4, 4096, 4096
+VERSION, RING_ENTRIES, SLOTS = 5, 4096, 4096
 MEMORY_VERSION = 2
 FUTEX_WAKE, SYS_FUTEX = 1, 202
 
@@ -177,10 +177,15 @@ class Daemon:
         answer: bytes | None = None,
         limit_bytes: int = 0,
         version: int = VERSION,
+        collectives: bytes = b"",
+        fills_ask: bool = False,
         deaf: bool = False,
         late: bool = False,
+        join: bytes | None = None,
     ) -> None:
         self.version = version  # the newest that it knows
+        self.collectives, self.fills_ask = collectives, fills_ask  # of its pages
+        self.join = join  # the answer to who asks to join MPS, empty: none; None: as a fikitd that knows of no MPS
         self.deaf = deaf  # after the hello: its node is busy
         self.path, self.at, self.answer = path, at, answer
         self.memory = Memory(at, limit_bytes)
@@ -237,19 +242,28 @@ class Daemon:
                 client.send(self.answer)
             return False
         oldest, purpose, newest = struct.unpack_from("<IHH", packet, 8)
+        if purpose == MAY_JOIN and self.join is not None:
+            if self.join:
+                client.send(self.join)
+            return True
         watches = purpose == WATCH
         version = min(self.version, newest or oldest)
         if version == 2:  # as a fikitd reads it that knows no other
             assert oldest == 2
             assert watches == (struct.unpack_from("<I", packet, 12)[0] == WATCH)
         page = Page(self.at, self.measure, int(self.lease_s * 1e9), self.spin_ns, self.sample_every, version)
+        struct.pack_into(f"{len(self.collectives)}s", page.bytes, self.at["collective_names"], self.collectives)
+        page.set_u32("fills_ask", self.fills_ask)
         if self.closed:
             page.close_gate(self.lease_s)
         pid = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
         sizes = (self.at["welcome_bytes"], version, self.at["bytes"], self.at["memory_bytes"])
         welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
-        client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        try:
+            client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        except BrokenPipeError:  # it did not wait for us
+            return False
         self.welcomed.add(client)
         if watches:  # neither a client nor a process that holds memory
             self.watchers.append(page)

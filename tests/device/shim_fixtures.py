@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import Daemon, Layout, layout
-from shim_program import FAKE_CUDA, Program
+from shim_program import FAKE_CUDA, Program, driver_of
 from shim_table import SYMBOLS
 
 HERE = Path(__file__).resolve().parent
@@ -26,13 +26,8 @@ def shim(native: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fake_cuda(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in driver, under the name that programs ask for, in a directory of its own."""
-    directory = tmp_path_factory.mktemp("driver")
-    library = cc(*FAKE_CUDA)
-    target = directory / "libcuda.so.1"
-    target.write_bytes(library.read_bytes())
-    (directory / "libcuda.so").symlink_to("libcuda.so.1")
-    return target
+    """The stand-in driver."""
+    return driver_of(cc(*FAKE_CUDA), tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +37,7 @@ def whole_driver(cc: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     stub = '__attribute__((weak, visibility("default"))) int {0}(void) {{ return fake_called("{0}"); }}\n'
     stubs.write_text("int fake_called(const char *);\n" + "".join(stub.format(symbol) for symbol in SYMBOLS))
     library = cc(*FAKE_CUDA, str(stubs))
-    directory = tmp_path_factory.mktemp("whole-driver")
-    (directory / "libcuda.so.1").write_bytes(library.read_bytes())
-    return directory / "libcuda.so.1"
+    return driver_of(library, tmp_path_factory.mktemp("whole-driver"))
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,15 @@ FAKE_CUDA = (
     *(str(_SOURCES / f"shim_fake_{part}.c") for part in ("streams", "memory")),
 )
 
+
+def driver_of(library: Path, directory: Path) -> Path:
+    """The library, under the names that programs ask for, in a directory of its own."""
+    target = directory / "libcuda.so.1"
+    target.write_bytes(library.read_bytes())
+    (directory / "libcuda.so").symlink_to("libcuda.so.1")
+    return target
+
+
 # A program of four threads that launch once each.
 FOUR_THREADS = """
 import threading

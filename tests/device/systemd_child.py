@@ -1,6 +1,6 @@
 """Runs where systemd is process 1 (test_systemd.py): fikitd.service is started by a prolog, restarted and killed under a program.
 
-Arguments: the plugin, the program, the preload library. Prints one JSON object.
+Arguments: the plugin, the program, the preload library; none: it is restarted and killed under MPS. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 
 from daemon_process import Runner, eventually
 from fikitd.client import Control, DaemonUnreachable
+from fikitd.mps.control import began
+from fikitd.records import JobRecord
 from fikitd.reports import ReportStore
 from plugin_fake import Node, declare, set_job_option
 
@@ -74,7 +76,38 @@ def under_restarts(program: str, shim: str) -> dict[str, object]:
     return facts
 
 
+def mps_under_restarts() -> dict[str, object]:
+    """A job that was told to join MPS, while fikitd is restarted and killed."""
+    systemctl("start", "fikitd.service")
+    eventually(lambda: answers_anew(""))
+    JobRecord(job="7", uid=0, gid=0, priority=5, gpus="0").write(RUN_DIR)
+    eventually(lambda: control.mps("7"))
+    (server,) = eventually(lambda: list(RUN_DIR.glob("mps/*/emulated_server")))
+    control_daemon = json.loads(next(RUN_DIR.glob("mps/*.json")).read_text())["pid"]
+    pids = [control_daemon, int(server.read_text().split()[0])]
+
+    def living() -> list[int]:
+        return [pid for pid in pids if began(pid)]
+
+    facts: dict[str, object] = {"begun": living()}
+    facts["cgroups"] = [Path(f"/proc/{pid}/cgroup").read_text().strip() for pid in pids]
+    fikitds = {shown("MainPID")}
+    for how in (("restart", "fikitd.service"), ("kill", "--kill-who=main", "--signal=KILL", "fikitd.service")):
+        earlier = shown("MainPID")
+        systemctl(*how)
+        eventually(lambda earlier=earlier: answers_anew(earlier))
+        fikitds.add(shown("MainPID"))
+        facts[how[0]] = living()
+    control.end("7")  # the last one, to a fikitd that did not begin it
+    (RUN_DIR / "jobs/7").unlink()
+    eventually(lambda: not living())
+    return {**facts, "fikitd": len(fikitds), "ended": living()}
+
+
 def main() -> None:
+    if len(sys.argv) == 1:
+        print(json.dumps(mps_under_restarts()))
+        return
     plugin, program, shim = sys.argv[1:]
     facts = {"prolog": prolog(plugin), "program": under_restarts(program, shim)}
     systemctl("stop", "fikitd.service")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from emulator_tools import ROOT
+from fikitd.simulator import MERGED
 
 sys.path.insert(0, str(ROOT))
 from bench import live, live_pairs, recordings
@@ -24,7 +25,7 @@ NAMES = ("serve", "train")
 
 def without_gates(directory: Path, texts: dict[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Under `fifo`: what the simulator says, and what was measured."""
-    book = live_pairs.Book(directory, texts, SECONDS)
+    book = live_pairs.Book(directory, texts, SECONDS, MERGED)
     case = live_pairs.Case.of(book, "serve + train", NAMES, "closed")
     with live.stage(directory, live_pairs.STRETCH, {"policy": "fifo"}) as stage:
         measured, seen = live_pairs.measure(stage, book, case)
@@ -32,44 +33,47 @@ def without_gates(directory: Path, texts: dict[str, bytes]) -> tuple[dict[str, A
     return case.simulate("fifo", seen), measured
 
 
-def with_priority(traces: Path) -> dict[str, Any]:
-    """Under `prio`, by the command: its row."""
+def by_command(traces: Path, policy: str, *more: str) -> tuple[dict[str, Any], str]:
+    """Its row of the one case, and what it said of its progress."""
     file = traces / "out.json"
-    options = [
-        "--traces",
-        str(traces),
-        "--pairs",
-        "serve + train",
-        "--arrivals",
-        "closed",
-        "--most",
-        "1",
-        "--seconds",
-        str(SECONDS),
+    options = ["--traces", str(traces), "--pairs", "serve + train", "--arrivals", "closed", "--seconds", str(SECONDS)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "pairs",
+        "--live",
+        *options,
         "--policy",
-        "prio",
+        policy,
+        *more,
+        "--json",
+        str(file),
     ]
-    command = [sys.executable, "-m", "bench", "pairs", "--live", *options, "--json", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "emulated" in done.stdout
     (row,) = json.loads(file.read_text())["cases"]
-    return dict(row)
+    return dict(row), done.stderr
 
 
-def test_live_pairs_do_on_the_device_what_the_simulator_says(tmp_path: Path) -> None:
-    traces, scratch = tmp_path / "traces", tmp_path / "scratch"
-    traces.mkdir()
-    scratch.mkdir()
-    texts = {"serve": recordings.inference(1).text(), "train": recordings.training(1).text()}
-    for name, text in texts.items():
-        (traces / f"{name}.csv").write_bytes(text)
-    simulated, fifo = without_gates(scratch, texts)
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """A directory with two made recordings."""
+    directory = tmp_path / "traces"
+    directory.mkdir()
+    for name, made in (("serve", recordings.inference(1)), ("train", recordings.training(1))):
+        (directory / f"{name}.csv").write_bytes(made.text())
+    return directory
+
+
+def test_live_pairs_do_on_the_device_what_the_simulator_says(tmp_path: Path, traces: Path) -> None:
+    simulated, fifo = without_gates(tmp_path, recordings.recordings(traces))
     assert simulated["high_jct_ratio"] > 1.4
     assert 1.2 < fifo["high_jct_ratio"] < 2.4
     assert 0.7 < fifo["harvest"] < 1.3
     for _ in range(3):  # where others compute, a high job's host may be late too
-        row = with_priority(traces)
+        row, _ = by_command(traces, "prio")
         (prio,) = row["live"]
         if 3 * prio["delayed_ms"] < fifo["delayed_ms"]:
             break
@@ -83,3 +87,15 @@ def test_live_pairs_do_on_the_device_what_the_simulator_says(tmp_path: Path) -> 
     seen = row["reactions_us"]
     assert seen["wake"]["count"] == seen["observe"]["count"] > 20
     assert 0 < seen["wake"]["p50"] < 100_000
+
+
+def test_with_mps_the_low_job_has_what_the_simulator_says_and_a_later_call_goes_on(traces: Path) -> None:
+    """Kernels of both overlap: without gates the low one has nearly all that the other's demand leaves."""
+    options = ("--device", "mps", "--resume", str(traces / "kept"))
+    row, said = by_command(traces, "fifo", *options)
+    assert "1/1  serve + train closed, round 1" in said
+    (live,) = row["live"]
+    assert 0.7 < live["harvest"] / row["simulated"]["harvest"] < 1.3
+    again, said = by_command(traces, "fifo", *options)
+    assert said == ""
+    assert again["live"] == row["live"]

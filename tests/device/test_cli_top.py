@@ -78,7 +78,7 @@ def on_a_terminal(daemon: Fikitd, *command: str) -> Iterator[tuple[subprocess.Po
 def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
     # Without a terminal of its own Ctrl-C reaches nobody; whoever runs the tests in the background ignores SIGINT.
     with on_a_terminal(daemon, "setsid", "--ctty", "env", "--default-signal=INT", *TOP) as (process, screen):
-        read_until(screen, b"policy fikit")
+        read_until(screen, b"policy paper")
         os.write(screen, b"\x03") if end == "ctrl-c" else process.terminate()
         assert LEAVES_SCREEN in read_until(screen, LEAVES_SCREEN)
 
@@ -86,17 +86,17 @@ def test_a_terminal_is_left_as_it_was(daemon: Fikitd, end: str) -> None:
 def test_a_terminal_that_can_replace_nothing_gets_one_look_below_the_other(daemon: Fikitd) -> None:
     with on_a_terminal(daemon, "env", "TERM=dumb", *TOP) as (process, screen):
         for _ in range(2):
-            assert b"\x1b" not in read_until(screen, b"policy fikit")
+            assert b"\x1b" not in read_until(screen, b"policy paper")
         process.terminate()
 
 
 def test_it_goes_on_with_the_next_fikitd(daemon: Fikitd) -> None:
     with on_a_terminal(daemon, *TOP) as (process, screen):
-        read_until(screen, b"policy fikit")
+        read_until(screen, b"policy paper")
         assert daemon.stop() == 0
         read_until(screen, b"does not answer")
         daemon.start()
-        read_until(screen, b"policy fikit")
+        read_until(screen, b"policy paper")
         process.terminate()
         read_until(screen, LEAVES_SCREEN)
 

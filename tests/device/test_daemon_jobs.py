@@ -60,21 +60,50 @@ def test_a_measured_program_is_known_in_its_next_run(daemon: Fikitd, runner: Run
     job, _, summary = runner.run(100, 200_000, measure=True)
     key = daemon.report(job)["profile"]["key"]
     assert key.startswith("daemon_client-")
-    assert re.search(rf"measured 100 kernels, GPU time \d+ ms, profile {key} stored", summary)
+    assert re.search(rf"measured 100 kernels, GPU time \d+ ms, profile {key} (not )?stored", summary)
 
-    profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
-    assert profile is not None
+    profile = eventually(lambda: ProfileStore(daemon.profiles).load(os.getuid(), key))  # a busy machine has it late
     (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
-    assert (kernel["name"], kernel["duration"]["count"]) == ("fikit_spin", 100)
+    assert kernel["name"] == "fikit_spin"
+    assert 90 <= kernel["duration"]["count"] <= 99  # the first launch loads the kernel: it says less of its length
     mean_ns = kernel["duration"]["mean_ns"]
     assert 190_000 < mean_ns < 2_000_000  # a busy machine makes the emulated GPU slower, never faster
 
     job, _, summary = runner.run(100, 200_000)
     report = daemon.report(job)
-    assert report["profile"] == {"key": key, "found": True, "stored": True}
+    assert report["profile"] == {"key": key, "found": True, "stored": True, "borrowed": None}
     assert report["gpu_time_s"] == pytest.approx(alone_s(profile, 100), rel=0.01)
     assert report["slowdown"] == pytest.approx(report["span_s"] / report["solo_s"], rel=0.01)
     assert f"{report['slowdown']:.2f}x of its profile's solo time, 100 kernels, GPU time" in summary
+
+
+def test_rank_0_and_the_others_have_times_of_their_own(daemon: Fikitd, runner: Runner) -> None:
+    for rank in ("0", "1", "2"):
+        runner.env |= {"RANK": rank, "WORLD_SIZE": "3"}
+        runner.run(60, 200_000, measure=True)
+    job, _, _ = runner.run(60, 200_000)
+    assert daemon.report(job)["profile"]["borrowed"] is None
+    (key,) = ProfileStore(daemon.profiles).keys(os.getuid())
+    profile = ProfileStore(daemon.profiles).load(os.getuid(), key)
+    assert profile is not None
+    assert profile["variants"] == 2
+    for name in ("RANK", "WORLD_SIZE"):
+        del runner.env[name]
+    job, _, _ = runner.run(60, 200_000)
+    assert daemon.report(job)["profile"]["borrowed"]["borrowed"] == 1, "alone it is neither"
+
+
+def test_a_run_with_other_arguments_goes_by_what_was_measured_with_these(daemon: Fikitd, runner: Runner) -> None:
+    job, _, _ = runner.run(100, 200_000, measure=True)
+    key = daemon.report(job)["profile"]["key"]
+    job, _, summary = runner.run(60, 200_000)
+    profile = daemon.report(job)["profile"]
+    assert (profile["key"], profile["found"]) == (key, True)
+    assert profile["borrowed"] == {**profile["borrowed"], "kernels": 1, "known": 1, "borrowed": 1}
+    assert profile["borrowed"]["run"].endswith(" 100 200000")
+    assert f"times from {profile['borrowed']['run']} (1 of 1 kernels known)" in summary
+    job, _, _ = runner.run(60, 200_000)
+    assert daemon.report(job)["profile"]["borrowed"] is None, "by now a run with the same arguments was sampled"
 
 
 def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd, runner: Runner) -> None:
@@ -90,7 +119,8 @@ def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd,
     assert 2 <= kernel["duration"]["count"] < 200 / 8
     assert 190_000 < kernel["duration"]["mean_ns"] < 2_000_000
     assert first["gpu_time_s"] == pytest.approx(200 * kernel["duration"]["mean_ns"] / 1e9, rel=0.01)
-    assert 1 <= kernel["gap"]["count"] <= kernel["duration"]["count"] / 2  # two samples have one gap between them
+    # Two samples have one gap between them; the first launch, which is timed besides, has the one behind it.
+    assert 1 <= kernel["gap"]["count"] <= kernel["duration"]["count"] / 2 + 1
 
     job, _, summary = runner.run(200, 200_000)
     second = daemon.report(job)

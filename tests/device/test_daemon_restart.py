@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from daemon_process import Fikitd, Runner, client_runner, eventually
-from fake_systemd import Systemd
+
+from bench.gpu.fake_systemd import Systemd
 
 
 class Service(Fikitd):

@@ -51,7 +51,8 @@ class Site:
 
     async def load(self, rights: Rights = ME, key: str = "mine", timeout_s: float = 20.0) -> tuple[Any, bytes]:
         arguments = {
-            "directory": str(self.directory), "uid": rights.uid, "key": key, "device": "GPU", "limit": PACKED_BYTES,
+            "directory": str(self.directory), "uid": rights.uid, "device": "GPU", "limit": PACKED_BYTES,
+            "program": {"key": key, "command": []}, "named": True,
         }  # fmt: skip
         return await self.workers.call(
             rights, "load_profile", arguments, timeout_s=timeout_s, answer_bytes=PACKED_BYTES
@@ -95,7 +96,7 @@ def test_a_worker_has_its_users_rights_and_limits_and_no_more(site: Site) -> Non
 
     async def test() -> None:
         found, packed = await site.load(NOBODY)
-        assert (found, bool(packed)) == ({"found": True, "sentences": []}, True)
+        assert (found, bool(packed)) == ({"found": True, "sentences": [], "stood_in": "", "choices": 0}, True)
         (worker,) = site.workers._workers
         process = Path(f"/proc/{worker.pid}")
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
@@ -239,7 +240,8 @@ import asyncio, sys
 from fikitd.workers import Rights, Workers
 async def main():
     workers, me = Workers(), Rights(*map(int, sys.argv[1:3]))
-    arguments = {"directory": sys.argv[3], "uid": me.uid, "key": "k", "device": "", "limit": 1000}
+    arguments = {"directory": sys.argv[3], "uid": me.uid, "device": "", "limit": 1000}
+    arguments |= {"program": {"key": "k", "command": []}, "named": True}
     await workers.call(me, "load_profile", arguments, timeout_s=20, answer_bytes=1000)
     print(workers._nursery._process.pid, *(worker.pid for worker in workers._workers), flush=True)
     await asyncio.sleep(60)
@@ -268,7 +270,8 @@ def test_a_first_request_of_a_user_does_not_wait_for_a_python(site: Site) -> Non
         for gid in range(10):  # workers of their own, where we are root
             await site.workers.call(
                 Rights(ME.uid, ME.gid + gid), "load_profile",
-                {"directory": str(site.directory), "uid": ME.uid, "key": "k", "device": "", "limit": 1},
+                {"directory": str(site.directory), "uid": ME.uid, "device": "", "limit": 1,
+                 "program": {"key": "k", "command": []}, "named": True},
                 timeout_s=20, answer_bytes=1,
             )  # fmt: skip
         assert time.monotonic() - begin < 1.0  # 10 ms each; a Python takes 150 ms

@@ -42,10 +42,18 @@ def kernels(native: Path, emulator_env: Env) -> Callable[[Partner], list[dict[st
     return read
 
 
+def device_without_switch(directory: Path, slice_us: int) -> Path:
+    """The description of a device on which waiting for another process is waiting for its work, and nothing else."""
+    config = directory / "device.toml"
+    spin = '[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n'
+    config.write_text(f"[device]\nslice_us = {slice_us}\nswitch_us = 0\n{spin}")
+    return config
+
+
 def test_two_saturating_clients_take_twice_as_long(
-    client: Path, emulator_env: Env, kernels: Callable[[Partner], list[dict[str, Any]]]
+    client: Path, emulator_env: Env, tmp_path: Path, kernels: Callable[[Partner], list[dict[str, Any]]]
 ) -> None:
-    env = emulator_env(EMUCUDA_TRACE="on")
+    env = emulator_env(EMUCUDA_CONFIG=str(device_without_switch(tmp_path, SLICE_NS // 1000)), EMUCUDA_TRACE="on")
     partners = start_together(client, "spin", 500, 800, env=env)
     for partner in partners:
         finish(partner)
@@ -63,8 +71,7 @@ def test_two_saturating_clients_take_twice_as_long(
 def shared(request: pytest.FixtureRequest, emulator_env: Env, tmp_path: Path) -> tuple[dict[str, str], int]:
     """Environment of a device, and how long a client may have to wait for it."""
     slice_us, longest_ns = request.param
-    config = tmp_path / "device.toml"
-    config.write_text(f'[device]\nslice_us = {slice_us}\n[[kernel]]\nmatch = "fikit_spin"\nduration = "param0_ns"\n')
+    config = device_without_switch(tmp_path, slice_us)
     return emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on"), longest_ns
 
 

@@ -137,6 +137,7 @@ def test_dilation_stretches_time_but_not_event_times(client: Path, emulator_env:
         ("[device]\nmemory = 'lots'\n", "line 2: memory must be a size"),
         ("[device\n", "line 1"),
         ("[[kernel]]\nus = 5\n", "needs match"),
+        ("[driver]\nfirst_launch_waits = 1\n", "line 2: first_launch_waits must be true or false"),
         ("[device]\ndilation = 0\n", "dilation must be a number"),
     ],
 )

@@ -25,8 +25,11 @@ CASES = [
     "earliest_end_is_a_lower_bound",
     "result_does_not_depend_on_when_one_looks",
     "repair_rebuilds_what_is_derived",
+    "all_streams_are_looked_at_also_after_a_repair",
     "utilisation_is_of_the_sample_period",
     "manual_clock_moves_by_sleeping",
+    "events_fire_before_an_idle_streams_kernel_is_submitted",
+    "dependent_launch_overlaps_the_kernel_directly_before_it",
 ]
 
 

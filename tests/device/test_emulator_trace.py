@@ -46,6 +46,7 @@ def test_kernels_have_names_shapes_and_model_times(client: Path, emulator_env: E
     kernels = events(emuctl)
     assert [k["name"] for k in kernels] == ["fikit_spin"] * 4
     assert [(k["grid"], k["block"], k["work_ns"]) for k in kernels] == [([1, 1, 1], [1, 1, 1], 300_000)] * 4
+    assert [k["demand"] for k in kernels] == [pytest.approx(1 / (132 * 32), abs=1e-6)] * 4  # one block of so many
     assert [k["outcome"] for k in kernels] == ["done"] * 4
     for kernel, following in itertools.pairwise(kernels):
         assert kernel["enqueue_ns"] <= kernel["start_ns"] == kernel["end_ns"] - 300_000

@@ -1,55 +1,423 @@
-"""The bench for real GPUs, tried on the emulated one: whoever gets a GPU for ten minutes must not find it broken."""
+"""The run for real GPUs, tried on the emulated one: whoever gets a GPU for ten minutes must not find it broken."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+import time
+import tomllib
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon_process import eventually
 
-from bench.gpu.parts import Setting, coverage
-from bench.gpu.programs import Managed, run, site
+from bench.gpu import conformance, crew, pairs, parts, processes
+from bench.gpu.crew import Worker
+from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError
 
+# What a machine with a GPU has: no toml++, hypothesis, xdist, tomlkit, pynvml, scikit-build-core, and nothing of Slurm.
+PACKAGES = ("nanobind", "click", "rich", "pygments", "markdown_it", "mdurl", "pytest", "_pytest", "pluggy", "iniconfig",
+            "packaging", "ninja")  # fmt: skip
+HIDDEN = (
+    "/usr/include/toml++",
+    "/usr/include/slurm",
+    "/usr/lib/x86_64-linux-gnu/slurm-wlm",
+    "/etc/slurm",
+    "/run/fikit",
+)
+Env = Callable[..., dict[str, str]]
 
-def bench(tmp_path: Path, *parts: str) -> dict[str, Any]:
+
+class Machine:
+    """A copy of the tree without git, a Python with those packages, and the emulated driver where a driver is."""
+
+    def __init__(self, root: Path, native: Path) -> None:
+        self.root, self.tree, self.name = root, root / "tree", f"bare-{uuid.uuid4().hex[:8]}"
+        listed = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
+        )
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / "venv"], check=True)
+        (site,) = (root / "venv" / "lib").glob("python3*/site-packages")
+        own = Path(pytest.__file__).parents[1]
+        for package in PACKAGES:
+            (site / package).symlink_to(own / package)
+        shutil.copytree(native / "emulator", root / "driver")
+
+    def env(self, **more: str) -> dict[str, str]:
+        """Nothing of this session's, a HOME that is none, and the driver."""
+        return {
+            "PATH": f"{self.root}/venv/bin:/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C",
+            "LD_LIBRARY_PATH": str(self.root / "driver"), "EMUCUDA_NAME": self.name, **more,
+        }  # fmt: skip
+
+    def alone(self) -> list[str]:
+        """Without a network and what is hidden, where we may do that; else as it is."""
+        hide = "".join(f"mount -t tmpfs none {path}; " for path in HIDDEN if Path(path).is_dir())
+        command = ["unshare", "--mount", "--net", "sh", "-c", f'{hide}exec "$@"', "sh"]
+        tried = subprocess.run([*command, "true"], capture_output=True, check=False)
+        return command if tried.returncode == 0 else []
+
+    def bring_core(self, native: Path) -> dict[str, str]:
+        """Half a minute of two cores builds the core, which is the same as here: the environment for a run without it."""
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        target = self.tree / "build/gpu/venv/lib" / version / "site-packages/fikitd"
+        target.mkdir(parents=True)
+        for module in native.parent.glob("_core.*.so"):
+            shutil.copy2(module, target)
+        return {"BENCH_BUILD_ONLY": "native shim"}
+
+    def run(self, *arguments: str, timeout: float = 240, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [*self.alone(), "bash", str(self.tree / "bench/gpu/run.sh"), *arguments]
+        return subprocess.run(
+            command, env=self.env(**more), cwd="/", capture_output=True, text=True, check=False, timeout=timeout
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path, native: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path / "bare", native)
+    yield machine
+    env = {**os.environ, "EMUCUDA_NAME": machine.name}
+    subprocess.run([native / "bin" / "emuctl", "reset"], env=env, check=False, capture_output=True)
+
+
+def test_all_of_the_run_works_on_a_machine_with_little_on_it(machine: Machine, native: Path, tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
-    command = [sys.executable, "-m", "bench.gpu", "--emulated", "--seconds", "0.2", "--json", str(file)]
-    done = subprocess.run([*command, "--parts", *parts], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = machine.run("--quick", "--json", str(file), **machine.bring_core(native))
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     found = json.loads(file.read_text())
+    got = found["parts"]
     assert found["emulated"] is True
-    assert "Emulated" in found["settings"]["device"]
-    return dict(found["parts"])
+    assert found["settings"]["stuck"] == []
+    for part in ("costs", "launch", "timing", "slices", "mps", "conformance", "pairs"):
+        assert "error" not in got[part], got[part]
+    assert got["costs"]["marks"] is True
+    assert got["costs"]["event_record_ns"]["p50"] > 0
+    assert got["launch"]["direct_ns"]["p50"] > 0
+    assert len(got["timing"]["cases"]) == 8
+    for case in got["timing"]["cases"]:
+        assert case["true_ns"] == pytest.approx(case["ns"], rel=0.01)
+        assert case["measured_count"] > 20
+    slices = got["slices"]
+    for experiment in ("chains", "chains_full"):
+        assert slices[experiment]["slice_ns"]["p50"] == pytest.approx(1_024_000, rel=0.1)
+        assert slices[experiment]["switch_ns"]["p50"] == pytest.approx(50_000, abs=12_000)
+        assert slices[experiment]["overlap"] < 0.05
+    assert slices["beside_long"]["switch_ns"] == pytest.approx(50_000, abs=20_000)
+    assert slices["gaps"]["idle_yields"] is True
+    assert got["mps"]["chains"]["overlap"] > 0.5  # the stand-in of the control daemon lies beside the emulated driver
+    assert (got["conformance"]["programs"], got["conformance"]["different"]) == (3, {})
+    for cell in got["pairs"]["cells"]:
+        assert "error" not in cell, cell
+        assert cell["harvest"] > 0
+    ways = {cell["way"] for cell in got["pairs"]["cells"]}
+    assert ways == {"slices", "mps", "mps_priority", "budget", "prio", "paper"}
+    of_high = got["pairs"]["device_ns"]["short_kernels"]
+    assert of_high["launches"] == pytest.approx(6)
+    assert of_high["fikit"] == pytest.approx(350_000, rel=0.05)  # 20, 60, 30, 120, 40 and 80 us
+    assert "No module named" in got["frameworks"]["jax_steps"]["error"]  # a framework that is missing costs its line
+    assert "Two programs without MPS" in done.stdout
 
 
-def test_pairs_say_what_the_high_job_pays_and_what_the_low_one_gets(tmp_path: Path) -> None:
-    found = bench(tmp_path, "pairs", "--policies", "prio")
-    ways = found["pairs"]["tinygrad+tinygrad"]
-    assert 0 < ways["high_busy"] < 1
-    assert {"default", "prio"} < set(ways)
-    for way in ("default", "prio"):
-        assert ways[way]["high_p50_ratio"] > 0  # how busy the machine is decides it as well
-        assert ways[way]["low_speed"] > 0
-        assert ways[way]["harvest"] > 0
+def test_a_run_without_a_driver_says_so(machine: Machine, native: Path, tmp_path: Path) -> None:
+    more = {**machine.bring_core(native), "LD_LIBRARY_PATH": "", "BENCH_BUILD_ONLY": "native"}
+    done = machine.run("--quick", "--json", str(tmp_path / "gpu.json"), **more)
+    assert done.returncode == 1
+    assert "there is no CUDA driver on this machine" in done.stderr
 
 
-def test_a_program_that_cannot_start_costs_its_own_line_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # a cupy that is broken, whether or not one is installed
-    (tmp_path / "cupy.py").write_text("raise ImportError('no cupy today')\n")
-    with tempfile.TemporaryDirectory() as short:  # sockets' paths have 107 bytes
-        found = coverage(Setting(Path(short), True, 0.1, ("cupy", "tinygrad"), (), ()))
-    assert found["cupy"] == {"error": "cupy: ImportError: no cupy today"}
-    assert found["tinygrad"].get("fikit", 0) > 0, found
+def test_what_cannot_be_built_costs_its_parts_only(machine: Machine, native: Path, tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    (machine.tree / "shim/gate.c").write_text("#error no shim today\n")
+    done = machine.run(
+        "--quick", "--json", str(file), "--parts", "costs", "launch", "timing", **machine.bring_core(native)
+    )
+    assert done.returncode == 0
+    assert "not everything could be built" in done.stderr
+    assert "no shim today" in done.stderr
+    got = json.loads(file.read_text())["parts"]
+    assert got["costs"]["launch_ns"]["p50"] > 0
+    assert "error" in got["launch"]
+    assert "error" in got["timing"]
 
 
-def test_a_program_that_runs_unmanaged_is_not_counted_as_managed(tmp_path: Path) -> None:
-    with site(tmp_path, True) as place:
-        (place.root / "run").mkdir()
-        (place.root / "run" / "fikitd.sock").mkdir()  # where the daemon's socket should be: it cannot start
-        with pytest.raises(BenchError, match="tinygrad ran unmanaged"):
-            run(place, "tinygrad", Managed(), "--seconds", "0.1")
+@pytest.mark.heavy
+def test_everything_is_built_on_a_machine_with_little_on_it(
+    machine: Machine, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if "heavy" not in str(request.config.getoption("-m")):
+        pytest.skip(
+            "it takes two cores half a minute, and the core is built from the same files by `make build`: -m heavy"
+        )
+    file = tmp_path / "gpu.json"
+    done = machine.run("--quick", "--json", str(file), "--parts", "costs", "launch")
+    assert (done.returncode, done.stderr) == (0, "")
+    got = json.loads(file.read_text())["parts"]
+    assert "error" not in {**got["costs"], **got["launch"]}
+
+
+# --- the rest with the Python that is here
+
+
+@pytest.fixture
+def bench_env(emulator_env: Env) -> dict[str, str]:
+    return emulator_env(PYTHONPATH=str(ROOT))
+
+
+@pytest.fixture
+def somewhere(bench_env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    for variable in ("LD_LIBRARY_PATH", "EMUCUDA_NAME", "PYTHONPATH"):
+        monkeypatch.setenv(variable, bench_env[variable])
+    with place() as made:
+        yield made
+    processes.end_all()
+
+
+def alive(word: str) -> list[str]:
+    """Command lines with this word in them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line:
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_leaves_its_file_and_no_process(
+    number: signal.Signals, bench_env: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "gpu.json"
+    command = [sys.executable, "-m", "bench.gpu", "--quick", "--seconds", "2", "--parts", "pairs", "--json", str(file)]
+    process = subprocess.Popen(
+        [*command, "--programs", "driver"], cwd=ROOT, env=bench_env, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    found: dict[str, Any] = {}
+    while not found.get("parts", {}).get("pairs", {}).get("cells"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        if file.exists():
+            found = json.loads(file.read_text())  # never half a file
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert process.stderr is not None
+    assert "what was found is in" in process.stderr.read()
+    assert json.loads(file.read_text())["parts"]["pairs"]["cells"]
+    assert alive(str(tmp_path)) == []
+    assert alive("fikit-gpu-") == []
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(somewhere: Place) -> None:
+    begin = time.monotonic()
+    with pytest.raises(BenchError, match="sleeper took longer than 0 s"):
+        processes.run("sleeper", ["sh", "-c", "sleep 4711 & sleep 4711"], somewhere.env, somewhere.directory, 0.2)
+    assert time.monotonic() - begin < 5
+    eventually(lambda: not alive("sleep 4711"))  # what is killed is gone a moment later
+
+
+def test_a_worker_that_says_nothing_is_ended_and_the_other_ones_answer_is_not_lost(somewhere: Place) -> None:
+    command = ["sh", "-c", 'echo "{}"; sleep 4712', "sh"]
+    silent = Worker("silent", somewhere, "cuda", somewhere.env, command)
+    with pytest.raises(BenchError, match="silent took too long"):
+        silent.answer(time.monotonic() + 0.3)
+    assert silent.broken
+    assert alive("sleep 4712") == []
+
+
+def test_a_program_that_cannot_be_loaded_costs_its_own_cells_only(somewhere: Place) -> None:
+    worker = Worker("worker", somewhere, "cuda", somewhere.env)
+    crew.load({"a.high": worker}, {"a.high": ["nothing_of_this_name", "short_kernels"]}, time.monotonic() + 30)
+    assert "there is no program nothing_of_this_name" in worker.errors["nothing_of_this_name"]
+    assert worker.loaded["short_kernels"]["request_s"] > 0
+    now = time.monotonic_ns()
+    (requests,) = crew.run([(worker, "short_kernels", [0, 50_000_000])], now, now + 200_000_000)
+    assert [arrival - now for arrival, _, _ in requests] == [0, 50_000_000]
+    with pytest.raises(BenchError, match="nothing_of_this_name"):
+        crew.run([(worker, "nothing_of_this_name", None)], now, now)
+    worker.end()
+
+
+def measurement(somewhere: Place, **more: Any) -> pairs.Measurement:
+    setting = {"place": somewhere, "library": "", "device": "cuda", "pairs": pairs.DRIVER_PAIRS, "seconds": 0.2,
+               "deadline": time.monotonic() + 60, "exclusive": False, "kinds": ("closed",)}  # fmt: skip
+    return pairs.Measurement(pairs.Setting(**{**setting, **more}), lambda found: None)
+
+
+def test_a_worker_that_is_killed_is_started_again(somewhere: Place) -> None:
+    part = measurement(somewhere, ways=("slices", "prio"))
+    real = part._cell
+    killed = []
+
+    def kill_first(cell: pairs.Cell) -> dict[str, Any]:
+        if not killed:
+            killed.append(cell)
+            os.kill(part._workers["bare.low"].pid, signal.SIGKILL)
+        return real(cell)
+
+    part._cell = kill_first  # type: ignore[method-assign]
+    found = part.run()
+    assert "error" in found["cells"][0]
+    assert "error" not in found["cells"][1], found
+    assert any("bare.low is started again" in note for note in found["notes"])
+
+
+def test_an_exclusive_gpu_is_shared_by_nobody_but_mps(somewhere: Place) -> None:
+    found = measurement(somewhere, ways=("slices",), exclusive=True).run()
+    assert "there is no worker bare.low" in found["cells"][0]["error"]
+    assert any("exclusive compute mode" in note for note in found["notes"])
+
+
+def test_the_time_that_is_over_is_said(somewhere: Place) -> None:
+    found = measurement(somewhere, ways=("slices", "prio"), deadline=time.monotonic() + 3.5).run()
+    assert any("of 2 cells were not measured" in note for note in found["notes"])
+
+
+def test_a_fikitd_that_cannot_start_costs_the_policies_only(somewhere: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.gpu.service.COMMAND", [sys.executable, "-c", "raise SystemExit('no fikitd today')"])
+    found = measurement(somewhere, ways=("slices", "prio")).run()
+    assert "error" not in found["cells"][0]
+    assert "error" in found["cells"][1]
+    assert any("no fikitd today" in note for note in found["notes"])
+
+
+def test_programs_that_run_unmanaged_are_no_figures_of_a_policy(
+    somewhere: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.gpu.service.Service.managed", lambda service, command, *options: command)
+    found = measurement(somewhere, ways=("prio",)).run()
+    assert "ran unmanaged" in found["cells"][0]["error"]
+
+
+def test_what_a_driver_says_otherwise_is_shown(somewhere: Place, native: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = conformance.expected
+    monkeypatch.setattr(conformance, "expected", lambda program: {**real(program), "surprise": "7"})
+    library = str(native / "emulator" / "libcuda.so.1")
+    found = conformance.conformance(somewhere, 1, library, 30)
+    (differences,) = found["different"].values()
+    assert differences == {"surprise": {"expected": "7", "said": None}}
+
+
+def test_a_program_that_was_not_built_costs_its_part_only(somewhere: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIKIT_NATIVE", str(somewhere.directory))
+    with pytest.raises(BenchError, match="fikit-gpu-costs was not built"):
+        parts.costs(somewhere, parts.QUICK, 5)
+
+
+def test_memory_that_cannot_be_registered_is_said(somewhere: Place) -> None:
+    somewhere.env["EMUCUDA_FAULTS"] = "call=cuMemHostRegister* times=all error=801"
+    found = parts.costs(somewhere, parts.QUICK, 30)
+    assert (found["marks"], found["register_error"]) == (False, 801)
+    assert found["launch_ns"]["p50"] > 0
+
+
+STAND_IN = """#!{python}
+import os, pathlib, signal, sys, time
+pipe = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+note = pipe / "nvidia-cuda-mps-control.pid"
+if sys.argv[1:] == ["-d"]:
+    if os.fork() == 0:
+        os.setsid()
+        start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+        (pipe / "emulated_server").write_text(f"{{os.getpid()}} {{start}} 16\\n")
+        note.write_text(str(os.getpid()))
+        for fd in range(3):
+            os.close(fd)
+        time.sleep(300)
+    while not note.exists():
+        time.sleep(0.01)
+elif "quit" in sys.stdin.read() and not (pipe / "deaf").exists():
+    os.kill(int(note.read_text()), signal.SIGTERM)
+"""
+
+
+@pytest.fixture
+def with_mps(somewhere: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A control daemon on PATH as the emulated driver knows one by."""
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text(STAND_IN.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return program
+
+
+def test_by_mps_kernels_overlap(somewhere: Place, with_mps: Path) -> None:
+    found = parts.by_mps(somewhere, parts.QUICK, "")
+    assert found["chains"]["overlap"] > 0.5, found
+    assert found["chains_half"]["slowdown"] == pytest.approx([1, 1], abs=0.1)
+    assert found["chains_full"]["overlap"] > 0.5
+    assert found["gaps_beside_full"]["took_ns"]["all"]["p50"] > 0
+    assert alive(str(with_mps)) == []
+
+
+def test_an_mps_that_does_not_listen_is_ended_all_the_same(somewhere: Place, with_mps: Path) -> None:
+    from bench.gpu import mps  # noqa: PLC0415
+
+    with mps.server(somewhere, "") as env:
+        (Path(env["CUDA_MPS_PIPE_DIRECTORY"]) / "deaf").touch()
+        assert alive(str(with_mps))
+    deadline = time.monotonic() + 5
+    while alive(str(with_mps)):
+        assert time.monotonic() < deadline
+
+
+def test_the_pairs_by_mps_are_measured_too(somewhere: Place, with_mps: Path) -> None:
+    found = measurement(somewhere, ways=("mps", "mps_priority")).run()
+    assert ["error" in cell for cell in found["cells"]] == [False, False], found
+    assert alive(str(with_mps)) == []
+
+
+def test_the_device_of_a_run_is_one_for_the_emulator(bench_env: dict[str, str], native: Path, tmp_path: Path) -> None:
+    file, profile = tmp_path / "gpu.json", tmp_path / "gpu.toml"
+    command = [sys.executable, "-m", "bench.gpu", "--quick", "--json", str(file), "--parts", "slices"]
+    subprocess.run(command, cwd=ROOT, env=bench_env, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "bench", "gpu", file], cwd=ROOT, env=bench_env, check=True, capture_output=True
+    )
+    device = tomllib.loads(profile.read_text())["device"]
+    assert device["slice_us"] == pytest.approx(1024, rel=0.1)
+    assert device["switch_us"] == pytest.approx(50, abs=12)
+    env = {**bench_env, "EMUCUDA_CONFIG": str(profile)}
+    probed = subprocess.run(
+        [sys.executable, "-m", "bench.gpu.probe"], cwd=ROOT, env=env, check=True, capture_output=True
+    )
+    assert json.loads(probed.stdout)["name"] == device["name"]
+
+
+@pytest.mark.heavy
+def test_one_worker_runs_all_the_programs_of_the_pairs(somewhere: Place) -> None:
+    pytest.importorskip("torch")
+    names = ["convolution", "batch", "triton_softmax", "decode", "transformer"]
+    worker = Worker("worker", somewhere, "cpu", somewhere.env)
+    crew.load({"a.all": worker}, {"a.all": names}, time.monotonic() + 120)
+    assert worker.errors == {}
+    worker.end()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["transformer", "decode", "convolution", "batch", "triton_softmax"])
+def test_the_programs_of_the_pairs_run_on_the_processor(somewhere: Place, name: str) -> None:
+    pytest.importorskip("torch")
+    worker = Worker("worker", somewhere, "cpu", somewhere.env)
+    crew.load({"a.high": worker}, {"a.high": [name]}, time.monotonic() + 120)
+    assert worker.errors == {}
+    now = time.monotonic_ns()
+    (requests,) = crew.run([(worker, name, None)], now, now + 300_000_000)
+    assert requests
+    worker.end()

@@ -48,7 +48,8 @@ def test_ranks_that_are_measured_together_leave_times_of_kernels_alone(
     profile = ProfileStore(daemon.profiles).load(os.getuid(), "mine")
     assert profile is not None
     (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])
-    assert kernel["duration"]["count"] == count * LAUNCHES
+    # The first launch of each process loads the kernel; a call that its host was held up in says as little.
+    assert 0.95 * count * LAUNCHES <= kernel["duration"]["count"] <= count * (LAUNCHES - 1)
     assert kernel["duration"]["mean_ns"] == pytest.approx(NS, rel=0.08)
 
     one, many = ranks(1), ranks(count)

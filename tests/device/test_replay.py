@@ -14,7 +14,7 @@ import pytest
 from emulator_tools import ROOT, stats
 
 sys.path.insert(0, str(ROOT))
-from bench import recordings
+from bench import recordings, replay
 
 Env = Callable[..., dict[str, str]]
 Play = Callable[..., dict[str, Any]]
@@ -103,6 +103,30 @@ def test_synchronisation_waits_for_all_streams(play: Play) -> None:
     assert play(recording(*events))["replayed_ms"] == pytest.approx(2.130, abs=0.005)
 
 
+def test_a_replayed_kernel_takes_the_share_of_the_device_that_the_recorded_one_took(
+    native: Path, emulator_env: Env, tmp_path: Path
+) -> None:
+    """By its registers and its shared memory, as in the simulator: those of a rule for all kernels would be others'."""
+    config = tmp_path / "device.toml"
+    config.write_text(replay.device_config(1, {"launch_latency_us": 5.0, "kernel_gap_us": 1.0}))
+    env = emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on")
+    kernels = [(32, 0), (255, 0), (32, 200_000)]
+    lines = [
+        *(f"#N {number} kernel_{number}" for number in range(3)),
+        *(
+            f"K,{10 * n},5,{10 * n + 8},10,7,132,1,1,256,1,1,{regs},{shared},,{n},0"
+            for n, (regs, shared) in enumerate(kernels)
+        ),
+    ]
+    text = "\n".join([*lines, ""]).encode()
+    command = [native / "bin/fikit-replay", "driver"]
+    subprocess.run(command, input=text, env=env, capture_output=True, check=True, timeout=100)
+    shown = subprocess.run([native / "bin/emuctl", "trace", "--json"], env=env, capture_output=True, check=True)
+    demands = [event["demand"] for event in json.loads(shown.stdout)["events"] if event["kind"] == "kernel"]
+    # A multiprocessor holds 8 blocks of 256 threads, 1 by these registers, 1 by this shared memory; there are as many blocks as multiprocessors.
+    assert demands == pytest.approx([1 / 8, 1, 1], abs=1e-6)
+
+
 def test_unusable_line_is_named(native: Path) -> None:
     text = recording(("K", 0, 5, 8, 10, 7, 0)) + b"K,abc,5,8,10,7,1,1,1,1,1,1,0,0,,0,0\n"
     done = subprocess.run([native / "bin/fikit-replay", "model"], input=text, capture_output=True, check=False)
@@ -116,7 +140,7 @@ def test_names_grids_copies_and_streams_reach_the_driver(
     config = tmp_path / "device.toml"
     # Only a launch under its recorded name, with its recorded grid (8 blocks of 64), takes 2,048 us.
     config.write_text(
-        '[device]\nname = "Emulated GPU"\nconcurrent_kernels = 8\n[[kernel]]\nmatch = "k0_gemm_float_int_int"\nns_per_thread = 4000.0\nbase_us = 0.0\n'
+        '[device]\nname = "Emulated GPU"\nconcurrent_kernels = 8\n[[kernel]]\nmatch = "k0_*regs_gemm_float_int_int"\nns_per_thread = 4000.0\nbase_us = 0.0\n'
     )
     env = emulator_env(EMUCUDA_CONFIG=str(config))
     events = [("K", 10.0 * i, 5.0, 10.0 * i + 8, 10.0, stream, 0) for i, stream in enumerate((7, 20, 7))]

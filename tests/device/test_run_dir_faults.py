@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from fikitd import paths
 
 ERRORS = [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE]
 READS = {"open", "read", "stat", "list"}  # without them fikitd does not know a job
+
+NUMBERS = itertools.count(1)  # of the module's daemon
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +39,7 @@ def daemon(place: Path, storage: FailingStorage) -> Iterator[Fikitd]:
 
 @pytest.fixture
 def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    runner = Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
-    runner._numbers = NUMBERS
-    return runner
-
-
-NUMBERS = iter(range(1, 10**6))
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env(), NUMBERS)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -22,6 +22,9 @@ StartDaemon = Callable[..., Daemon]
 # makes them. A change of the launch path changes the figure here, in the same commit; see shim/README.md.
 INSTRUCTIONS = 263
 COPY_INSTRUCTIONS = 50
+PUSH_AND_POP = 28  # around a launch, whose stream is found at once all the same
+UPDATE_OF_A_NODE = 148  # cuGraphExecUpdate
+ARGUMENTS_OF_A_NODE = 280  # cuGraphExecKernelNodeSetParams
 COMPILER = "GCC: (Debian 12.2.0"
 OTHER_COMPILERS = 1.25  # how much more the code of another one may be
 
@@ -75,6 +78,46 @@ def test_instructions_of_a_copy_of_a_job_that_is_alone(
     env = shim_env(FIKIT_SOCKET=str(daemon().path))
     few, many = (count(program, env, copies, tmp_path / f"{copies}.out", "copy_many") for copies in (100, 1100))
     assert 0 < (many - few) / 1000 <= COPY_INSTRUCTIONS * OTHER_COMPILERS, (many - few) / 1000
+
+
+@pytest.fixture
+def beside_launches(native: Path, emulator_env: Environment, shim: Path, tmp_path: Path) -> Callable[[str, str], float]:
+    """Instructions of the shim's own for each of so many, in a function of shim/calls_bench.c; its driver is the emulated one."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    out = tmp_path / "out"
+    env = emulator_env(LD_PRELOAD=str(shim))
+    calls, nodes, rounds = 300, 400, 2  # of rounds, one is for warming up
+
+    def each(function: str, times: int) -> float:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no"]
+        command += ["--compress-pos=no", f"--toggle-collect={function}"]
+        bench = native / "bin" / "fikit-calls-bench"
+        done = outcome([*command, bench, "1", str(calls), str(nodes)], env)
+        assert done.returncode == 0, done.stderr
+        return own_instructions(out, "libfikit_shim.so") / (rounds * times)
+
+    return lambda function, by: each(function, {"calls": calls, "nodes": nodes}[by])
+
+
+def test_a_context_pushed_around_a_launch_costs_nothing_at_the_launch(
+    beside_launches: Callable[[str, str], float],
+) -> None:
+    alone, pushed = (beside_launches(function, "calls") for function in ("launch_alone", "launch_pushed"))
+    assert 0 < pushed - alone <= PUSH_AND_POP * OTHER_COMPILERS
+
+
+def test_an_update_of_a_graph_looks_at_each_node_once_where_only_arguments_change(
+    beside_launches: Callable[[str, str], float],
+) -> None:
+    assert 0 < beside_launches("update_graph", "nodes") <= UPDATE_OF_A_NODE * OTHER_COMPILERS
+
+
+@pytest.mark.parametrize(("function", "times"), [("set_arguments", 1), ("set_grids", 2)])
+def test_a_changed_node_costs_the_same_however_many_have_changed(
+    function: str, times: int, beside_launches: Callable[[str, str], float]
+) -> None:
+    assert 0 < beside_launches(function, "nodes") / times <= 1.2 * ARGUMENTS_OF_A_NODE * OTHER_COMPILERS
 
 
 @pytest.mark.parametrize("kernels", [1, 4000])

@@ -46,6 +46,12 @@ def test_refusal_gives_the_daemons_reason(program: Start, daemon: StartDaemon) -
     assert "no job record for pid 1" in one_line(err)
 
 
+def test_a_refusal_without_a_reason_says_that_it_has_none(program: Start, daemon: StartDaemon) -> None:
+    out, err = program(LAUNCH_TEN, daemon(answer=refusal(""))).finish()
+    assert out == "10\n"
+    assert "it refuses and does not say why" in one_line(err)
+
+
 def test_a_daemon_of_version_1_refuses_and_the_program_runs(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(
         answer=refusal("the shim speaks protocol 2 and fikitd 1; install the same fikit for jobs and daemon")

@@ -143,6 +143,33 @@ launch(exec_)
     assert [fikitd.page().u64("slot_launches", slot) for slot in (1, 2)] == [3, 2]
 
 
+def test_an_update_that_makes_two_kernels_change_places_makes_another_graph(on_gpu: Start, daemon: StartDaemon) -> None:
+    code = """
+g = graph(); a = add(g, kernel(spin)); b = add(g, kernel(second), a)
+swapped = graph(); a2 = add(swapped, kernel(second)); b2 = add(swapped, kernel(spin), a2)
+class Outcome(ctypes.Structure):
+    _fields_ = [("result", ctypes.c_int), ("node", ctypes.c_void_p), ("from_", ctypes.c_void_p)]
+exec_ = run(g)
+check(cu.cuGraphExecUpdate_v2(exec_, swapped, ctypes.byref(Outcome()))); launch(exec_)
+"""
+    described(code, on_gpu, daemon(), 2)
+
+
+def test_no_names_are_used_up_on_the_way_from_one_graph_to_another(on_gpu: Start, daemon: StartDaemon) -> None:
+    """Each of 100 nodes gets each of 90 grids: 9,000 graphs, of which 90 are launched."""
+    fikitd = daemon()
+    code = """
+g = graph(); nodes = [add(g, kernel(spin)) for _ in range(100)]
+exec_ = run(g)
+for grid in range(2, 92):
+    for node in nodes:
+        set_kernel(exec_, node, kernel(spin, grid))
+    launch(exec_)
+"""
+    graphs = described(code, on_gpu, fikitd, 91)
+    assert len({graph["module"] for graph in graphs}) == 91
+
+
 def test_a_destroyed_executables_handle_means_the_next_one(on_gpu: Start, daemon: StartDaemon) -> None:
     fikitd = daemon()
     code = """

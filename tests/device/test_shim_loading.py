@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shim_daemon import Daemon
-from shim_program import FAKE_CUDA, Program
+from shim_program import DRIVER_FLAGS, FAKE_CUDA, Program
 
 pytest_plugins = ["shim_fixtures"]
 
@@ -108,7 +108,7 @@ def test_version_that_the_driver_lacks_is_null(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
         'void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);\n'
         'printf("%d %d %d %d\\n", !!dlvsym(cuda, "cuLaunchKernel", "STAND_IN_2"), !!dlvsym(cuda, "cuNothing", "STAND_IN_1"),\n'
-        '  !!dlvsym(cuda, "cuMemAlloc_v2", "STAND_IN_1"), !!dlvsym(libc, "memcpy", "GLIBC_2.14"));\nreturn 0; }\n'
+        '  !!dlvsym(cuda, "cuCtxGetSharedMemConfig", "STAND_IN_1"), !!dlvsym(libc, "memcpy", "GLIBC_2.14"));\nreturn 0; }\n'
     )
     env = shim_env(LD_LIBRARY_PATH=str(versioned_driver.parent))
     if not preload:
@@ -134,7 +134,7 @@ def test_next_keeps_its_meaning_for_other_names(cc: Compile, shim_env: Environme
 
 def test_name_that_the_driver_lacks_is_null_and_500(program: Start) -> None:
     out, _ = program(
-        "say(hasattr(cu, 'cuInit'), hasattr(cu, 'cuMemAlloc_v2'), hasattr(cu, 'cuGraphExecUpdate'))\n"
+        "say(hasattr(cu, 'cuInit'), hasattr(cu, 'cuCtxGetSharedMemConfig'), hasattr(cu, 'cuGraphExecUpdate'))\n"
         "whole = ctypes.CDLL(None)\n"
         "from ctypes import c_void_p\n"
         "import subprocess\n"
@@ -148,7 +148,7 @@ def test_missing_function_of_a_linked_program_returns_an_error(
 ) -> None:
     source = tmp_path / "missing.c"
     source.write_text(
-        "int cuMemAlloc_v2(void *, unsigned long);\nint main(void) { return cuMemAlloc_v2(0, 1) == 500 ? 0 : 1; }"
+        "int cuCtxGetSharedMemConfig(void *, unsigned long);\nint main(void) { return cuCtxGetSharedMemConfig(0, 1) == 500 ? 0 : 1; }"
     )
     program = cc(source, str(shim))
     subprocess.run([program], env=shim_env(), check=True, timeout=20)
@@ -162,6 +162,18 @@ def test_vector_and_unknown_arguments_pass_untouched(program: Start) -> None:
         "say(cu.cuParamSetf(None, 3, ctypes.c_float(1.5)), cu.cuParamSetf(None, 4, ctypes.c_float(2.5)))"
     )
     assert program(source).finish()[0] == "6 9\n"
+
+
+def test_arguments_in_registers_and_beyond_pass_untouched(cc: Compile, shim_env: Environment, tmp_path: Path) -> None:
+    """Also when looking the name up, in the first call, spoils every register that it may."""
+    source, driver = SOURCES / "shim_registers.c", tmp_path / "libcuda.so.1"
+    driver.write_bytes(cc(source, "-DDRIVER", *DRIVER_FLAGS).read_bytes())
+    program = cc(source, f"-L{tmp_path}", "-l:libcuda.so.1")
+    env = shim_env(LD_LIBRARY_PATH=str(tmp_path))
+    alone = {name: value for name, value in env.items() if name != "LD_PRELOAD"}
+    said = [subprocess.check_output([program], env=each, text=True) for each in (alone, env)]
+    assert said[0]
+    assert said[0] == said[1]
 
 
 def test_proc_address_answers_by_version_and_flavour(program: Start) -> None:

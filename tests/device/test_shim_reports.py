@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from shim_daemon import DRAINED, GAP, LAUNCH, RING_ENTRIES, SAMPLE, Daemon, wait_for
+from shim_daemon import DRAINED, GAP, LAUNCH, RING_ENTRIES, SAMPLE, Daemon, Page, wait_for
 from shim_program import Program
 
 pytest_plugins = ["shim_fixtures"]
@@ -241,15 +241,38 @@ assert old.value == new.value
     assert fikitd.kernels[1]["module"] != fikitd.kernels[2]["module"]
 
 
+def launched(program: Start, fikitd: Daemon, *rounds: range) -> Page:
+    """Kernels of these grids, round after round."""
+    code = "context()\nf = function('k')\n"
+    for grids in rounds:
+        code += f"for i in {grids!r}: check(launch(f, grid=i))\n"
+    program(f"{code}check(cu.cuCtxSynchronize())", fikitd).finish()
+    assert fikitd.page().launches() == sum(map(len, rounds))
+    return fikitd.page()
+
+
+def test_thousands_of_kernels_that_run_once_leave_slots_for_those_that_come_again(
+    program: Start, daemon: StartDaemon
+) -> None:
+    once, again = range(1, 10_001), range(20_001, 20_201)
+    page = launched(program, daemon(), once, *[again] * 3)
+    unnamed = page.u64("slot_launches", 0)
+    assert unnamed == pytest.approx(10_000 - 3071 + 200, abs=20), (
+        "all but 3,071 of those, and each of these the first time"
+    )
+
+
+def test_the_last_slots_are_for_kernels_that_come_often(program: Start, daemon: StartDaemon) -> None:
+    """So few of those that come twice are left that many of those that come all the time may have a slot."""
+    page = launched(program, daemon(), range(1, 3072), *[range(10_001, 12_001)] * 2, *[range(20_001, 20_101)] * 20)
+    assert page.u64("slot_launches", 0) == pytest.approx(2000 + (2000 - 768) + 100 * 7, rel=0.1)
+
+
 def test_more_identities_than_slots_share_slot_0(program: Start, daemon: StartDaemon) -> None:
-    fikitd = daemon()
-    program(
-        "context()\nf = function('k')\nfor i in range(1, 5001): check(launch(f, grid=i))\ncheck(cu.cuCtxSynchronize())",
-        fikitd,
-    ).finish()
-    page = fikitd.page()
-    assert page.launches() == 5000
-    assert page.u64("slot_launches", 0) == 5000 - 4095
+    page = launched(program, daemon(), *[range(1, 5001)] * 12)
+    used = [page.u64("slot_launches", slot) > 0 for slot in range(4096)]
+    assert all(used)
+    assert page.u64("slot_launches", 0) > 12 * (5000 - 4095)
 
 
 def test_descriptions_survive_a_slow_daemon(program: Start, daemon: StartDaemon) -> None:
@@ -271,7 +294,9 @@ def test_descriptions_survive_a_slow_daemon(program: Start, daemon: StartDaemon)
 def test_measuring_reports_duration_and_gap_of_every_launch(program: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(measure=True)
     program(
-        "context()\nf = function('k')\nfor _ in range(5): check(launch(f))\ncheck(cu.cuCtxSynchronize())", fikitd
+        "context()\nf = function('k')\nfake.fake_hold(1)\nfor _ in range(5): check(launch(f))\n"
+        "fake.fake_hold(0)\ncheck(cu.cuCtxSynchronize())",
+        fikitd,
     ).finish()
     page = fikitd.page()
     assert [(e.slot, e.value) for e in page.of_kind(SAMPLE)] == [(1, 500_000)] * 5
@@ -299,3 +324,39 @@ def test_two_devices_have_a_page_each(program: Start, daemon: StartDaemon) -> No
     ).finish()
     assert [page.launches() for page in fikitd.pages] == [2, 3]
     assert [hello[16:32] for hello in fikitd.hellos] == [b"\x40" * 16, b"\x41" * 16]
+
+
+UNSEEN = """
+context()
+def of_unseen_module(name, registers):
+    fake.fake_needs(registers)
+    handle = ctypes.c_void_p()
+    check(cu.cuModuleGetFunction(ctypes.byref(handle), ctypes.c_void_p(0x987600), name))
+    return handle
+for registers in (32, 40, 32):
+    check(launch(of_unseen_module(b"same", registers)))
+"""
+
+
+def test_kernels_of_one_name_in_modules_that_were_never_seen_are_told_apart(
+    program: Start, daemon: StartDaemon
+) -> None:
+    """A module that came by an export table has no hash: what its functions need stands for it, the same in every process."""
+    modules = []
+    for _ in range(2):
+        fikitd = daemon()
+        program(UNSEEN, fikitd).finish()
+        assert fikitd.names() == ["same", "same"]
+        assert [fikitd.page().u64("slot_launches", slot) for slot in (1, 2)] == [2, 1]
+        modules.append([kernel["module"] for kernel in fikitd.kernels.values()])
+    assert modules[0] == modules[1]
+    assert len({0, *modules[0]}) == 3
+
+
+def test_a_driver_that_does_not_say_what_a_function_needs_leaves_it_without_a_module(
+    program: Start, daemon: StartDaemon
+) -> None:
+    fikitd = daemon()
+    program("fake.fake_fail(b'cuFuncGetAttribute', 801)\n" + UNSEEN, fikitd).finish()
+    fikitd.names()
+    assert [kernel["module"] for kernel in fikitd.kernels.values()] == [0]

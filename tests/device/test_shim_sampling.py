@@ -38,8 +38,21 @@ def test_few_launches_are_timed_and_their_neighbours(program: Start, daemon: Sta
     assert page.u64("ring_head") < RING_ENTRIES
     samples, gaps = page.of_kind(SAMPLE), page.of_kind(GAP)
     assert 2 <= len(samples) <= 2500 / 8
-    assert len(samples) - 2 * len(gaps) in {0, 1}  # the last launch may be the first of a pair
-    assert {entry.value for entry in samples + gaps} == {500_000}
+    # Of a launch whose call took unusually long, and on an idle stream of the first of a kernel, no gap before it is known.
+    doubtful = sum(entry.t_ns >> 49 & 1 for entry in samples)
+    assert 0 <= len(samples) - 2 * len(gaps) <= 1 + 2 * doubtful
+    assert {entry.value for entry in samples if not entry.t_ns >> 49 & 1} | {entry.value for entry in gaps} == {500_000}
+
+
+def test_a_kernels_first_launch_is_timed_for_it_may_be_the_only_one(program: Start, daemon: StartDaemon) -> None:
+    code = (
+        "context()\nf = function('k')\nfor i in range(40):\n check(launch(f, grid=1 + i))\n check(cu.cuCtxSynchronize())\n"
+        "for i in range(400): check(launch(f, grid=1))"
+    )
+    page = run(program, daemon, code, sample_every=64)
+    samples = page.of_kind(SAMPLE)
+    assert {entry.slot for entry in samples} == set(range(1, 41))
+    assert len(samples) < 40 + 400 / 8, "and no more than before of those that follow"
 
 
 def test_a_sample_says_which_launches_came_before_it(program: Start, daemon: StartDaemon) -> None:

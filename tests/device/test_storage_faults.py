@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from fikitd.profiles import ProfileStore
 from fikitd import paths
 
 ERRORS = [errno.EDQUOT, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE]
+
+NUMBERS = itertools.count(1)  # of the module's daemon
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +45,7 @@ def daemon(place: Path, storage: FailingStorage) -> Iterator[Fikitd]:
 
 @pytest.fixture
 def runner(daemon: Fikitd, cc: Callable[..., Path], emulator_env: Callable[..., dict[str, str]]) -> Runner:
-    runner = Runner(daemon, cc(SOURCE), paths.shim(), emulator_env())
-    runner._numbers = NUMBERS
-    return runner
-
-
-NUMBERS = iter(range(1, 10**6))
+    return Runner(daemon, cc(SOURCE), paths.shim(), emulator_env(), NUMBERS)
 
 
 def jobs_run(runner: Runner, daemon: Fikitd) -> tuple[list[str], list[str]]:

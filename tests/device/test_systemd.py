@@ -82,6 +82,7 @@ def node(tmp_path: Path, cgroup: Path) -> Iterator[Node]:
     for name in TARGETS:
         (units / f"{name}.target").write_text("[Unit]\nDefaultDependencies=no\n")
     (units / "fikitd.service").write_text(unit_text())
+    (units / "fikitd.service.d").mkdir()
     log = tmp_path / "systemd.log"
     move = ["sh", "-c", 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"', "sh", cgroup]
     apart = [
@@ -140,6 +141,25 @@ def test_a_prolog_starts_the_service_and_programs_outlive_its_restarts(
         "out": "done 100\n", "err": "", "code": 0, "report": [200, 1, []],
     }  # fmt: skip
     assert (told["stopped"], told["result"]) == ("inactive", "success")
+
+
+def test_mps_outlives_restarts_of_the_service_and_ends_with_its_last_job(
+    node: Node, tmp_path: Path, native: Path, emulator_env: Callable[..., dict[str, str]]
+) -> None:
+    (tmp_path / "fikit.toml").write_text('[gpu]\nmps = "multi-user"\n')
+    path = f"{native / 'emulator'}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    env = emulator_env(PATH=path, FIKIT_CONFIG=str(tmp_path / "fikit.toml"))
+    names = [name for name in env if name.startswith(("EMUCUDA_", "LD_LIBRARY_PATH", "PATH", "FIKIT_CONFIG"))]
+    drop_in = tmp_path / "units/fikitd.service.d/site.conf"
+    drop_in.write_text("[Service]\n" + "".join(f'Environment="{name}={env[name]}"\n' for name in names))
+    assert node.run("systemctl", "daemon-reload").returncode == 0
+    done = node.run(sys.executable, ROOT / "tests/device/systemd_child.py", env=env)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert len(told["begun"]) == 2, "control daemon and server"
+    assert told["restart"] == told["kill"] == told["begun"]
+    assert all(cgroup.endswith("/fikitd.service") for cgroup in told["cgroups"])
+    assert (told["fikitd"], told["ended"]) == (3, [])
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")

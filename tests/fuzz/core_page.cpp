@@ -179,7 +179,7 @@ void check_counters(World& world) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::string_view kPolicies[] = {"fikit", "prio", "budget"};
+  constexpr std::string_view kPolicies[] = {"paper", "prio", "budget"};
   Input input(data, size);
   const auto head = input.take<std::uint8_t>();
   const bool old = head & 0x80;

@@ -23,12 +23,12 @@
 /* The input: first what comes with the packet, then the packet. */
 struct answer {
   uint8_t descriptors; /* how many: 0 to 4 */
-  uint8_t faults;      /* of the descriptors: enum fault */
+  uint8_t faults;      /* of the descriptors: enum fault; and whether the shim asks to join MPS */
   uint16_t spoil;      /* where a word of the page is overwritten */
   uint8_t packet[FIKIT_MESSAGE_BYTES];
 };
 enum { HEAD = offsetof(struct answer, packet) };
-enum fault { UNSEALED = 1, SHORT = 2, NOT_MEMORY = 4, SPOILT_PAGE = 8, SPOILT_MEMORY = 16, OLD = 32 };
+enum fault { UNSEALED = 1, SHORT = 2, NOT_MEMORY = 4, SPOILT_PAGE = 8, SPOILT_MEMORY = 16, OLD = 32, ASKS_TO_JOIN = 64 };
 
 static int listener = -1;
 static char path[108];
@@ -109,7 +109,7 @@ static int open_descriptors(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const struct fikit_hello hello = {
+  struct fikit_hello hello = {
       .head = {FIKIT_MSG_HELLO, sizeof hello}, .version = FIKIT_PROTOCOL_OLDEST, .newest = FIKIT_PROTOCOL_VERSION};
   struct fikit_connection connection;
   char reason[FIKIT_REASON_BYTES] = "";
@@ -121,11 +121,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memcpy(&answer, data, size);
   packet_bytes = size - HEAD;
   int before = open_descriptors();
+  const bool joins = answer.faults & ASKS_TO_JOIN;
+  hello.purpose = joins ? FIKIT_PURPOSE_JOIN : FIKIT_PURPOSE_WORK;
   pthread_create(&server, NULL, serve, NULL);
   int asked = fikit_ask(path, &hello, FIKIT_ANSWER_S, reason);
-  bool connected = asked >= 0 && fikit_hear(asked, &hello, true, &connection, reason) == FIKIT_MANAGED;
+  bool connected = asked >= 0 && (joins ? fikit_hear_join(asked, reason)
+                                        : fikit_hear(asked, &hello, true, &connection, reason)) == FIKIT_MANAGED;
   pthread_join(server, NULL);
-  if (connected) { /* all of what it promises is there */
+  if (connected && joins) { /* its place at the MPS server is this connection, and nothing else */
+    close(asked);
+  } else if (connected) { /* all of what it promises is there */
     if (connection.page->version < FIKIT_PROTOCOL_OLDEST || connection.page->version > FIKIT_PROTOCOL_VERSION)
       abort();
     volatile uint32_t touch = connection.page->ring[FIKIT_RING_ENTRIES - 1].slot;
@@ -156,14 +161,25 @@ int main(int argc, char **argv) {
                                   .page_bytes = sizeof(struct fikit_page),
                                   .memory_bytes = sizeof(struct fikit_memory)};
   struct fikit_refused refused = {{FIKIT_MSG_REFUSED, sizeof refused}, ""};
+  struct fikit_message_head join = {FIKIT_MSG_JOIN, sizeof join};
+  const struct {
+    const void *bytes;
+    size_t size;
+    uint8_t faults;
+  } known[] = {{&welcome, sizeof welcome, 0},
+               {&refused, sizeof refused, 0},
+               {&join, sizeof join, ASKS_TO_JOIN},
+               {&refused, sizeof refused, ASKS_TO_JOIN},
+               {&welcome, sizeof welcome, ASKS_TO_JOIN}}; /* of a fikitd that knows of no MPS */
+  enum { KNOWN = sizeof known / sizeof known[0] };
   memset(refused.reason, 'r', sizeof refused.reason);
   for (long run = 0; run < runs; run++) {
-    struct answer seed = {.descriptors = 3};
-    size_t bytes = run & 1 ? sizeof refused : sizeof welcome;
-    memcpy(seed.packet, run & 1 ? (void *)&refused : (void *)&welcome, bytes);
-    for (uint32_t i = dice(4); run > 1 && i; i--)
+    struct answer seed = {.descriptors = 3, .faults = known[run % KNOWN].faults};
+    size_t bytes = known[run % KNOWN].size;
+    memcpy(seed.packet, known[run % KNOWN].bytes, bytes);
+    for (uint32_t i = dice(4); run >= KNOWN && i; i--)
       ((uint8_t *)&seed)[dice((uint32_t)(HEAD + bytes))] = (uint8_t)dice(256);
-    if (run > 1 && dice(8) == 0)
+    if (run >= KNOWN && dice(8) == 0)
       bytes = dice(sizeof seed.packet);
     LLVMFuzzerTestOneInput((uint8_t *)&seed, HEAD + bytes);
   }

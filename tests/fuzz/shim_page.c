@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (pass.kind != FIKIT_ENTRY_LAUNCH && pass.kind != FIKIT_ENTRY_GRANTED && pass.kind != FIKIT_ENTRY_EXPIRED)
     abort();
   if (pass.kind == FIKIT_ENTRY_GRANTED) /* as the launch path asks: is it the last of its run? */
-    atomic_fetch_add(&page.launch_seq, !fikit_gate_run_over(&page, atomic_load(&page.launch_seq)));
+    atomic_fetch_add(&page.launch_seq, !fikit_run_over(&page, atomic_load(&page.launch_seq)));
   if (atomic_load(&page.expired_count) - expired != (pass.kind == FIKIT_ENTRY_EXPIRED) ||
       atomic_load(&page.wait_count) - waits > 1 || atomic_load(&page.waiting) != 0)
     abort();

@@ -12,7 +12,8 @@ DEVICE = {"name": "Emulated GPU", "uuid": "GPU-0", "memory_bytes": 2**34, "emula
 
 REPORT: dict[str, Any] = {
     "format": "fikit-report", "version": 1, "job": "12", "name": "serve", "uid": os.getuid(), "node": "n1", "state": "ended",
-    "priority": 1, "priority_name": "high", "measured": False, "policy": "fikit", "device": DEVICE,
+    "priority": 1, "priority_name": "high", "measured": False, "policy": "paper", "device": DEVICE,
+    "device_mode": "slices",
     "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
     "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1, "slowdown": 1.0395,
     "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
@@ -37,6 +38,7 @@ MEASURED: dict[str, Any] = {
 }  # fmt: skip
 PROFILE: dict[str, Any] = {
     "key": "train-99", "device": DEVICE, "command": ["python3", "train.py"], "runs": 2, "launches": 3000,
+    "created": "2026-11-21T12:00:00Z", "variants": 2, "bytes": 71_000,
     "kernels": [
         {"name": "r_16_64", "grid": [4, 4, 1], "block": [64, 1, 1], "count": 1000, "mean_ns": 120e3, "p50_ns": 119e3,
          "p99_ns": 131e3, "gap_ns": 2e3, "total_ns": 120e6},
@@ -50,7 +52,9 @@ CHECKS = [
     {"name": "gres.conf", "status": "fail", "found": "a GPU line has no Type=", "advice": "add Type="},
 ]
 SUMMARY: dict[str, Any] = {
-    "device": {"name": "Emulated GPU (demo)", "emulated": True}, "slurm_version": "22.05.8",
+    "device": {"name": "Emulated GPU (demo)", "emulated": True,
+               "sharing": "slices mode: 1,024 us, switch 50 us (assumed), emulated"},
+    "max_slowdown": "3%", "slurm_version": "22.05.8",
     "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2}, "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7},
     "high_slowdown": 1.1, "high_speedup": 2.7273, "low_share": 0.61,
 }  # fmt: skip

@@ -17,7 +17,7 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
-VERSION = 4
+VERSION = 5
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = range(1, 11)
 IN, OUT = 1, 2  # enum fikit_copy
@@ -37,7 +37,7 @@ class Page(c.Structure):
         ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
         ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
-        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("pad1", c.c_uint8 * 4),
+        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("fills_ask", c.c_uint32),
         ("run_until", c.c_uint64), ("copies_ask_from", c.c_uint64 * 2),
         ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad3", c.c_uint8 * 48),
         ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("request_copy", c.c_uint32),
@@ -46,7 +46,8 @@ class Page(c.Structure):
         ("wait_histogram", c.c_uint32 * 40), ("first_launch_ns", c.c_int64), ("last_drained_ns", c.c_int64),
         ("pad5", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
-        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)), ("pad6", c.c_uint8 * 2560),
+        ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)),
+        ("collective_names", c.c_char * 2048), ("pad6", c.c_uint8 * 512),
         ("marks", c.c_uint32 * MARKS), ("pad7", c.c_uint8 * 3840),
     ]  # fmt: skip
 
@@ -119,9 +120,9 @@ class FakeClient:
         self.page.slot_launches[slot] += 1
         self.page.launch_seq += 1
 
-    def sample(self, slot: int, ns: int, before: tuple[int, ...] = (), kind: int = SAMPLE) -> None:
-        """A measured time of `slot`, launched after the slots `before` (oldest first)."""
-        self.put(kind, slot, ns, sum(b << 16 * back for back, b in enumerate(reversed(before))))
+    def sample(self, slot: int, ns: int, before: tuple[int, ...] = (), kind: int = SAMPLE, how: int = 0) -> None:
+        """A measured time of `slot`, launched after the slots `before` (oldest first). how: FIKIT_TIMED_*."""
+        self.put(kind, slot, ns, how | sum(b << 16 * back for back, b in enumerate(reversed(before))))
 
     def mark(self, number: int, value: int, kind: int = MARK) -> None:
         """Announce mark `number`; the device has yet to reach it."""

@@ -29,7 +29,8 @@ std::int64_t now_ns() {
 void put(fikit_page* page, std::uint32_t kind, std::uint32_t slot, std::uint64_t value, std::int64_t t_ns) {
   const std::uint64_t i = page->ring_head.fetch_add(1, std::memory_order_relaxed);
   fikit_entry& entry = page->ring[i % FIKIT_RING_ENTRIES];
-  entry.stamp.store(0, std::memory_order_release);
+  entry.stamp.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   __atomic_store_n(&entry.t_ns, t_ns, __ATOMIC_RELAXED);
   __atomic_store_n(&entry.slot, slot, __ATOMIC_RELAXED);
   __atomic_store_n(&entry.kind, kind, __ATOMIC_RELAXED);
@@ -46,10 +47,11 @@ void act(fikit_page* page, int doorbell, std::mt19937& dice) {
       lies ? static_cast<std::int64_t>(dice()) << 30 : now_ns());
   if (dice() % 4 == 0) put(page, FIKIT_ENTRY_DRAINED, 0, seq, now_ns());
   if (page->gate.load(std::memory_order_acquire) == FIKIT_GATE_CLOSED) {
+    std::atomic_thread_fence(std::memory_order_release);
     page->request_slot.store(slot, std::memory_order_relaxed);
     page->request_ns.store(now_ns(), std::memory_order_relaxed);
-    page->request_seq.fetch_add(1, std::memory_order_release);
-    page->waiting.store(1, std::memory_order_seq_cst);
+    page->request_seq.fetch_add(1, std::memory_order_relaxed);
+    page->waiting.store(1, std::memory_order_release);
     eventfd_write(doorbell, 1);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     page->waiting.store(0, std::memory_order_release);
@@ -78,7 +80,7 @@ void client(Dispatcher& dispatcher, int number, const std::atomic<bool>& stop) {
 } // namespace
 
 int main() {
-  for (const char* policy : {"fikit", "prio", "fifo"}) {
+  for (const char* policy : {"paper", "prio", "fifo"}) {
     Dispatcher dispatcher(policy, {.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000}, 1000, 16,
                           64);
     std::atomic<bool> stop = false;

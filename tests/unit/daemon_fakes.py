@@ -25,8 +25,9 @@ from fikitd.workers import Call, Chunks, Rights
 from fikitd import protocol, user_work
 
 NOTHING: dict[str, Any] = {
-    "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "unfinished": 0, "span_ns": 0, "under_way_ns": 0,
-    "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
+    "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "doubtful": 0, "unfinished": 0,
+    "distinct": 0, "distinct_profiled": 0, "distinct_borrowed": 0, "span_ns": 0,
+    "under_way_ns": 0, "solo_ns": None, "wait_count": 0, "wait_total_ns": 0,
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
     "drifted": 0, "held": [],
@@ -97,6 +98,16 @@ class FakeDispatcher:
         self.clients: dict[int, dict[str, Any]] = {}
         self.stopped = False
 
+    def switches(self) -> list[tuple[int, int, int, int, int]]:
+        return [(client, *word) for client, word in self.core.switches.items() if client in self.clients]
+
+    def device(self, priority: int = 9) -> dict[str, Any]:
+        known = self.core.remembered
+        return {"switch_ns": known and known[0], "spread_ns": known and known[1], "samples": 0, "overlaps": False}
+
+    def remember_switch(self, switch_ns: int, spread_ns: int, count: int, priority: int) -> None:
+        self.core.remembered = (switch_ns, spread_ns, priority)
+
     def add_client(
         self,
         client_id: int,
@@ -108,12 +119,13 @@ class FakeDispatcher:
         gang: int = 0,
         resume: bool = False,
         room: Any = None,
+        overlaps: bool = False,
         **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
         self.clients[client_id] = {
             "priority": priority, "measure": measure, "profile": None, "described": [], "protection": protection,
-            "ended": False,
+            "ended": False, "overlaps": overlaps,
         }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
 
@@ -156,12 +168,18 @@ class FakeCore:
         self.measured: list[dict[str, Any]] = []
         self.rhythm: dict[str, Any] = {}
         self.journal = b""
+        self.pages: list[dict[str, object]] = []  # options of each
+        self.switches: dict[int, tuple[int, int, int, int]] = {}
+        self.remembered: tuple[int, int, int] | None = None
 
     def Dispatcher(self, *options: Any, **terms: Any) -> FakeDispatcher:
         self.dispatchers.append(FakeDispatcher(self, *options, **terms))
         return self.dispatchers[-1]
 
-    def make_page(self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int) -> int:
+    def make_page(
+        self, measure: bool, lease_ns: int, spin_ns: int, sample_every: int, version: int, **more: object
+    ) -> int:
+        self.pages.append(more)
         page = os.memfd_create("page")
         os.ftruncate(page, 4096)
         return page

@@ -10,6 +10,7 @@
 
 namespace {
 
+using namespace fikit;
 using namespace fikit::policy;
 
 std::int64_t some_length(std::mt19937& dice) {

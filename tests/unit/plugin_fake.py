@@ -7,7 +7,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -156,6 +156,11 @@ class Node:
         self.heard: list[str] = []
         self.record = run_dir / "jobs" / "12"
         self.answer = b"ok\n"
+        self.silent = False
+
+    def stops_answering(self) -> None:
+        """Whoever asks from now on is heard, and hears nothing."""
+        self.silent = True
 
     def prolog(self, gpus: str | None = "1", restart: int | None = None) -> None:
         with said_by_slurm(SLURM_JOB_GPUS=gpus, SLURM_JOB_RESTART_COUNT=restart):
@@ -187,16 +192,19 @@ def answering(node: Node, listen: Callable[[Callable[[], None]], object] = lambd
     listen(listener.listen)
 
     def serve() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                request = connection.recv(1024).decode()
-                if request == "leave":
-                    return
-                if not request:  # whoever connected did not ask
-                    continue
-                node.heard.append(request)
-                connection.send(node.answer)
+        with ExitStack() as unanswered:
+            while True:
+                connection, _ = listener.accept()
+                with ExitStack() as answered:
+                    (unanswered if node.silent else answered).enter_context(connection)
+                    request = connection.recv(1024).decode()
+                    if request == "leave":
+                        return
+                    if not request:  # whoever connected did not ask
+                        continue
+                    node.heard.append(request)
+                    if not node.silent:
+                        connection.send(node.answer)
 
     thread = threading.Thread(target=serve)
     thread.start()

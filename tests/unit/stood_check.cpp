@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "dispatcher/stood.hpp"
+#include "tracking/stood.hpp"
 
 int main() {
-  fikit::dispatcher::Stood stood;
-  std::vector<fikit::dispatcher::Ran> run;
+  fikit::tracking::Stood stood;
+  std::vector<fikit::tracking::Ran> run;
   std::uint64_t number = 0;
   std::int64_t t_ns = 0;
   std::int64_t length_ns = 0;
   for (std::string word; std::cin >> word;) {
     if (word == "ran") {
-      fikit::dispatcher::Ran& ran = run.emplace_back();
+      fikit::tracking::Ran& ran = run.emplace_back();
       std::cin >> ran.launched_ns >> ran.from_ns >> ran.until_ns >> ran.last;
       if (!ran.last) continue;
       stood.beside(run, [](const auto& time) { std::cout << time.until_ns << ' ' << time.length_ns << '\n'; });

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fikitd.simulator import SLICES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import heldout, pairs, record
@@ -13,7 +14,7 @@ from bench import heldout, pairs, record
 
 def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
     high, low = pairs.PAIRS["P1"]
-    found = heldout.cases({low: b"", high: b""}, None)
+    found = heldout.cases({low: b"", high: b""}, None, SLICES)
     assert {case.names for case in found} == {(low, high)}
     assert [(case.arrivals, case.seed) for case in found] == [
         ("closed", 101), ("open30", 101), ("open30", 102), ("open70", 101), ("open70", 102)

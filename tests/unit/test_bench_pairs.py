@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fikitd.simulator import MERGED
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record, recordings, slow_motion
@@ -19,7 +19,7 @@ from fikitd import config, simulator
 LOW, HIGH = 7, 8
 OPTIONS: dict[str, Any] = {
     "emulated": True, "live": False, "arrivals": ["closed"], "policy": "prio", "seconds": 0.2, "rounds": 1, "most": 1,
-    "earlier": [], "svg": None,
+    "resume": None, "svg": None,
 }  # fmt: skip
 
 
@@ -201,6 +201,7 @@ def ratios(jct: float, harvest: float) -> dict[str, Any]:
         "harvest_spread": 0.01,
         "delayed_ms": 1.0,
         "reported_delayed_ms": 2.0,
+        "machine": {"load": 0.5},
         "host_longer": 0.012,
         "low_time": low_shares(harvest),
     }
@@ -214,14 +215,16 @@ def row(name: str, simulated: float, *live_ratios: tuple[float, float]) -> dict[
 
 
 def test_the_table_says_how_many_pairs_agree() -> None:
-    rows = [row(name, 0.5, (jct, 0.5), (jct, 0.53), (jct, 0.54)) for name, jct in (("near", 1.05), ("far", 1.2))]
+    cases = (("near", 1.029, 0.59), ("slow", 1.031, 0.5), ("greedy", 1.0, 0.61))
+    rows = [row(name, 0.5, (jct, 0.5), (jct, harvest), (jct, 0.9)) for name, jct, harvest in cases]
     result = live_table.live_result(rows, "prio", 10.0, {})
     assert result.values["within"] == 1
-    assert result.values["worst_jct_difference"] == pytest.approx(0.2)
-    assert result.values["worst_harvest_difference"] == pytest.approx(0.06)
-    assert result.samples["near harvest"] == [0.5, 0.53, 0.54]
+    assert result.values["worst_jct_difference"] == pytest.approx(0.031)
+    assert result.values["worst_harvest_difference"] == pytest.approx(0.11)
+    assert result.samples["near harvest"] == [0.5, 0.59, 0.9]
+    assert "within 0.03 of the simulated JCT ratio and 0.1 of the simulated harvest: 1 of 3" in result.summary
     picture = ET.fromstring(live_table.picture(rows, "prio"))
-    assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
+    assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 3
 
 
 def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() -> None:
@@ -230,7 +233,8 @@ def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() ->
     lines = live_table.live_result(rows, "prio", 10.0, {}).summary.splitlines()
     _, compared, _, did, _, reacted = (line.split() for line in lines if line.startswith("case "))
     assert compared == [
-        "case", "1.000", "1.030", "(1.020-1.050)", "+1.2%", "1.000", "1.030", "(1.020-1.050)", "0.500", "0.530", "(0.500-0.540)"
+        "case", "1.000", "1.030", "(1.020-1.050)", "+0.030", "+1.2%", "0.500", "0.530", "(0.500-0.540)", "+0.030",
+        "1.000", "1.030", "(1.020-1.050)", "0.5", "0.5", "0.5", "within",
     ]  # fmt: skip
     assert did[:5] == ["case", "50.0", "52.0", "50.0", "48.0"]
     assert reacted == ["case", "nan", "12.5", "nan", "nan", "nan", "1.0", "(2.0)"]
@@ -242,24 +246,24 @@ def test_one_round_has_no_range() -> None:
 
 def test_cells_say_what_counts_of_several_rounds() -> None:
     several = row("several", 0.5, (1.05, 0.3), (1.02, 0.53), (1.03, 0.54))
-    table = live_table.live_result([several, row("one", 0.5, (1.03, 0.4))], "prio", 10.0, {}).table.splitlines()
+    table = live_table.live_result([several, row("one", 0.5, (1.03, 0.3))], "prio", 10.0, {}).table.splitlines()
     assert table[2:] == [
-        "| several | 1.000 / 1.030 (1.020 to 1.050) | 1.00 / 1.03 (1.02 to 1.05) | 0.50 (0.30 to 0.50) / 0.53 (0.30 to 0.54) | +3.0 %, +6.0 % | 2.7 % | 3 | 1 / 2 |",
-        "| one | 1.000 / 1.030 | 1.00 / 1.03 | 0.50 (0.30 to 0.50) / 0.40 | +3.0 %, -20.0 %, outside | 4.2 % | 1 | 1 / 2 |",
+        "| several | 1.000 / 1.030 (1.020 to 1.050) | +0.030 | +1.2 % | 0.50 (0.30 to 0.50) / 0.53 (0.30 to 0.54) | +0.030 | 0.013 | 1.00 / 1.03 (1.02 to 1.05) | 0.5 0.5 0.5 | yes |",
+        "| one | 1.000 / 1.030 | +0.030 | +1.2 % | 0.50 (0.30 to 0.50) / 0.30 | -0.200 | 0.021 | 1.00 / 1.03 | 0.5 | **no** |",
     ]  # fmt: skip
 
 
 def test_what_may_be_chance_is_no_difference_and_no_agreement() -> None:
-    rows = [row("case", 0.5, *runs) for runs in ([(1.03, 0.4)], [(1.03, 0.4)] * 4, [(1.2, 0.4)])]
+    rows = [row("case", 0.5, *runs) for runs in ([(1.03, 0.35)], [(1.03, 0.35)] * 4, [(1.2, 0.35)])]
     for each in rows:
-        each["simulated"]["harvest_spread"] = 0.05
-    assert [live_table.chance(each) for each in rows] == pytest.approx([0.211, 0.120, 0.211], abs=0.001)
-    assert [live_table.undecided(each) for each in rows] == [True, False, False]
+        each["simulated"]["harvest_spread"] = 0.08
+    assert [live_table.chance(each) for each in rows] == pytest.approx([0.169, 0.096, 0.169], abs=0.001)
+    assert [live_table.verdict(each) for each in rows] == ["not told from chance", "outside", "outside"]
     assert not any(map(live_table.agrees, rows))
     result = live_table.live_result(rows, "prio", 10.0, {})
     assert (result.values["within"], result.values["undecided"]) == (0, 1)
-    assert "case: outside, but chance alone moves its harvest by 21%" in result.summary
-    assert "-20.0 %, not told from chance |" in result.table.splitlines()[2]
+    assert "case: outside, but chance alone moves its harvest by 0.17" in result.summary
+    assert result.table.splitlines()[2].endswith("not told from chance |")
 
 
 def test_each_time_is_the_jobs_or_the_machines() -> None:
@@ -289,9 +293,10 @@ def test_what_takes_ten_times_as_long_in_slow_motion_is_the_same(traces: Path) -
             simulator.parse(name, (traces / f"{name}.csv").read_text(), stretch=stretch) for name in ("serve", "train")
         )
         slow = slow_motion.simulated(stretch)
-        return simulator.simulate(
-            simulator.Scenario(high, [low], requests=8, costs=simulator.NO_COSTS, **slow), "budget"
+        scenario = simulator.Scenario(
+            high, [low], requests=8, costs=simulator.NO_COSTS, device=simulator.MERGED, **slow
         )
+        return simulator.simulate(scenario, "budget")
 
     fast, slow = outcome(1), outcome(10)
     assert fast.harvest > 0.1
@@ -307,38 +312,11 @@ def test_the_middle_of_what_the_simulator_says_is_its_median() -> None:
     }  # fmt: skip
 
 
-def live_runs(monkeypatch: pytest.MonkeyPatch, harvests: dict[str, list[float]]) -> list[str]:
-    """Without a daemon: what the runs of a case are to find, one after the other. The cases, as they are measured."""
-    order: list[str] = []
-
-    def measure(stage: object, book: object, case: live_pairs.Case) -> live_pairs.Measured:
-        order.append(case.pair)
-        return ratios(1.0, harvests[case.pair].pop(0)) | {"lead_ms": 0.0}, reaction.Reactions()
-
-    monkeypatch.setattr(live_pairs, "measure", measure)
-    monkeypatch.setattr(live_pairs, "learn", lambda *_: None)
-    monkeypatch.setattr(live_pairs.stages, "stage", lambda *_: nullcontext())
-    monkeypatch.setattr(live_pairs.Case, "simulate", lambda *_: ratios(1.0, 0.5))
-    return order
-
-
-def test_cases_outside_the_margin_are_measured_again_as_often_as_may_be(
-    traces: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not until they agree: that would be to choose."""
-    found = [0.3, 0.52, 0.53, 0.2, 0.1]
-    order = live_runs(monkeypatch, {"serve + train": [0.5], "train + serve": list(found)})
-    result = live_pairs.run(**{**OPTIONS, "live": True, "most": 5}, traces=traces, pairs=None)
-    assert order == ["serve + train", *["train + serve"] * 5]
-    assert result.values["within"] == 1
-    assert result.samples["train + serve closed harvest"] == found
-
-
 @pytest.mark.parametrize(("differ", "orders"), [(0.0, live_pairs.ORDERS), (0.1, live_pairs.MANY_ORDERS)])
 def test_where_the_order_of_reactions_decides_more_of_them_are_simulated(
     traces: Path, monkeypatch: pytest.MonkeyPatch, differ: float, orders: int
 ) -> None:
-    book = live_pairs.Book(traces, recordings.recordings(traces), 1.0)
+    book = live_pairs.Book(traces, recordings.recordings(traces), 1.0, MERGED)
     case = live_pairs.Case.of(book, "pair", ("serve", "train"), "closed")
     outcome = simulator.simulate(case.scenario, "fifo")
 
@@ -348,23 +326,6 @@ def test_where_the_order_of_reactions_decides_more_of_them_are_simulated(
     monkeypatch.setattr(simulator, "simulate", simulate)
     seen = reaction.Reactions(wake=[20.0] * reaction.ENOUGH)
     assert case.simulate("fifo", seen)["orders"] == orders
-
-
-def test_what_was_measured_before_is_in_the_table_too(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live_runs(monkeypatch, {"serve + train": [0.5], "train + serve": [0.45]})
-    live_now = {**OPTIONS, "live": True}
-    file = traces / "first.json"
-    record.write(file, "pairs", live_pairs.run(**live_now, traces=traces, pairs=["serve + train"]))
-    result = live_pairs.run(**{**live_now, "earlier": [file]}, traces=traces, pairs=["train + serve"])
-    assert [line.split()[1:4] for line in result.table.splitlines()[2:]] == [
-        ["serve", "+", "train"],
-        ["train", "+", "serve"],
-    ]
-    with pytest.raises(record.BenchError, match=r"first\.json was measured with other settings, measure it anew"):
-        live_pairs.run(**{**live_now, "earlier": [file], "seconds": 9.0}, traces=traces, pairs=["train + serve"])
-    file.write_text("{}")
-    with pytest.raises(record.BenchError, match="holds no pairs that were measured with --live"):
-        live_pairs.run(**{**live_now, "earlier": [file]}, traces=traces, pairs=["train + serve"])
 
 
 def test_no_rounds_are_one_sentence(traces: Path) -> None:

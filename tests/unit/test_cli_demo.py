@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from fikit.commands.demo import command
 from fikit.demo import disturbance, plan
-from fikit.demo.experiment import Outcome
+from fikit.demo.experiment import Experiment, Look, Outcome
 from fikit.demo.result import Result
 from fikit.demo.usage import Usage, share
+from fikit.errors import UserError
 from fikitd.config import SchedulerConfig
 
 NOTHING = Usage("", 0, {})
@@ -30,7 +32,12 @@ def outcomes(solo: float, shared: float, fikit: float) -> dict[str, Outcome]:
 def test_summary_has_the_documented_shape() -> None:
     summary = Result.of(outcomes(2.0, 6.0, 2.2), emulated=True, slurm_version="22.05.8").summary()
     assert summary == {
-        "device": {"name": "Emulated GPU", "emulated": True},
+        "device": {
+            "name": "Emulated GPU",
+            "emulated": True,
+            "sharing": "slices mode: 1,024 us, switch 50 us (assumed), emulated",
+        },
+        "max_slowdown": "2%",
         "slurm_version": "22.05.8",
         "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2},
         "low": {"solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5},
@@ -42,7 +49,7 @@ def test_summary_has_the_documented_shape() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "missed"),
-    [((2.0, 6.0, 2.2), []), ((2.0, 6.0, 2.4), ["took 1.20x"]), ((2.0, 3.0, 2.0), ["was 1.50 times"]),
+    [((2.0, 6.0, 2.18), []), ((2.0, 6.0, 2.24), ["took 1.12x"]), ((2.0, 2.8, 2.0), ["was 1.40 times"]),
      ((2.0, 3.0, 3.0), ["took 1.50x", "was 1.00 times"])],
 )  # fmt: skip
 def test_failures_say_which_bound_was_missed(seconds: tuple[float, float, float], missed: list[str]) -> None:
@@ -66,6 +73,7 @@ def test_steps_measure_first_and_compare_the_same_jobs() -> None:
     assert [job.argv for job in steps["shared"].jobs] == [job.argv for job in steps["fikit"].jobs]
     assert steps["solo_high"].jobs[0].argv == steps["fikit"].jobs[0].argv
     assert not steps["solo_high"].jobs[0].options
+    assert steps["fikit"].jobs[0].options["max-slowdown"] == plan.MAX_SLOWDOWN
     profiles = [steps[f"measure_{name}"].jobs[0].options["profile"] for name in ("high", "low")]
     assert [job.options["profile"] for job in steps["fikit"].jobs] == profiles
     assert (steps["shared"].policy, steps["fikit"].policy) == ("fifo", SchedulerConfig().policy)
@@ -92,3 +100,48 @@ def test_a_failure_on_a_busy_machine_says_so() -> None:
     assert disturbance.sentence(disturbance.busy_cores(before, idle, 2), 2) == ""
     assert "1.2 of 2 cores were busy" in disturbance.sentence(disturbance.busy_cores(before, taken, 2), 2)
     assert disturbance.busy_cores(before, before, 2) == 0.0
+
+
+class _Program:
+    """A program of the demo that is ready at once, and done as soon as it may begin."""
+
+    def __init__(self, meet: Path, name: str, pid: int) -> None:
+        self._result = meet / f"{name}.result"
+        (meet / f"{name}.ready").write_text(json.dumps({"pid": pid}))
+
+    def poll(self) -> int | None:
+        self._result.write_text('{"seconds": 1.0}')
+        return 0
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+class _Door:
+    slurm_version = None
+
+    def __init__(self, root: Path) -> None:
+        self.run_dir, self.emulator_env = root, dict[str, str]()
+        self.pids = {"high": 41, "low": 42}
+
+    def set_policy(self, name: str) -> None:
+        """Any will do."""
+
+    def start(self, job: plan.Job, env: dict[str, str], output: Path) -> _Program:
+        output.write_text("fikit: unmanaged, fikitd speaks another version\n")
+        return _Program(Path(env["MEET"]), job.name, self.pids[job.name])
+
+
+@pytest.mark.parametrize("managed", [{41, 42}, {41}])
+def test_a_figure_of_a_job_that_fikit_does_not_manage_is_no_result(managed: set[int], tmp_path: Path) -> None:
+    (meet := tmp_path / "meet").mkdir()
+    look = Look(lambda _: NOTHING, lambda: managed)
+    experiment = Experiment(_Door(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path)
+    alone = plan.Step("alone", "budget", (plan.Job("low", ()),))
+    assert experiment.run("alone", alone).seconds == {"low": 1.0}  # nobody asked fikit for it
+    both = plan.Step("both", "budget", tuple(plan.Job(name, (), {"priority": name}) for name in ("high", "low")))
+    if managed == {41, 42}:
+        assert experiment.run("both", both).seconds == {"high": 1.0, "low": 1.0}
+    else:
+        with pytest.raises(UserError, match=r"low-priority job runs, but fikit does not manage it .*another version"):
+            experiment.run("both", both)

@@ -233,8 +233,8 @@ def test_damaged_library_is_a_finding_not_a_crash(tmp_path: Path, content: bytes
 
 
 def test_gpu_that_admits_one_process_cannot_be_shared() -> None:
-    assert gpu.compute_modes([0, 0]).status == "ok"
-    closed = gpu.compute_modes([0, 3, 2])
+    assert gpu.compute_modes([0, 0], under_mps=False).status == "ok"
+    closed = gpu.compute_modes([0, 3, 2], under_mps=False)
     assert closed.status == "fail"
     assert closed.found == "GPU 1 admits one process at a time; GPU 2 admits no process at all"
     assert "nvidia-smi -i 1,2 -c DEFAULT" in closed.advice

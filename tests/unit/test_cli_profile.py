@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -127,3 +128,44 @@ def test_a_directory_that_nobody_can_look_into_is_not_called_empty(store: Profil
 
 def test_ls_without_profiles_says_how_to_get_one(store: ProfileStore) -> None:
     assert "--fikit-measure" in run("ls").output
+
+
+def test_ls_says_when_how_large_and_of_how_many_kinds_of_runs(store: ProfileStore) -> None:
+    path = store.save(os.getuid(), profile("train-1"), "run1")
+    other = {**profile("train-1"), "command": ["python3", "train.py", "--lr", "2"], "created": "2026-11-23T12:00:00Z"}
+    path_2 = store.save(os.getuid(), other, "run2")
+    (entry,) = json.loads(run("ls", "--json").output)
+    assert (entry["runs"], entry["variants"], entry["created"]) == (2, 2, "2026-11-23T12:00:00Z")
+    assert entry["bytes"] == path.stat().st_size + path_2.stat().st_size
+    assert "2026-11-23" in run("ls").output
+
+
+def test_rm_asks_and_removes_all_runs_of_a_program(store: ProfileStore) -> None:
+    for key in ("train-1", "serve-1"):
+        store.save(os.getuid(), profile(key), "run1")
+    store.save(os.getuid(), profile("train-1", "NVIDIA H200"), "run2")
+    refused = CliRunner().invoke(command, ["rm", "train-1"], input="n\n")
+    assert refused.exit_code == 1
+    assert "Remove train-1 (2 runs)?" in refused.output
+    assert store.keys(os.getuid()) == ["serve-1", "train-1"]
+    removed = CliRunner().invoke(command, ["rm", "train-1"], input="y\n")
+    assert (removed.exit_code, store.keys(os.getuid())) == (0, ["serve-1"])
+    assert run("rm", "-y", "serve-1").output == "removed serve-1 (1 run)\n"
+    assert store.keys(os.getuid()) == []
+
+
+def test_rm_of_what_is_not_there_removes_nothing(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    result = run("rm", "-y", "train-1", "train-2")
+    assert (result.exit_code, "did you mean" in result.output) == (1, True)
+    assert store.keys(os.getuid()) == ["train-1"]
+
+
+def test_rm_says_what_it_could_not_remove(store: ProfileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(ProfileStore, "remove", refuse)
+    assert 'profile "train-1" could not be removed: Read-only file system' in run("rm", "-y", "train-1").output

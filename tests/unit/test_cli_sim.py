@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from fikit import quantities
+from fikit.commands import run, sandbox
 from fikit.commands.sim import command
 from fikitd.config import SchedulerConfig
 
@@ -53,7 +54,26 @@ def test_people_get_a_table(traces: list[str]) -> None:
     done = CliRunner().invoke(command, [*traces, "--policy", "fifo"])
     assert done.exit_code == 0, done.output
     assert "harvest" in done.stdout
-    assert "emulated" in done.stdout
+    assert "simulated: slices of 1024 us, a switch of 50 us (assumed)" in done.stdout
+
+
+def test_the_papers_policy_is_known_by_its_former_name_and_a_line_says_so(traces: list[str]) -> None:
+    done, now = (CliRunner().invoke(command, [*traces, "--policy", name, "--json"]) for name in ("fikit", "paper"))
+    assert done.exit_code == 0, done.output
+    assert done.stdout == now.stdout
+    assert done.stderr.startswith('fikit: warning: policy "fikit" is called "paper" now')
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("of", [run.command, sandbox.command], ids=["run", "sandbox"])
+def test_whoever_starts_a_daemon_takes_the_former_name_too(
+    of: click.Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = next(param for param in of.params if param.name == "policy")
+    assert option.type_cast_value(click.Context(of), "fikit") == "paper"
+    assert 'policy "fikit" is called "paper" now' in capsys.readouterr().err
+    with pytest.raises(click.BadParameter, match="'budget'"):
+        option.type_cast_value(click.Context(of), "bugdet")
 
 
 def test_the_policy_is_what_a_daemon_runs_by_default(traces: list[str]) -> None:

@@ -96,6 +96,11 @@ def test_kernels_that_were_timed_beside_other_jobs_only_are_marked() -> None:
     assert " E_[64]      " in shown
     assert "* timed beside other jobs only" in shown
     assert "*" not in drawn(table.profile(PROFILE))
+    doubtful = {**PROFILE, "kernels": [{**PROFILE["kernels"][0], "beside": True, "doubtful": True}]}
+    shown = drawn(table.profile(doubtful))
+    assert " r_16_64 ~   " in shown
+    assert "~ timed doubtfully only" in shown
+    assert "*" not in shown
 
 
 def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
@@ -113,6 +118,8 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
     assert "1.90 s: all 1 834 launches not" in drawn(table.report({**new, "untimed": 0, "unfinished": 1834}))
     assert " < 1.90 s " in drawn(table.reports([new]), table.PIPE_WIDTH)
     assert "3.21 s: 3 of 1 834 launches not" in drawn(table.report({**REPORT, "unfinished": 3}))
+    shown = drawn(table.report({**REPORT, "doubtful": 900}), table.PIPE_WIDTH)
+    assert "3.21 s: 900 of 1 834 launches of kernels whose only times are doubtful" in shown
 
 
 def test_what_there_was_not_is_not_told_in_numbers() -> None:
@@ -140,6 +147,24 @@ def test_a_wait_that_has_not_ended_is_no_never(state: str, count: int, total_s: 
     wait = {"count": count, "total_s": total_s, "mean_us": 1e6 * total_s, "p99_us": 1e6 * total_s}
     reason = {**REPORT["held"][0], "total_s": 2.92}
     assert shown in drawn(table.report({**REPORT, "state": state, "wait": wait, "held": [reason]}))
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "listed"),
+    [("slices", "in time slices: one program at a time has it", "time slices"), ("mps", "under MPS: kernels of all", "MPS"),
+     ("other-mps", "under an MPS that is not fikit's", "an MPS that is not fikit's"), ("mixed", "some programs of the job under MPS", "partly MPS")],
+)  # fmt: skip
+def test_a_report_says_how_its_gpu_was_shared(mode: str, said: str, listed: str) -> None:
+    assert said in drawn(table.report({**REPORT, "device_mode": mode}))
+    shown = drawn(table.reports([{**REPORT, "device_mode": mode}, MEASURED]), 160)
+    assert (listed in shown) == (mode != "slices"), "where all ran in time slices, no column says so"
+    assert "time slices" in shown or mode == "slices"
+
+
+def test_a_report_of_before_says_nothing_of_how_its_gpu_was_shared() -> None:
+    before = {key: value for key, value in REPORT.items() if key != "device_mode"}
+    assert "GPU shared" not in drawn(table.report(before))
+    assert "sharing" not in drawn(table.reports([before]))
 
 
 def test_tables_say_emulated_even_when_the_name_does_not() -> None:

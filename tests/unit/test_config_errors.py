@@ -12,7 +12,7 @@ from fikitd.config import Config, ConfigError, load, parse
 from fikitd.main import command
 
 import fikitd
-from fikitd import config
+from fikitd import config, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +34,7 @@ def test_the_sites_example_says_the_defaults_and_every_key() -> None:
     assert {name: set(keys) for name, keys in tomllib.loads(text).items()} == {
         section.name: {key.name for key in dataclasses.fields(getattr(Config(), section.name))} - {"rule"}
         for section in dataclasses.fields(Config)
+        if section.name != "warnings"
     }
 
 
@@ -78,8 +79,8 @@ def test_lines_are_right_in_odd_files(text: str, line: int) -> None:
         ('[scheduler]\nlease_ms = "100"', 'must be a whole number from 5 to 10000, not "100"'),
         ("[scheduler]\nlease_ms = true", "must be a whole number from 5 to 10000, not true"),
         ("[scheduler]\nspin_us = 2.5", "must be a whole number from 0 to 10000, not 2.5"),
-        ('[scheduler]\npolicy = "fair"', 'policy in [scheduler] must be one of fifo, prio, fikit, budget, not "fair"'),
-        ("[scheduler]\npolicy = []", "must be one of fifo, prio, fikit, budget, not a list"),
+        ('[scheduler]\npolicy = "fair"', 'policy in [scheduler] must be one of fifo, prio, paper, budget, not "fair"'),
+        ("[scheduler]\npolicy = []", "must be one of fifo, prio, paper, budget, not a list"),
         ('[daemon]\nrun_dir = "run"', 'run_dir in [daemon] must be an absolute path, not "run"'),
         (f'[daemon]\nrun_dir = "/{"x" * 100}"', "must be at most 94 bytes long, because a socket's path"),
         (
@@ -132,6 +133,27 @@ def test_check_config_prints_a_configuration_that_is_the_one_in_force(tmp_path: 
     assert expected.scheduler.policy == "prio"
 
 
+def test_a_policy_by_its_former_name_is_the_same_and_one_sentence_says_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "fikit.toml"
+    path.write_text('[daemon]\n[scheduler]\npolicy = "fikit"\n')
+    sentence = f'{path}:3: policy "fikit" is called "paper" now: write "paper", the old name will not be known for ever'
+    assert load(path).scheduler.policy == "paper"
+    assert load(path).warnings == (sentence,)
+    result = CliRunner().invoke(command, ["--config", str(path), "--check-config"])
+    assert result.exit_code == 0
+    assert result.stderr == f"{sentence}\n"
+    assert parse(result.stdout, "out").warnings == ()
+
+
+def test_the_daemon_says_such_a_sentence_when_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "fikit.toml"
+    path.write_text('[scheduler]\npolicy = "fikit"\n')
+    monkeypatch.setattr(main, "serve", lambda config: 0 if config.scheduler.policy == "paper" else 1)
+    result = CliRunner().invoke(command, ["--config", str(path)])
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f'fikitd: warning: {path}:2: policy "fikit" is called "paper" now')
+
+
 def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(config.ENV_CONFIG, str(tmp_path / "none.toml"))
     with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
@@ -166,3 +188,20 @@ def test_the_package_and_the_daemon_have_one_version() -> None:
 )  # fmt: skip
 def test_mistakes_of_form_that_people_make_are_told_in_plain_words(text: str, sentence: str) -> None:
     assert fault(text) == sentence
+
+
+def test_collective_kernels_are_names_that_fit_into_a_page() -> None:
+    assert parse('[scheduler]\ncollective_kernels = ["*ring*", "x"]\n', "f").scheduler.collective_kernels == (
+        "*ring*",
+        "x",
+    )
+    assert parse(
+        parse('[scheduler]\ncollective_kernels = ["a\\\\b"]\n', "f").toml(), "f"
+    ).scheduler.collective_kernels == ("a\\b",)
+    for value in ('"x"', "[1]", '[""]', r'["a\u0000b"]'):
+        assert fault(f"[scheduler]\ncollective_kernels = {value}\n") == (
+            "fikit.toml:2: collective_kernels in [scheduler] must be a list of names or patterns of kernels, "
+            'as ["*my_all_reduce*"]'
+        )
+    many = ", ".join(['"0123456789"'] * 200)
+    assert fault(f"[scheduler]\ncollective_kernels = [{many}]\n").endswith("must have at most 2046 bytes of names")

@@ -16,7 +16,7 @@ WAIT_NS = 20 * MS  # kDescriptionNs
 
 @pytest.fixture
 def running() -> Iterator[Dispatcher]:
-    with fake.dispatcher("fikit", LONG_LEASE, trace_events=256) as running:
+    with fake.dispatcher("paper", LONG_LEASE, trace_events=256) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ from fikitd._core import MAX_CLIENTS, identify
 
 
 def test_a_lower_client_is_closed_before_add_client_returns_and_opened_when_the_higher_leaves() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low = FakeClient(running, 1, 8)
         assert not low.closed
         FakeClient(running, 2, 1)
@@ -25,7 +25,7 @@ def test_a_lower_client_is_closed_before_add_client_returns_and_opened_when_the_
 
 
 def test_every_change_moves_the_futex_word() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low = FakeClient(running, 1, 8)
         before = low.page.wake
         FakeClient(running, 2, 1)
@@ -46,7 +46,7 @@ def test_stop_leaves_every_gate_open() -> None:
 
 
 def test_the_lease_of_a_closed_gate_is_renewed_well_before_it_ends() -> None:
-    with fake.dispatcher("fikit", lease_ns=20 * MS) as running:
+    with fake.dispatcher("paper", lease_ns=20 * MS) as running:
         low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for _ in range(4):
             until = low.page.gate_until_ns
@@ -55,7 +55,7 @@ def test_the_lease_of_a_closed_gate_is_renewed_well_before_it_ends() -> None:
 
 
 def test_no_request_is_lost_between_a_doorbell_and_a_dispatcher_that_falls_asleep() -> None:
-    with fake.dispatcher("fikit", LONG_LEASE, spin_ns=0) as running:
+    with fake.dispatcher("paper", LONG_LEASE, spin_ns=0) as running:
         low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for i in range(300):
             time.sleep((i % 7) * 0.0003)  # meets the dispatcher polling, falling asleep and asleep
@@ -92,7 +92,7 @@ def test_a_partial_drain_does_not_free_the_device() -> None:
 
 
 def test_a_higher_client_that_falls_silent_with_unknown_work_holds_others_for_about_a_lease() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         high.launch()
         launched = now()
@@ -103,7 +103,7 @@ def test_a_higher_client_that_falls_silent_with_unknown_work_holds_others_for_ab
 
 def fill_a_gap_of_80_ms() -> tuple[dict[str, Any], int]:
     """One gap with a request that is too long for it and two that fit; the high client's figures, and how long it was."""
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for client in (low, high):
             client.describe(1, "long" if client is low else "step")
@@ -150,7 +150,7 @@ def test_a_request_that_the_gate_opened_for_counts_anew_if_it_closes_again() -> 
 
 
 def test_a_measuring_client_is_open_and_its_samples_become_a_profile_with_context() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         measured = FakeClient(running, 1, 9, measure=True)
         FakeClient(running, 2, 0)
         assert not measured.closed
@@ -174,7 +174,7 @@ def test_a_measuring_client_is_open_and_its_samples_become_a_profile_with_contex
 
 
 def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "step")
         for _ in range(10):
@@ -190,7 +190,7 @@ def test_solo_time_is_unknown_without_a_profile_and_exact_with_one() -> None:
 
 
 def test_what_is_not_known_to_be_complete_may_have_used_the_gpu_until_now() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         for _ in range(10):
             client.launch(1)
@@ -211,7 +211,7 @@ def test_what_is_not_known_to_be_complete_may_have_used_the_gpu_until_now() -> N
 
 def test_solo_time_is_that_of_the_kernels_in_their_contexts_with_the_gaps_that_were_passed() -> None:
     slow = {"context": [f"{identify('step', 7, (1, 1, 1), (64, 1, 1), 0):016x}"] * 3}
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "step")
         client.describe(2, "last")
@@ -241,7 +241,7 @@ def test_a_pause_of_about_a_boundary_is_left_out_of_span_and_solo_time_alike() -
         "boundary": profile_entry("last", 1_100_000, 0)["duration"],
         "gap": {**paused["gap"], "count": 0, "histogram": {}},
     }
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "step")
         client.describe(2, "last")
@@ -262,7 +262,7 @@ def test_a_pause_of_about_a_boundary_is_left_out_of_span_and_solo_time_alike() -
 
 
 def test_waits_and_span_are_those_of_the_page() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.page.wait_count, client.page.wait_total_ns, client.page.expired_count = 100, 5000, 3
         client.page.wait_histogram[4], client.page.wait_histogram[10] = 98, 2
@@ -275,7 +275,7 @@ def test_waits_and_span_are_those_of_the_page() -> None:
 
 @pytest.mark.parametrize("waits", [[1_000_000_000], [9_999_000_000, 16_000], [600, 600, 600, 1100]])
 def test_no_wait_of_a_report_is_longer_than_those_that_there_were(waits: list[int]) -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         page = FakeClient(running, 1, 5).page
         page.wait_count, page.wait_total_ns = len(waits), sum(waits)
         for wait in waits:
@@ -286,7 +286,7 @@ def test_no_wait_of_a_report_is_longer_than_those_that_there_were(waits: list[in
 
 
 def test_boundaries_count_neither_as_span_nor_as_gaps() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5, measure=True)
         client.describe(1, "step")
         begin = now()
@@ -309,7 +309,7 @@ def test_boundaries_count_neither_as_span_nor_as_gaps() -> None:
 
 
 def test_a_dispatcher_that_has_nothing_to_decide_uses_no_processor_time() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         FakeClient(running, 1, 1)
         low = FakeClient(running, 2, 8)
         assert eventually(lambda: not low.page.awake)
@@ -320,7 +320,7 @@ def test_a_dispatcher_that_has_nothing_to_decide_uses_no_processor_time() -> Non
 
 def test_clients_come_and_go_from_many_threads() -> None:
     failures = []
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
 
         def come_and_go(first: int) -> None:
             try:
@@ -344,7 +344,7 @@ def test_clients_come_and_go_from_many_threads() -> None:
 
 
 def test_one_client_too_many_is_an_error_and_changes_nothing() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         clients = [FakeClient(running, number, 5) for number in range(MAX_CLIENTS)]
         with pytest.raises(RuntimeError, match="already has"):
             FakeClient(running, MAX_CLIENTS, 0)

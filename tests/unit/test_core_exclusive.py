@@ -28,7 +28,7 @@ def grants(decisions: list[tuple[object, ...]]) -> list[object]:
     return [decision[1] for decision in decisions if decision[0] == "grant"]
 
 
-@pytest.mark.parametrize("policy", ["fikit", "prio", "budget"])
+@pytest.mark.parametrize("policy", ["paper", "prio", "budget"])
 def test_an_exclusive_kernel_fills_no_gap_but_an_idle_device(policy: str) -> None:
     plain, exclusive = held(policy), held(policy)
     asks = {"request": 1, "duration_ns": 50 * US}
@@ -42,7 +42,7 @@ def test_an_exclusive_kernel_fills_no_gap_but_an_idle_device(policy: str) -> Non
     assert grants(exclusive.event("tick", LOW, 8 * MS)) == [LOW]
 
 
-@pytest.mark.parametrize("policy", ["fikit", "prio", "budget", "exclusive"])
+@pytest.mark.parametrize("policy", ["paper", "prio", "budget", "exclusive"])
 def test_a_client_for_which_an_exclusive_kernel_waits_is_not_held(policy: str) -> None:
     made = held(policy)
     made.event("launched", HIGH, 200 * US, duration_ns=500 * MS)
@@ -66,7 +66,7 @@ def ranks(a: Dispatcher, b: Dispatcher, gangs: tuple[int, int] = (7, 7)) -> tupl
 
 
 def test_the_other_ranks_of_a_collective_that_has_started_are_not_held_until_they_are_there() -> None:
-    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+    with dispatcher("paper", LONG_LEASE) as a, dispatcher("paper", LONG_LEASE) as b:
         _, first, second = ranks(a, b)
         request = second.ask(1)
         assert not eventually(lambda: second.granted(request), 0.1)
@@ -81,14 +81,14 @@ def test_the_other_ranks_of_a_collective_that_has_started_are_not_held_until_the
 
 
 def test_a_collective_that_is_over_or_another_jobs_frees_nobody() -> None:
-    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+    with dispatcher("paper", LONG_LEASE) as a, dispatcher("paper", LONG_LEASE) as b:
         _, first, second = ranks(a, b)
         first.launch(2)
         first.drained()
         assert eventually(lambda: first.page.ring_tail == first.page.ring_head)
         request = second.ask(1)
         assert not eventually(lambda: second.granted(request), 0.1)
-    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+    with dispatcher("paper", LONG_LEASE) as a, dispatcher("paper", LONG_LEASE) as b:
         _, first, second = ranks(a, b, (7, 8))
         first.launch(2)
         request = second.ask(1)
@@ -96,7 +96,7 @@ def test_a_collective_that_is_over_or_another_jobs_frees_nobody() -> None:
 
 
 def test_a_rank_that_died_is_waited_for_by_nobody() -> None:
-    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+    with dispatcher("paper", LONG_LEASE) as a, dispatcher("paper", LONG_LEASE) as b:
         _, first, second = ranks(a, b)
         first.launch(2)
         a.remove_client(2)
@@ -120,7 +120,7 @@ def granted_at(client: FakeClient, claim: Callable[[], None], seconds: float) ->
 
 
 def test_claims_that_nobody_confirms_free_a_job_for_a_lease_and_then_not_for_twenty() -> None:
-    with dispatcher("fikit") as a, dispatcher("fikit") as b:
+    with dispatcher("paper") as a, dispatcher("paper") as b:
         _, first, second = ranks(a, b)
 
         def claim() -> None:
@@ -134,7 +134,7 @@ def test_claims_that_nobody_confirms_free_a_job_for_a_lease_and_then_not_for_twe
 
 
 def test_more_collectives_under_way_than_a_stream_takes_are_not_believed() -> None:
-    with dispatcher("fikit", LONG_LEASE) as a, dispatcher("fikit", LONG_LEASE) as b:
+    with dispatcher("paper", LONG_LEASE) as a, dispatcher("paper", LONG_LEASE) as b:
         _, first, second = ranks(a, b)
         for _ in range(4000):
             first.launch(2)
@@ -144,7 +144,7 @@ def test_more_collectives_under_way_than_a_stream_takes_are_not_believed() -> No
 
 
 def test_who_comes_again_has_spent_what_it_had_spent() -> None:
-    with dispatcher("fikit") as a, dispatcher("fikit") as b:
+    with dispatcher("paper") as a, dispatcher("paper") as b:
         _, first, second = ranks(a, b)
         assert granted_at(second, lambda: first.launch(2), 0.7)
         a.remove_client(2)

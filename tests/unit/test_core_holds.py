@@ -90,7 +90,7 @@ def test_a_request_that_was_given_up_counts_until_then() -> None:
 
 
 def test_what_does_not_fit_is_counted_by_kernel_with_its_length() -> None:
-    with fake.dispatcher("fikit", LONG_LEASE) as running:
+    with fake.dispatcher("paper", LONG_LEASE) as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         low.describe(1, "long")
         high.describe(1, "step")
@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_counted_by_kernel_with_its_length() -> None:
 
 
 def test_a_high_launch_behind_a_long_lower_kernel_says_for_how_long_and_whose() -> None:
-    with fake.dispatcher("fikit", LONG_LEASE) as running:
+    with fake.dispatcher("paper", LONG_LEASE) as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         low.describe(1, "filler")
         running.set_profile(1, [profile_entry("filler", 900 * MS, 0)])
@@ -128,7 +128,7 @@ def test_a_high_launch_behind_a_long_lower_kernel_says_for_how_long_and_whose() 
 
 
 def test_a_client_with_many_kernels_fills_no_memory_and_loses_no_time() -> None:
-    with fake.dispatcher("fikit", LONG_LEASE) as running:
+    with fake.dispatcher("paper", LONG_LEASE) as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         high.describe(1, "step")
         running.set_profile(2, [profile_entry("step", 1000, 4000 * MS)])
@@ -214,7 +214,7 @@ def test_the_journal_tells_of_a_wait_that_goes_on_up_to_now() -> None:
 
 
 def test_the_journal_keeps_the_newest_and_counts_the_rest() -> None:
-    running = Dispatcher("fikit", LONG_LEASE, 20_000, 500_000, 2_000_000, 20_000, trace_events=100)
+    running = Dispatcher("paper", LONG_LEASE, 20_000, 500_000, 2_000_000, 20_000, trace_events=100)
     try:
         client = FakeClient(running, 1, 5)
         for slot in range(300):
@@ -229,7 +229,7 @@ def test_the_journal_keeps_the_newest_and_counts_the_rest() -> None:
 
 
 def test_without_trace_events_there_is_no_journal() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.launch()
         assert eventually(lambda: running.stats(1)["kernels"] == 1)
@@ -240,4 +240,4 @@ def test_without_trace_events_there_is_no_journal() -> None:
         assert eventually(lambda: held(running, 1))
         assert running.journal(1)["events"] == b"", "nor of a wait that goes on"
         with pytest.raises(ValueError, match="at most 1048576"):
-            Dispatcher("fikit", LONG_LEASE, 0, 0, 1, 0, trace_events=2**20 + 1)
+            Dispatcher("paper", LONG_LEASE, 0, 0, 1, 0, trace_events=2**20 + 1)

@@ -36,7 +36,7 @@ def meanwhile(action: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("policy", ["prio", "fikit", "budget"])
+@pytest.mark.parametrize("policy", ["prio", "paper", "budget"])
 @pytest.mark.parametrize("priority", [9, 8], ids=["below", "equal"])
 def test_random_bytes_neither_crash_the_dispatcher_nor_reach_another_client(policy: str, priority: int) -> None:
     rng = random.Random(f"{policy} {priority}")
@@ -76,7 +76,7 @@ def plausible(client: FakeClient, rng: random.Random) -> None:
     client.page.launch_seq = wild
 
 
-@pytest.mark.parametrize("policy", ["prio", "fikit", "budget"])
+@pytest.mark.parametrize("policy", ["prio", "paper", "budget"])
 def test_wild_reports_of_a_lower_client_do_not_stop_grants_to_a_higher_one(policy: str) -> None:
     rng = random.Random(policy)
     with fake.dispatcher(policy, lease_ns=20 * MS) as running:
@@ -131,7 +131,7 @@ def test_twenty_thousand_words_a_second_of_a_lower_client_do_not_hold_a_normal_o
 
 def test_a_liar_above_can_hold_a_lower_client_only_while_it_keeps_talking() -> None:
     rng = random.Random(1)
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, liar = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for _ in range(2000):
             plausible(liar, rng)
@@ -141,7 +141,7 @@ def test_a_liar_above_can_hold_a_lower_client_only_while_it_keeps_talking() -> N
 
 
 def test_counters_of_a_liar_are_cut_not_wrapped() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         liar = FakeClient(running, 1, 5)
         page = liar.page
         liar.describe(1, "step")
@@ -171,7 +171,7 @@ def test_an_entry_whose_writer_was_killed_is_skipped() -> None:
 
 
 def test_a_flooded_ring_is_read_from_where_it_is_still_whole() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         for _ in range(3 * fake.RING_ENTRIES):
             high.launch()
@@ -182,7 +182,7 @@ def test_a_flooded_ring_is_read_from_where_it_is_still_whole() -> None:
 
 
 def test_a_doorbell_rung_without_end_costs_little_and_blocks_nobody() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         os.set_blocking(low.doorbell, True)
         with meanwhile(lambda: os.eventfd_write(low.doorbell, 1)):

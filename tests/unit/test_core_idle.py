@@ -19,7 +19,7 @@ IDLE_S = 1.1  # where nothing has happened for a second, leases are longer
 
 
 def test_leases_are_longer_where_nothing_has_happened_and_short_again_once_something_does() -> None:
-    with fake.dispatcher("fikit", lease_ns=LEASE_NS) as running:
+    with fake.dispatcher("paper", lease_ns=LEASE_NS) as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         assert low.page.gate_until_ns - now() <= LEASE_NS
         time.sleep(IDLE_S)
@@ -32,7 +32,7 @@ def test_leases_are_longer_where_nothing_has_happened_and_short_again_once_somet
 
 
 def test_a_gate_that_is_closed_while_leases_are_long_stays_closed() -> None:
-    with fake.dispatcher("fikit", lease_ns=LEASE_NS) as running:
+    with fake.dispatcher("paper", lease_ns=LEASE_NS) as running:
         first, _ = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
         time.sleep(IDLE_S)
         assert eventually(lambda: first.page.gate_until_ns - now() > 5 * LEASE_NS)
@@ -43,7 +43,7 @@ def test_a_gate_that_is_closed_while_leases_are_long_stays_closed() -> None:
 
 
 def test_what_comes_without_a_doorbell_is_read_also_after_a_long_silence() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         high = FakeClient(running, 2, 1)
         time.sleep(IDLE_S)
         high.launch()
@@ -51,7 +51,7 @@ def test_what_comes_without_a_doorbell_is_read_also_after_a_long_silence() -> No
 
 
 def test_a_page_of_which_nothing_can_come_is_read_once_it_rings() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
 
         def skipped() -> bool:

@@ -36,6 +36,8 @@ ALLOWED = [
 ]
 FORBIDDEN = [
     ("fikitd/core/policy/a.cpp", '#include "dispatcher/d.hpp"', "may not include fikitd/core/dispatcher/d.hpp"),
+    ("fikitd/core/tracking/a.cpp", '#include "dispatcher/d.hpp"', "may not include fikitd/core/dispatcher/d.hpp"),
+    ("fikitd/core/tracking/a.cpp", "#include <sys/mman.h>", "only the standard library"),
     ("fikitd/core/policy/a.cpp", "#include <sys/mman.h>", "only the standard library"),
     ("fikitd/core/policy/a.cpp", '#include "../predictor/p.hpp"', "may not include fikitd/core/predictor/p.hpp"),
     ("fikitd/core/predictor/a.hpp", '  #  include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),

@@ -9,7 +9,7 @@ from core_fake_client import LEASE, LONG_LEASE, MS, FakeClient, eventually, prof
 SOON = LEASE / 1e9 / 2
 
 
-@pytest.mark.parametrize("policy", ["prio", "fikit"])
+@pytest.mark.parametrize("policy", ["prio", "paper"])
 def test_an_unknown_kernel_holds_others_until_its_mark_is_reached(policy: str) -> None:
     with fake.dispatcher(policy, lease_ns=LONG_LEASE) as running:
         high, low, other = (FakeClient(running, number, priority) for number, priority in ((1, 1), (2, 8), (3, 8)))
@@ -60,7 +60,7 @@ def test_a_mark_that_is_never_reached_is_lost_after_a_lease() -> None:
 
 
 def test_marks_are_asked_of_those_that_others_wait_for() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         high = FakeClient(running, 1, 1)
         assert high.page.mark_every == 0
         low = FakeClient(running, 2, 8)
@@ -78,7 +78,7 @@ def test_no_marks_are_asked_where_nobody_is_held() -> None:
 
 
 def test_known_slots_are_told_to_the_client() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 1)
         client.describe(1, "profiled")
         client.describe(40, "sampled")
@@ -93,7 +93,7 @@ def test_known_slots_are_told_to_the_client() -> None:
 
 
 def test_slots_that_a_gap_follows_are_told_to_the_client() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 1)
         for slot, name in ((1, "last"), (2, "inner"), (3, "sampled")):
             client.describe(slot, name)

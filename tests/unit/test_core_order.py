@@ -46,7 +46,7 @@ def asleep(running: Dispatcher, *clients: FakeClient) -> None:
 def test_a_launch_stands_behind_what_was_launched_before_it(order: tuple[int, int], low_first: bool) -> None:
     attempts = 20
     for _ in range(attempts):
-        with dispatcher("fikit", LONG_LEASE) as running:
+        with dispatcher("paper", LONG_LEASE) as running:
             clients = pair(running, *order)
             high, low = clients[1], clients[8]
             time.sleep(0.01)
@@ -68,7 +68,7 @@ def test_a_launch_stands_behind_what_was_launched_before_it(order: tuple[int, in
 
 
 def test_who_reports_much_keeps_nobody_from_being_read() -> None:
-    with dispatcher("fikit", LONG_LEASE) as running:
+    with dispatcher("paper", LONG_LEASE) as running:
         clients = pair(running, 1, 8)
         asleep(running, *clients.values())
         began = now()

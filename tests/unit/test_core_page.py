@@ -55,7 +55,7 @@ def test_the_fake_client_has_the_layout_of_the_header(cc: Callable[..., Path], t
 def test_a_descriptor_that_is_not_a_page_is_refused(size: int) -> None:
     fd, bell = os.memfd_create("not-a-page"), os.eventfd(0)
     os.ftruncate(fd, size)
-    with fake.dispatcher("fikit") as running, pytest.raises(OSError, match="not a page"):
+    with fake.dispatcher("paper") as running, pytest.raises(OSError, match="not a page"):
         running.add_client(1, fd, bell, 5, False)
     os.close(fd)
     os.close(bell)
@@ -65,6 +65,6 @@ def test_a_policy_or_time_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="use one of fifo, exclusive"):
         Dispatcher("best", fake.LEASE, 0, 0, 0, 0)
     with pytest.raises(ValueError, match="lease"):
-        Dispatcher("fikit", 0, 0, 0, 0, 0)
+        Dispatcher("paper", 0, 0, 0, 0, 0)
     with pytest.raises(ValueError, match="times"):
-        Dispatcher("fikit", fake.LEASE, -1, 0, 0, 0)
+        Dispatcher("paper", fake.LEASE, -1, 0, 0, 0)

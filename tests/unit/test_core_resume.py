@@ -6,12 +6,12 @@ from core_fake_client import CLOSED, LONG_LEASE, FakeClient, dispatcher, eventua
 
 
 def test_counters_go_on_and_the_gate_is_as_the_next_dispatcher_wants_it() -> None:
-    with dispatcher("fikit") as before:
+    with dispatcher("paper") as before:
         client = FakeClient(before, 1, 8)
         for _ in range(5):
             client.launch(1)
     client.page.gate = CLOSED  # as a killed one leaves it
-    with dispatcher("fikit") as after:
+    with dispatcher("paper") as after:
         client.go_on_with(after, 8)
         assert not client.closed
         assert after.stats(1)["kernels"] == 5
@@ -22,11 +22,11 @@ def test_counters_go_on_and_the_gate_is_as_the_next_dispatcher_wants_it() -> Non
 
 
 def test_what_was_reported_before_is_not_taken_for_new_work() -> None:
-    with dispatcher("fikit", LONG_LEASE) as before:
+    with dispatcher("paper", LONG_LEASE) as before:
         high = FakeClient(before, 1, 1)
     for _ in range(100):
         high.launch(1)  # while nobody read it; unknown work would hold others for a lease
-    with dispatcher("fikit", LONG_LEASE) as after:
+    with dispatcher("paper", LONG_LEASE) as after:
         high.go_on_with(after, 1)
         low = FakeClient(after, 2, 8)
         low.pass_gate()
@@ -34,11 +34,11 @@ def test_what_was_reported_before_is_not_taken_for_new_work() -> None:
 
 def test_a_partial_drain_after_the_restart_is_told_from_a_whole_one() -> None:
     """Launches are numbered from the program's start, not from the restart."""
-    with dispatcher("fikit", LONG_LEASE) as before:
+    with dispatcher("paper", LONG_LEASE) as before:
         high = FakeClient(before, 1, 1)
         for _ in range(50):
             high.launch(1)
-    with dispatcher("fikit", LONG_LEASE) as after:
+    with dispatcher("paper", LONG_LEASE) as after:
         high.go_on_with(after, 1)
         low = FakeClient(after, 2, 8)
         high.describe(1, "k")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import core_fake_client as fake
+import pytest
 from core_fake_client import MS, FakeClient, eventually, profile_entry
 from fikitd._core import identify
 
@@ -14,7 +15,7 @@ def durations(running: fake.Dispatcher, client: int) -> dict[tuple[str, int], An
 
 
 def test_samples_of_an_unmeasured_client_become_a_profile_with_their_contexts() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         for slot, name in ((1, "a"), (2, "b"), (3, "c")):
             client.describe(slot, name)
@@ -29,7 +30,7 @@ def test_samples_of_an_unmeasured_client_become_a_profile_with_their_contexts() 
 
 
 def test_a_context_of_a_launch_that_nobody_described_is_no_context() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "a")
         client.sample(1, 500, (1, 9, 1))
@@ -38,8 +39,30 @@ def test_a_context_of_a_launch_that_nobody_described_is_no_context() -> None:
         assert list(durations(running, 1)) == [("a", 0)]
 
 
+IDLE, DOUBTFUL = 1 << 48, 1 << 49  # FIKIT_TIMED_*: above the three slots, which they are no part of
+
+
+@pytest.mark.parametrize("measure", [False, True])
+def test_a_doubtful_time_stands_in_for_want_of_a_better_one_and_apart(measure: bool) -> None:
+    with fake.dispatcher("paper") as running:
+        client = FakeClient(running, 1, 5, measure=measure)
+        client.describe(1, "a")
+        client.describe(2, "once")
+        client.sample(1, 90_000, (2, 1, 1), how=DOUBTFUL)
+        client.sample(2, 80_000, how=DOUBTFUL)
+        assert eventually(lambda: client.knows(1) and client.knows(2))
+        client.sample(1, 5000, (1, 1, 1), how=IDLE)
+        client.sample(1, 5000, (1, 1, 1))
+        found = [k for k in running.export_profile(1) if not k["context"]]
+        kernels = {(k["name"], k.get("doubtful", False)): k["duration"] for k in found}
+        assert all(k.get("beside", False) == k.get("doubtful", False) for k in found), "older readers know no doubt"
+        assert kernels["a", False] == {**kernels["a", False], "count": 2, "mean_ns": 5000}
+        assert kernels["a", True]["count"] == kernels["once", True]["count"] == 1
+        assert ("once", False) not in kernels
+
+
 def test_what_was_timed_before_the_description_came_counts_when_it_comes() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         for slot, ns in ((1, 500), (2, 900), (1, 700)):
             client.sample(slot, ns)
@@ -55,7 +78,7 @@ def test_what_was_timed_before_the_description_came_counts_when_it_comes() -> No
 
 
 def test_what_a_liar_says_of_kernels_that_it_never_describes_is_not_kept_without_end() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         for _ in range(3):
             for _ in range(fake.RING_ENTRIES // 2):
@@ -66,7 +89,7 @@ def test_what_a_liar_says_of_kernels_that_it_never_describes_is_not_kept_without
 
 
 def test_a_sample_makes_the_kernel_predictable_at_once() -> None:
-    with fake.dispatcher("fikit", lease_ns=5000 * MS) as running:
+    with fake.dispatcher("paper", lease_ns=5000 * MS) as running:
         high, low = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         high.describe(1, "step")
         high.launch(1)
@@ -83,7 +106,7 @@ def test_a_sample_makes_the_kernel_predictable_at_once() -> None:
 
 
 def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client, other = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         client.describe(1, "known")
         client.describe(2, "new")
@@ -111,8 +134,36 @@ def test_times_taken_beside_others_count_only_while_there_are_few() -> None:
         assert (stats["gpu_time_ns"], stats["beside"]) == (1000, 0), "one time alone says more than eight others"
 
 
+def test_a_doubtful_time_is_the_kernels_own_and_one_beside_others_is_not() -> None:
+    with fake.dispatcher("paper") as running:
+        client = FakeClient(running, 1, 1)
+        client.describe(1, "loaded")
+        client.sample(1, 2000, how=DOUBTFUL)
+        client.launch(1)
+        assert eventually(lambda: running.stats(1)["gpu_time_ns"] == 2000)
+        other = FakeClient(running, 2, 8)
+        client.sample(1, 7000)
+        client.sample(1, 9000, how=DOUBTFUL)
+        client.launch(1)
+        assert eventually(lambda: running.stats(1)["kernels"] == 2)
+        stats = running.stats(1)
+        assert (stats["gpu_time_ns"], stats["doubtful"], stats["beside"]) == (4000, 2, 0)
+        found = {k.get("doubtful", False): k["duration"] for k in running.export_profile(1) if not k["context"]}
+        assert (found[True]["mean_ns"], found[False]["mean_ns"], found[False]["count"]) == (2000, 8000, 2)
+        running.remove_client(other.number)
+    with fake.dispatcher("paper") as running:
+        client = FakeClient(running, 1, 1)
+        client.describe(1, "loaded")
+        doubtful = {**profile_entry("loaded", 3000, 500), "beside": True, "doubtful": True}
+        running.set_profile(1, [doubtful, {**profile_entry("loaded", 9000, 500), "beside": True}])
+        client.launch(1)
+        assert eventually(lambda: running.stats(1)["kernels"] == 1)
+        stats = running.stats(1)
+        assert (stats["gpu_time_ns"], stats["doubtful"], stats["beside"]) == (3000, 1, 0)
+
+
 def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_not_stored_again() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client, _ = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         client.describe(1, "crowded")
         running.set_profile(1, [{**profile_entry("crowded", 3000, 500, count=8), "beside": True}])
@@ -124,7 +175,7 @@ def test_a_profile_of_times_beside_others_predicts_but_says_no_solo_time_and_is_
 
 
 def test_a_kernel_that_comes_to_take_other_times_is_reported_and_predicted_anew() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "hot")
         running.set_profile(1, [profile_entry("hot", 1000, 500, count=100)])
@@ -137,7 +188,7 @@ def test_a_kernel_that_comes_to_take_other_times_is_reported_and_predicted_anew(
 
 
 def test_samples_do_not_change_what_a_run_is_compared_with() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "step")
         running.set_profile(1, [profile_entry("step", 1000, 500)])
@@ -148,7 +199,7 @@ def test_samples_do_not_change_what_a_run_is_compared_with() -> None:
 
 
 def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would_take_alone() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         client.describe(1, "new")
         client.describe(2, "never timed")
@@ -165,7 +216,7 @@ def test_samples_say_how_long_a_first_run_used_the_gpu_but_not_how_long_it_would
 
 def test_times_beside_others_are_no_drift_also_where_nothing_better_is_known_of_the_kernel_as_such() -> None:
     """A profile that knows it behind certain kernels only, as nobody stores it: then the first times beside others are taken."""
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client, _ = FakeClient(running, 1, 1), FakeClient(running, 2, 8)
         client.describe(1, "step")
         step = f"{identify('step', 7, (1, 1, 1), (64, 1, 1), 0):016x}"
@@ -178,7 +229,7 @@ def test_times_beside_others_are_no_drift_also_where_nothing_better_is_known_of_
 
 
 def test_a_kernel_that_is_slow_beside_others_has_not_drifted() -> None:
-    with fake.dispatcher("fikit") as running:
+    with fake.dispatcher("paper") as running:
         client = FakeClient(running, 1, 5)
         FakeClient(running, 2, 5)
         client.describe(1, "crowded")

@@ -11,6 +11,8 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon, as_nobody
+from fikit.checks import daemon as doctor
+from fikit.places import Place
 from fikitd.client import Control
 from fikitd.present import PUBLIC
 
@@ -52,6 +54,24 @@ def test_a_client_is_there_from_its_welcome_to_its_end(site: Daemon) -> None:
     client.close()
     eventually(lambda: site.control.node()["clients"] == [])
     assert site.control.node()["gpus"] == []
+
+
+def test_what_was_measured_of_a_gpus_switch_is_told_while_jobs_share_it(site: Daemon) -> None:
+    daemon = site.config.daemon
+    place = Place(Path(daemon.run_dir), Path(daemon.report_dir), Path(daemon.profile_dir))
+    site.job()
+    client = site.client()
+    [gpu] = site.control.node()["gpus"]
+    assert gpu["switch"] is None
+    assert list(doctor.switches(place)) == []
+    site.core.remembered = (50_000, 3_600, 8)
+    [gpu] = site.control.node()["gpus"]
+    assert gpu["switch"] == {"switch_us": 50.0, "spread_us": 3.6, "samples": 0}
+    [check] = doctor.switches(place)
+    assert check.found == f"{gpu['uuid']}: switch 50 us ± 4 (measured on this GPU before)"
+    client.close()
+    eventually(lambda: list(doctor.switches(place)) == [])
+    assert list(doctor.switches(Place(place.run_dir / "none", place.report_dir, place.profile_dir))) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")

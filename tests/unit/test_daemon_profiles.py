@@ -12,6 +12,7 @@ import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
 from fikitd._core import pack_profile
+from fikitd.profile_match import Match
 from fikitd.profiles import ProfileStore
 
 from fikitd import managed, protocol
@@ -26,7 +27,7 @@ def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon)
     client.close()
     assert "measured 1 kernel, profile mine stored" in daemon.control.summary("12")
     daemon.control.end("12")
-    assert daemon.stored("12")["profile"] == {"key": "mine", "found": False, "stored": True}
+    assert daemon.stored("12")["profile"] == {"key": "mine", "found": False, "stored": True, "borrowed": None}
 
     daemon.job("13", profile="mine")
     daemon.client()
@@ -75,7 +76,7 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 ) -> None:
     answer = threading.Event()
     monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
-    monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and None)
+    monkeypatch.setattr(ProfileStore, "match", lambda *_: answer.wait(20) and None)
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.2)
     monkeypatch.setattr(managed, "PROFILE_TIMEOUT_S", 0.5)
     try:
@@ -93,7 +94,8 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
 def test_a_profile_that_comes_late_is_still_used(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
     monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
-    monkeypatch.setattr(ProfileStore, "load", lambda *_: answer.wait(20) and {"kernels": [fakes.kernel("late")]})
+    late = Match({"kernels": [fakes.kernel("late")]}, [], 0)
+    monkeypatch.setattr(ProfileStore, "match", lambda *_: answer.wait(20) and late)
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.05)
     daemon.job()
     client = daemon.client()

@@ -15,7 +15,8 @@ def packets(draw: st.DrawFn) -> bytes:
     """Random bytes, or a packet that a shim sends with a few bytes changed, and often cut or grown."""
     if draw(st.booleans()):
         return draw(st.binary(max_size=2 * protocol.MESSAGE_BYTES))
-    packet = bytearray(draw(st.sampled_from([fakes.hello(), fakes.description()])))
+    purposes = [protocol.PURPOSE_WORK, protocol.PURPOSE_JOIN, protocol.HELLO_MPS]
+    packet = bytearray(draw(st.sampled_from([*(fakes.hello(purpose=each) for each in purposes), fakes.description()])))
     places = st.one_of(st.integers(0, 63), st.integers(0, len(packet) - 1))
     for place, value in draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=8)):
         packet[place] = value
@@ -32,6 +33,7 @@ def test_a_hello_is_understood_or_a_protocol_error(packet: bytes) -> None:
     assert len(hello.device.uuid) == len("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f")
     assert hello.version is None or protocol.OLDEST <= hello.version <= protocol.VERSION
     assert 0 <= hello.device.memory_bytes < 2**64
+    assert not (hello.watches and hello.joins)
 
 
 @given(packets())
@@ -47,6 +49,8 @@ def test_a_kernel_description_is_understood_or_a_protocol_error(packet: bytes) -
 
 def test_packets_of_shims_are_understood() -> None:
     protocol.parse_hello(fakes.hello())
+    assert protocol.parse_hello(fakes.hello(purpose=protocol.PURPOSE_JOIN)).joins
+    assert protocol.parse_hello(fakes.hello(purpose=protocol.HELLO_MPS)).in_mps
     protocol.parse_kernel(fakes.description())
     with pytest.raises(protocol.ProtocolError):
         protocol.parse_kernel(fakes.hello())

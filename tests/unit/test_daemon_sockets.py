@@ -70,7 +70,7 @@ def refusals(daemon: Daemon, tries: int) -> list[str]:
 
 
 def open_to_all(daemon: Daemon) -> None:
-    for directory in (Path(daemon.run_dir), *list(Path(daemon.run_dir).parents)[:3]):
+    for directory in (Path(daemon.run_dir), *list(Path(daemon.run_dir).parents)[:-2]):  # below /tmp
         directory.chmod(directory.stat().st_mode | 0o011)
 
 

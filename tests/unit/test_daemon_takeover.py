@@ -34,7 +34,7 @@ async def ended(directory: Path, *, comes: bool) -> list[int]:
     """What was said of a job, one of whose clients `comes` after all patience for clients that are there, or never."""
     files = Files()
     jobs = jobs_module.Jobs(
-        records=JobRecords(directory), files=files, ledger=Ledger(directory), policy="fikit"  # type: ignore[arg-type]
+        records=JobRecords(directory), files=files, ledger=Ledger(directory), policy="paper"  # type: ignore[arg-type]
     )  # fmt: skip
     job = jobs.of(JobRecord("12", 0, 0, 1, started_ns=7), DEVICE)
     job.expects(+1)

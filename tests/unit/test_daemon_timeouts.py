@@ -68,7 +68,7 @@ def test_a_profile_that_cannot_be_stored_in_time_is_a_warning_in_the_report(
     said = f"its profile could not be stored in {where}: the file system did not answer within {SHORT_S:g} s"
     assert warnings == [said]
     daemon.control.end("12")
-    assert daemon.stored("12")["profile"] == {"key": "mine", "found": False, "stored": False}
+    assert daemon.stored("12")["profile"] == {"key": "mine", "found": False, "stored": False, "borrowed": None}
 
 
 def test_who_asks_nothing_on_the_control_socket_is_disconnected(

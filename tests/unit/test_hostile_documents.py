@@ -54,7 +54,10 @@ CLIENT = {
 }  # fmt: skip
 NODE: dict[str, Any] = {
     "format": "fikit-node", "version": 1, "node": "n1", "policy": "budget", "now_ns": 10**9,
-    "gpus": [{key: DEVICE[key] for key in ("uuid", "name", "memory_bytes", "emulated")}],
+    "gpus": [{
+        **{key: DEVICE[key] for key in ("uuid", "name", "memory_bytes", "emulated")},
+        "switch": {"switch_us": 50.0, "spread_us": 4.0, "samples": 40},
+    }],
     "unmanaged": [{"gpu": "GPU-0", "pid": 9}],
     "clients": [CLIENT, {**{key: CLIENT[key] for key in node_format.PUBLIC}, "client": 2, "job": "13", "priority": 8}],
 }  # fmt: skip

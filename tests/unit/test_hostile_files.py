@@ -181,7 +181,7 @@ def test_a_jobs_programs_leave_a_bounded_number_of_bytes(tmp_path: Path, monkeyp
 
 def test_the_bounds_of_small_and_large_profiles_fit_together() -> None:
     """Small ones are not counted at each save: as many as a user may have are within the bound all the same."""
-    assert profiles.MAX_KEYS * 2 * profiles.MAX_RUNS * profiles.LARGE_BYTES <= profiles.MAX_USER_BYTES
+    assert profiles.MAX_KEYS * profiles.MAX_FILES * profiles.LARGE_BYTES <= profiles.MAX_USER_BYTES
     assert profiles.MAX_USER_BYTES >= 8 * profiles.MAX_TOTAL_BYTES, "of one profile, what is read has room"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from fikitd.simulator import Outcome, Scenario, Trace, simulate
+from claims import protects_and_feeds
+from fikitd.simulator import MERGED, Scenario, Trace
 
 from fikitd import simulator
 
@@ -31,18 +32,14 @@ def training(usual_us: int, seldom_us: int) -> Trace:
     return trace("training", *rows)
 
 
-def shared(usual_us: int, seldom_us: int, requests: int) -> Outcome:
-    return simulate(Scenario(serving(), [training(usual_us, seldom_us)], requests=requests), "budget")
+def shared(usual_us: int, seldom_us: int, requests: int) -> Scenario:
+    return Scenario(serving(), [training(usual_us, seldom_us)], requests=requests, device=MERGED)
 
 
 @pytest.mark.parametrize(("usual_us", "seldom_us"), [(1000, 3500), (2000, 8000)])
 def test_a_long_kernel_is_expected_to_take_as_long_as_it_well_may(usual_us: int, seldom_us: int) -> None:
-    outcome = shared(usual_us, seldom_us, 400)
-    assert outcome.high_jct_ratio <= 1.05
-    assert outcome.harvest > 0.1
+    protects_and_feeds("budget", shared(usual_us, seldom_us, 400), high_jct_ratio=1.05, harvest=0.1)
 
 
 def test_short_kernels_that_take_six_times_as_long_do_not_pile_up() -> None:
-    outcome = shared(100, 600, 1500)
-    assert outcome.high_jct_ratio < 1.1
-    assert outcome.harvest > 0.5
+    protects_and_feeds("budget", shared(100, 600, 1500), high_jct_ratio=1.1, harvest=0.5)

@@ -125,6 +125,50 @@ def test_the_table_looks_as_stored() -> None:
     matches("top.txt", drawn(top.view(node_use.between(look(0), after))))
 
 
+def shared_by(*modes: str | None) -> tuple[dict[str, Any], str]:
+    """What is known of a GPU whose jobs, each with one program, share it so, and its table."""
+    told = [{} if mode is None else {"device_mode": mode} for mode in modes]
+    clients = [client(number, str(number), **facts) for number, facts in enumerate(told, start=1)]
+    use = node_use.between(look(0), look(1, *clients))
+    return use["gpus"][0], drawn(top.view(use), 160)
+
+
+def test_a_gpu_says_how_its_jobs_share_it() -> None:
+    gpu, shown = shared_by("mps", "mps")
+    assert (gpu["device_mode"], [job["device_mode"] for job in gpu["jobs"]]) == ("mps", ["mps", "mps"])
+    assert "used 0 %, sharing: MPS" in shown
+    assert "time slices" not in shown
+
+
+def test_a_job_beside_mps_is_told_from_those_in_it() -> None:
+    gpu, shown = shared_by("mps", "slices")
+    assert gpu["device_mode"] == "mixed"
+    assert [line.split()[-1] for line in shown.splitlines() if "serve" in line] == ["MPS", "slices"]
+
+
+def test_programs_of_one_job_may_share_in_several_ways() -> None:
+    both = (client(1, device_mode="mps"), client(2, device_mode="slices"))
+    assert only_gpu(look(0), look(1, *both))["jobs"][0]["device_mode"] == "mixed"
+
+
+def test_of_an_older_fikitd_nothing_is_said_about_how_a_gpu_is_shared() -> None:
+    gpu, shown = shared_by(None, None)
+    assert gpu["device_mode"] is None
+    assert "sharing" not in shown
+
+
+def test_a_gpu_says_what_was_measured_of_its_switch() -> None:
+    def shown(known: dict[str, Any] | None) -> str:
+        after = look(1, client(1))
+        after["gpus"] = [{**GPU, "switch": known}]
+        return drawn(top.view(node_use.between(look(0), after)), 160)
+
+    known = {"switch_us": 50.4, "spread_us": 3.6, "samples": 40}
+    assert "switch 50 us ± 4 (measured on this GPU in 40 changes)" in shown(known)
+    assert "switch 50 us ± 4 (measured on this GPU before)" in shown({**known, "samples": 0})
+    assert "switch" not in shown(None)
+
+
 def test_a_node_without_sharing_jobs_says_so() -> None:
     assert "no job shares a GPU of this node now" in drawn(top.view(node_use.between(look(0), look(1))))
 

@@ -34,6 +34,7 @@ def kernels(count: int, contexts: int = 1) -> list[dict[str, Any]]:
             grid=[n + 1, 1, 1],
             boundary=fakes.statistics(2, 7e6),
             **({"beside": True} if n % 3 == 2 else {}),
+            **({"doubtful": True} if n % 6 == 5 else {}),
         )
         for n in range(count)
         for context in [[], *([identity(c + 1), identity(2), identity(3)] for c in range(contexts))]
@@ -41,7 +42,7 @@ def kernels(count: int, contexts: int = 1) -> list[dict[str, Any]]:
 
 
 def key(kernel: dict[str, Any]) -> tuple[Any, ...]:
-    return (kernel["name"], kernel["context"], "beside" in kernel)
+    return (kernel["name"], kernel["context"], "beside" in kernel, "doubtful" in kernel)
 
 
 def test_what_was_packed_comes_back() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -275,6 +277,27 @@ def server(tmp_path: Path) -> Iterator[Callable[[bytes | None], Path]]:
         connection.close()
 
 
+@contextmanager
+def roots_socket(run_dir: Path) -> Iterator[None]:
+    """The control socket of root's hooks, which answers one request."""
+    (run_dir / "hooks").mkdir()
+    directory = os.open(run_dir / "hooks", os.O_PATH)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as roots:
+        roots.bind(f"/proc/self/fd/{directory}/control.sock")
+        os.close(directory)
+        roots.listen()
+
+        def once() -> None:
+            with roots.accept()[0] as connection:
+                connection.recv(1024)
+                connection.send(b"ok\nroot's")
+
+        asked = threading.Thread(target=once, daemon=True)
+        asked.start()
+        yield
+        asked.join(10)
+
+
 def ask(plugin: ctypes.CDLL, run_dir: Path, timeout_ms: int = 2000) -> str | None:
     payload = ctypes.create_string_buffer(256)
     answered = plugin.fikit_control(str(run_dir).encode(), b"summary 12 batch", timeout_ms, payload, 256)
@@ -298,20 +321,15 @@ def test_control_gives_up_at_its_deadline(plugin: ctypes.CDLL, server: Callable[
 
 def test_control_asks_where_users_cannot_fill_the_socket(plugin: ctypes.CDLL, server: Callable[[bytes | None], Path], tmp_path: Path) -> None:  # fmt: skip
     run_dir = server(b"error it is everybody's\n")
-    (run_dir / "hooks").mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as roots:
-        roots.bind(str(run_dir / "hooks" / "control.sock"))
-        roots.listen()
-
-        def once() -> None:
-            with roots.accept()[0] as connection:
-                connection.recv(1024)
-                connection.send(b"ok\nroot's")
-
-        asked = threading.Thread(target=once)
-        asked.start()
+    with roots_socket(run_dir):
         assert ask(plugin, run_dir) == "root's"
-        asked.join()
+
+
+def test_control_reaches_a_socket_whose_path_fits_into_no_address(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    run_dir = tmp_path / ("x" * 150)
+    run_dir.mkdir()
+    with roots_socket(run_dir):
+        assert ask(plugin, run_dir) == "root's"
 
 
 def test_control_without_daemon_fails_at_once(plugin: ctypes.CDLL, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_fifo_never_closes_a_gate() -> None:
     assert policy.event("launched", 2, 10, duration_ns=MS) == []
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit"])
+@pytest.mark.parametrize("name", ["prio", "paper"])
 def test_a_higher_client_closes_the_gate_of_a_lower_one_until_it_leaves(name: str) -> None:
     policy = Policy(name)
     assert policy.event("client_added", 1, 0, priority=8) == []
@@ -45,14 +45,14 @@ def test_a_higher_client_closes_the_gate_of_a_lower_one_until_it_leaves(name: st
     assert policy.event("client_removed", 2, 20) == [("open", 1)]
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit"])
+@pytest.mark.parametrize("name", ["prio", "paper"])
 def test_equals_do_not_gate_each_other(name: str) -> None:
     policy = Policy(name)
     assert policy.event("client_added", 1, 0, priority=5) == []
     assert policy.event("client_added", 2, 0, priority=5) == []
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit"])
+@pytest.mark.parametrize("name", ["prio", "paper"])
 def test_a_measuring_client_neither_gates_nor_is_gated(name: str) -> None:
     policy = Policy(name)
     policy.event("client_added", 1, 0, priority=5)
@@ -60,7 +60,7 @@ def test_a_measuring_client_neither_gates_nor_is_gated(name: str) -> None:
     assert policy.event("client_added", 3, 0, priority=0, measuring=True) == []
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit"])
+@pytest.mark.parametrize("name", ["prio", "paper"])
 def test_a_middle_client_is_closed_by_the_first_and_closes_the_last(name: str) -> None:
     policy = with_clients(name, 1)
     assert policy.event("client_added", 2, 0, priority=5) == [("close", 2)]
@@ -110,7 +110,7 @@ def test_a_drain_of_part_of_the_work_leaves_the_rest_running() -> None:
     assert grants(policy.event("tick", 0, 250)) == [2]
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit"])
+@pytest.mark.parametrize("name", ["prio", "paper"])
 def test_a_silent_client_with_unknown_work_holds_others_for_one_lease(name: str) -> None:
     policy = with_clients(name, 1, 8)
     policy.event("launched", 1, 0)
@@ -148,7 +148,7 @@ def test_a_client_that_gives_up_waiting_is_not_granted() -> None:
 def test_unknown_names_and_clients_are_refused() -> None:
     with pytest.raises(ValueError, match="use one of fifo, exclusive"):
         Policy("lottery")
-    policy = with_clients("fikit", 5)
+    policy = with_clients("paper", 5)
     with pytest.raises(ValueError, match="client"):
         policy.event("launched", 7, 0)
     with pytest.raises(ValueError, match="client"):
@@ -158,7 +158,7 @@ def test_unknown_names_and_clients_are_refused() -> None:
 
 
 def test_the_table_takes_so_many_clients_and_no_more() -> None:
-    policy = with_clients("fikit", *range(MAX_CLIENTS))
+    policy = with_clients("paper", *range(MAX_CLIENTS))
     with pytest.raises(ValueError, match="too many"):
         policy.event("client_added", MAX_CLIENTS + 1, 0)
     policy.event("client_removed", 3, 0)

@@ -82,12 +82,12 @@ class World:
         for other in self.clients.values():
             if other.measuring or other.priority >= mine.priority:
                 continue
-            if self.name == "budget":
+            if self.name in ("budget", "price"):
                 continue  # may run beside a higher client; what it may cost is in test_policy_budget.py
             assert self.now >= other.runs_until, "a higher client's known work is running"
             if other.waiting is None:
                 continue
-            assert self.name == "fikit", "prio: a higher client waits"
+            assert self.name == "paper", "prio: a higher client waits"
             assert duration is not None, "an unknown kernel overtook a higher client"
             assert other.waiting[1] is None or other.waiting[1] > duration, "a higher client's kernel would have fitted"
         ages = self.options.get("ageing_ns", 1_000 * MS) < LEASE  # who has waited so long goes beside whatever is above
@@ -175,14 +175,14 @@ def checked(test: Any) -> Any:
 
 
 @checked
-@given(st.sampled_from(["fifo", "prio", "fikit", "fikit", "budget"]), HISTORY)
+@given(st.sampled_from(["fifo", "prio", "paper", "paper", "budget", "price"]), HISTORY)
 def test_no_history_makes_a_policy_break_its_rules(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
     play(World(name, priorities), steps)
 
 
 @checked
-@given(st.sampled_from(["prio", "fikit"]), HISTORY)
+@given(st.sampled_from(["prio", "paper"]), HISTORY)
 def test_silence_holds_a_waiting_client_for_at_most_the_known_work_and_two_leases(
     name: str, history: tuple[list[int], list[Any]]
 ) -> None:
@@ -194,7 +194,7 @@ def test_silence_holds_a_waiting_client_for_at_most_the_known_work_and_two_lease
 
 
 @checked
-@given(st.sampled_from(["fikit", "budget"]), HISTORY)
+@given(st.sampled_from(["paper", "budget", "price"]), HISTORY)
 def test_a_client_that_left_is_never_named_again(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
     world = World(name, priorities)
@@ -207,22 +207,22 @@ def test_a_client_that_left_is_never_named_again(name: str, history: tuple[list[
 
 
 @checked
-@given(HISTORY)
-def test_budget_lets_nobody_wait_for_longer_than_ageing_and_the_work_in_flight(
-    history: tuple[list[int], list[Any]],
+@given(st.sampled_from(["budget", "price"]), HISTORY)
+def test_nobody_waits_for_longer_than_ageing_and_the_work_in_flight(
+    name: str, history: tuple[list[int], list[Any]]
 ) -> None:
     """Driven by wake_at alone: one that waits goes after ageing_ns (1 s), as soon as the lower work in flight allows."""
     priorities, steps = history
-    world = World("budget", priorities)
+    world = World(name, priorities)
     play(world, steps)
     until_somebody_passes(world, 1100 * MS + 2 * LEASE)
 
 
 @checked
-@given(HISTORY)
-def test_budget_decides_the_same_after_the_same_history(history: tuple[list[int], list[Any]]) -> None:
+@given(st.sampled_from(["budget", "price"]), HISTORY)
+def test_after_the_same_history_decisions_are_the_same(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
-    worlds = World("budget", priorities), World("budget", priorities)
+    worlds = World(name, priorities), World(name, priorities)
     for world in worlds:
         play(world, steps)
     assert worlds[0].clients == worlds[1].clients

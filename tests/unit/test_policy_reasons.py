@@ -13,7 +13,7 @@ from test_policy_gates import LEASE, MS, US, with_clients
 from test_policy_invariants import HISTORY, World, checked, play
 
 POLICIES = [
-    "exclusive", "excl", "prio", "prio2", "prio4", "xsched", "xsched2", "tally", "tgs", "fikit", "fikit", "budget", "budget",
+    "exclusive", "excl", "prio", "prio2", "prio4", "xsched", "xsched2", "tally", "tgs", "paper", "paper", "budget", "budget", "price",
 ]  # fmt: skip
 OF_A_HIGHER_CLIENT = {"behind", "does_not_fit", "budget_spent", "limit"}
 
@@ -86,18 +86,18 @@ def test_whoever_waits_knows_why_and_for_whom(name: str, history: tuple[list[int
 
 
 @checked
-@given(st.sampled_from(["prio", "fikit", "budget"]), HISTORY)
+@given(st.sampled_from(["prio", "paper", "budget"]), HISTORY)
 def test_reasons_are_the_same_after_the_same_history(name: str, history: tuple[list[int], list[Any]]) -> None:
     priorities, steps = history
     said = []
     for _ in range(2):
-        world = World(name, priorities) if name == "fikit" else Witness(name, priorities)
+        world = World(name, priorities) if name == "paper" else Witness(name, priorities)
         play(world, steps)
         said.append({number: world.policy.held(number) for number in world.clients})
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit", "xsched", "tally"])
+@pytest.mark.parametrize("name", ["prio", "paper", "xsched", "tally"])
 def test_behind_a_higher_client_that_works(name: str) -> None:
     policy = with_clients(name, 1, 8)
     policy.event("launched", 1, 0, duration_ns=MS, gap_ns=0)
@@ -105,7 +105,7 @@ def test_behind_a_higher_client_that_works(name: str) -> None:
     assert policy.held(2) == ("behind", 1)
 
 
-@pytest.mark.parametrize("name", ["prio", "fikit", "xsched", "budget"])
+@pytest.mark.parametrize("name", ["prio", "paper", "xsched", "budget"])
 def test_uncertain_is_a_higher_client_whose_work_has_no_known_length(name: str) -> None:
     policy = with_clients(name, 1, 8)
     policy.event("launched", 1, 0)
@@ -114,7 +114,7 @@ def test_uncertain_is_a_higher_client_whose_work_has_no_known_length(name: str) 
 
 
 def test_a_kernel_that_is_longer_than_the_gap_does_not_fit_and_an_unknown_one_says_so() -> None:
-    policy = with_clients("fikit", 1, 8, 8)
+    policy = with_clients("paper", 1, 8, 8)
     policy.event("launched", 1, 0, duration_ns=100 * US, gap_ns=MS)
     policy.event("drained", 1, 100 * US, duration_ns=0)
     policy.event("waiting", 2, 200 * US, request=1, duration_ns=5 * MS)
@@ -132,7 +132,7 @@ def test_one_lower_kernel_in_flight_holds_the_next() -> None:
 
 
 def test_equals_wait_for_their_turn_and_lower_ones_behind_the_first() -> None:
-    policy = with_clients("fikit", 1, 5, 5, 8)
+    policy = with_clients("paper", 1, 5, 5, 8)
     policy.event("waiting", 2, 10 * MS, request=1, duration_ns=MS)  # the first of all: goes, and is in flight
     policy.event("waiting", 2, 10 * MS, request=2, duration_ns=3 * MS)
     policy.event("waiting", 3, 10 * MS + 1, request=1, duration_ns=3 * MS)
@@ -175,7 +175,7 @@ def test_nobody_is_held_without_waiting_and_a_client_that_gave_up_is_not_held() 
 
 def test_reasons_have_names_of_their_own() -> None:
     assert len(set(REASONS)) == len(REASONS)
-    assert Policy("fikit").held(1) is None
+    assert Policy("paper").held(1) is None
 
 
 def test_an_equal_that_neither_waits_nor_runs_keeps_nobody_waiting() -> None:

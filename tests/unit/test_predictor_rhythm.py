@@ -80,6 +80,25 @@ def test_work_that_is_reckoned_too_long_shows_in_when_waits_end() -> None:
     assert later.waited(80 * US, True)["after_ns"] == -20 * US
 
 
+def test_a_disturbed_wait_is_told_when_it_would_have_ended_alone() -> None:
+    rhythm = Rhythm()
+    assert rhythm.waited(0, True)["end_ns"] is None  # it waited for nothing
+    for n in range(3):
+        rhythm.launched(n * MS, KERNELS[0], 100 * US)
+        rhythm.waited(n * MS + 150 * US, True, n * MS + 120 * US)
+    late = 5 * MS + 900 * US
+    for began_ns, end_ns in [
+        (5 * MS, 5 * MS + 130 * US),  # it waits 30 us longer than the work takes
+        (5 * MS + 200 * US, 5 * MS + 230 * US),  # and than nothing, where the work is over already
+        (None, 5 * MS + 150 * US),  # nobody knows when it came: the usual time after the launch
+    ]:
+        rhythm.launched(5 * MS, KERNELS[0], 100 * US)
+        assert rhythm.waited(late, False, began_ns)["end_ns"] == end_ns
+    for kernel in KERNELS:  # of a kind never seen
+        rhythm.launched(6 * MS, kernel, 100 * US, 2 * US)
+    assert rhythm.waited(7 * MS, False, 6 * MS)["end_ns"] == 6 * MS + 304 * US
+
+
 def test_of_a_kind_of_segment_never_seen_it_is_not_known_when_waits_end() -> None:
     rhythm = Rhythm()
     rhythm.launched(0, KERNELS[0], 100 * US)
@@ -98,6 +117,24 @@ def test_requests_that_sometimes_queue_come_from_outside() -> None:
     for n, kernel in enumerate(KERNELS):
         rhythm.launched(now + MS + n * 100 * US, kernel, 10 * US)
     assert rhythm.waited(now + MS + 210 * US, True)["open"]
+
+
+def test_how_long_an_idle_time_between_requests_is_at_least_can_be_told() -> None:
+    """A program that is played ten times as slowly has idle times that are ten times as long."""
+
+    def is_open(long_idle_ns: int) -> bool:
+        rhythm, now, pause = Rhythm(), 0, False
+        rhythm.set_long_idle(long_idle_ns)
+        for n in range(40):
+            now += 5 * MS if n % 3 == 0 else 30 * US
+            for at, kernel in enumerate(KERNELS):
+                rhythm.launched(now + at * 100 * US, kernel, 10 * US)
+            now += 210 * US
+            pause = rhythm.waited(now, True)["open"]
+        return pause
+
+    assert is_open(1 * MS)
+    assert not is_open(10 * MS)
 
 
 def test_a_disturbed_segment_teaches_nothing_about_the_client_alone() -> None:

@@ -276,7 +276,7 @@ def test_a_profile_too_large_with_it_is_stored_without(tmp_path: Path, monkeypat
 # ---------------------------------------------------------------- dispatcher
 
 
-@pytest.mark.parametrize("policy", ["fikit", "budget"])
+@pytest.mark.parametrize("policy", ["paper", "budget"])
 def test_a_measuring_run_learns_it_under_every_policy(policy: str) -> None:
     with fake.dispatcher(policy, LONG_LEASE) as running:
         measuring = FakeClient(running, 1, 1, measure=True)
@@ -314,7 +314,7 @@ def test_whatever_a_client_says_of_its_waits_is_bounded(waited_ns: int) -> None:
 
 
 def test_other_runs_learn_it_where_the_policy_asks_for_it() -> None:
-    for policy, learns in (("fikit", False), ("budget", True)):
+    for policy, learns in (("paper", False), ("budget", True)):
         with fake.dispatcher(policy, LONG_LEASE) as running:
             client = FakeClient(running, 1, 1)
             client.describe(STEP, "step")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeProc
-from fikitd.profile_key import derive, key_of_process, script_of
+from fikitd.profile_key import FIRST, OTHERS, derive, derive_earlier, program_of_process, role_of, script_of, words_of
 from fikitd.untrusted import is_name
 
 
 def key(proc: FakeProc, pid: int = 7) -> str:
-    return key_of_process(proc.root, pid)[0]
+    return program_of_process(proc.root, pid).key
 
 
 @pytest.fixture
@@ -33,11 +33,76 @@ def test_every_virtual_environment_gives_the_same_key(proc: FakeProc) -> None:
     assert key(proc, 7) == key(proc, 8)
 
 
-def test_other_arguments_give_another_key(proc: FakeProc) -> None:
-    proc.add(7, command=("python3", "train.py", "--batch", "1"), exe="/usr/bin/python3.11")
-    proc.add(8, command=("python3", "train.py", "--batch", "2"), exe="/usr/bin/python3.11")
-    proc.add(9, command=("python3", "train.py", "--batch2"), exe="/usr/bin/python3.11")
-    assert len({key(proc, pid) for pid in (7, 8, 9)}) == 3
+def test_other_arguments_are_another_variant_of_the_same_program(proc: FakeProc) -> None:
+    for pid, arguments in enumerate((("--batch", "1"), ("--batch", "2"), ("--batch2",), ("--batch", "1")), start=7):
+        proc.add(pid, command=("python3", "train.py", *arguments), exe="/usr/bin/python3.11")
+    programs = [program_of_process(proc.root, pid) for pid in (7, 8, 9, 10)]
+    assert len({program.key for program in programs}) == 1
+    assert [program.variant == programs[0].variant for program in programs] == [True, False, False, True]
+    assert len({program.earlier_key for program in programs}) == 3, "as fikit called them before"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["a.py"], ["b.py"]),
+        (["-m", "train"], ["train.py"]),
+        (["-m", "train"], ["-m", "train.fast"]),
+        (["-c", "import a"], ["-c", "import b"]),
+        (["-c", "import a"], ["-"]),
+    ],
+)
+def test_another_script_module_or_code_is_another_program(one: list[str], other: list[str]) -> None:
+    assert derive(["python3", *one], "python3", "") != derive(["python3", *other], "python3", "")
+
+
+def test_a_script_is_the_same_wherever_it_lies() -> None:
+    commands = ["train.py"], ["/home/u/train.py", "--lr", "1"], ["-u", "./train.py"]
+    assert len({derive(["python3", *command], "python3", "") for command in commands}) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "role"),
+    [
+        ({}, ""),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, ""),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, FIRST),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, OTHERS),
+        ({"OMPI_COMM_WORLD_RANK": "10", "OMPI_COMM_WORLD_SIZE": "16"}, OTHERS),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, FIRST),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, OTHERS),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, ""),  # a batch script runs alone, whatever its steps do
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "RANK": "0", "WORLD_SIZE": "8"}, FIRST),
+        ({"RANK": "x", "WORLD_SIZE": "-3"}, ""),
+        ({"RANK": "0", "WORLD_SIZE": "9" * 5000}, ""),
+    ],
+)
+def test_the_role_of_a_process_is_what_its_starter_says(environment: dict[str, str], role: str) -> None:
+    assert role_of(environment) == role
+
+
+def test_the_first_rank_and_the_others_are_two_variants(proc: FakeProc) -> None:
+    for pid, rank in ((7, 0), (8, 1), (9, 2)):
+        proc.add(pid, command=("python3", "train.py"), exe="/usr/bin/python3.11")
+        (proc.root / str(pid) / "environ").write_bytes(f"A=1\0RANK={rank}\0WORLD_SIZE=3\0".encode())
+    first, second, third = (program_of_process(proc.root, pid) for pid in (7, 8, 9))
+    assert first.key == second.key == third.key
+    assert first.variant != second.variant == third.variant
+
+
+def test_a_very_long_command_is_cut(proc: FakeProc) -> None:
+    proc.add(7, command=("python3", "train.py", *("x" * 100 for _ in range(2000))), exe="/usr/bin/python3.11")
+    command = program_of_process(proc.root, 7).command
+    assert command[:2] == ["python3", "train.py"]
+    assert 20_000 < sum(map(len, command)) <= 2**15
+
+
+def test_keys_of_before_and_of_now_have_their_words_in_common() -> None:
+    command = ["python3", "train.py", "--lr", "1"]
+    earlier, now = derive_earlier(command, "python3", ""), derive(command, "python3", "")
+    assert earlier != now
+    assert words_of(earlier) == words_of(now) == "python-train"
+    assert words_of("mine") == "mine"
 
 
 def test_a_rebuilt_program_gives_another_key_and_a_copy_the_same(proc: FakeProc, tmp_path: Path) -> None:
@@ -73,3 +138,4 @@ def test_the_script_among_pythons_arguments(arguments: list[str], script: str) -
 @pytest.mark.parametrize("program", ["python3", "..", "a b/c", "-", "ü", "x" * 300])
 def test_every_command_line_gives_a_name(words: list[str], program: str) -> None:
     assert is_name(derive(words, program, "i"))
+    assert is_name(derive_earlier(words, program, "i"))

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 from daemon_fakes import kernel, statistics
-from fikitd.profile_format import merge, merge_statistics
+from fikitd._core import merge_statistics
+from fikitd.profile_format import merge
 from fikitd.profiles import ProfileStore
 from fikitd.storage import become
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fikitd import profile_format, profiles
+from fikitd import profile_format, profiles, run_files
 
 ME = os.getuid()
 
@@ -51,7 +52,7 @@ def collect(store: ProfileStore, key: str = "net", device: str | None = "GPU A")
 def test_a_saved_profile_is_found(store: ProfileStore) -> None:
     path = store.save(ME, document(), "run1")
     profile, warnings = collect(store)
-    assert profile == {**document(), "runs": 1}
+    assert profile == {**document(), "runs": 1, "variants": 1}
     assert warnings == []
     assert store.keys(ME) == ["net"]
     assert path.stat().st_mode & 0o777 == 0o600
@@ -61,7 +62,7 @@ def test_a_saved_profile_is_found(store: ProfileStore) -> None:
 def test_sampled_runs_fill_the_room_that_measured_ones_leave(
     store: ProfileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MAX_RUNS", 4)
+    monkeypatch.setattr(run_files, "MAX_RUNS", 4)
     for day in range(3):
         store.save(ME, document(launches=1), f"2026010{day}")
     for day in range(6):
@@ -76,23 +77,23 @@ def test_sampled_runs_fill_the_room_that_measured_ones_leave(
 
 def test_sampled_runs_that_nobody_reads_any_more_are_removed(store: ProfileStore) -> None:
     measured = store.save(ME, document(), "2025")
-    for second in range(profiles.MAX_RUNS + 5):
+    for second in range(run_files.MAX_RUNS + 5):
         last = store.save(ME, document(), f"20260101T0000{second:02}", sampled=True)
     left = sorted(path.name for path in last.parent.iterdir())
-    assert len(left) == profiles.MAX_RUNS + 1
+    assert len(left) == run_files.MAX_RUNS + 1
     assert left[0] == measured.name
-    assert left[-1] == last.name == f"20260101T0000{profiles.MAX_RUNS + 4:02}-sampled.json"
+    assert left[-1] == last.name == f"20260101T0000{run_files.MAX_RUNS + 4:02}-sampled.json"
 
 
 def test_runs_of_a_clock_that_was_years_ahead_do_not_stay_the_newest(store: ProfileStore) -> None:
-    for number in range(profiles.MAX_RUNS):
+    for number in range(run_files.MAX_RUNS):
         store.save(ME, document(launches=1), f"20380119T031407Z-{number:02}", sampled=True)
     for number in range(3):
         store.save(ME, document(launches=100), f"20261121T120000Z-{number:02}", sampled=True)
     profile, _ = collect(store)
-    assert profile["launches"] == 300 + (profiles.MAX_RUNS - 3)
+    assert profile["launches"] == 300 + (run_files.MAX_RUNS - 3)
     names = {path.name for path in (store.directory / str(ME) / "net").iterdir()}
-    assert len(names) == profiles.MAX_RUNS
+    assert len(names) == run_files.MAX_RUNS
     assert len([name for name in names if name.startswith("2026")]) == 3
 
 
@@ -123,6 +124,15 @@ def test_times_beside_others_count_only_while_nobody_timed_the_kernel_alone(stor
     assert found == [("k", 200.0, None), ("other", 765.0, True)]
 
 
+def test_doubtful_times_stay_apart_from_those_beside_others(store: ProfileStore) -> None:
+    crowded = {"beside": True, "duration": statistics(1, 765.0)}
+    doubtful = {"beside": True, "doubtful": True, "duration": statistics(1, 300.0)}
+    store.save(ME, document(kernels=[kernel(**crowded), kernel(**doubtful), kernel("other", **doubtful)]), "a")
+    store.save(ME, document(kernels=[kernel(**doubtful), kernel("other", duration=statistics(1, 200.0))]), "b")
+    found = [(k["name"], k["duration"]["count"], k.get("doubtful", False)) for k in collect(store)[0]["kernels"]]
+    assert found == [("k", 1, False), ("k", 2, True), ("other", 1, False)]
+
+
 def test_only_runs_on_a_device_of_that_name_count(store: ProfileStore) -> None:
     store.save(ME, document(), "a")
     store.save(ME, document(name="GPU B", created="2026-11-22T12:00:00Z"), "b")
@@ -133,9 +143,9 @@ def test_only_runs_on_a_device_of_that_name_count(store: ProfileStore) -> None:
 
 
 def test_only_the_newest_runs_are_merged(store: ProfileStore) -> None:
-    for number in range(profiles.MAX_RUNS + 4):
+    for number in range(run_files.MAX_RUNS + 4):
         store.save(ME, document(), f"run{number:03}")
-    assert collect(store)[0]["runs"] == profiles.MAX_RUNS
+    assert collect(store)[0]["runs"] == run_files.MAX_RUNS
 
 
 def test_newer_runs_come_first_when_there_is_too_much_to_read(
@@ -236,7 +246,7 @@ def test_what_is_no_plain_file_of_bounded_size_is_skipped(store: ProfileStore, m
 
 def test_an_unfinished_file_is_not_seen(store: ProfileStore) -> None:
     store.save(ME, document(), "a").with_name(".b.json.1234").write_bytes(b"{")
-    assert collect(store) == ({**document(), "runs": 1}, [])
+    assert collect(store) == ({**document(), "runs": 1, "variants": 1}, [])
 
 
 def test_terminal_sequences_do_not_survive(store: ProfileStore) -> None:
@@ -324,6 +334,12 @@ def test_merging_is_commutative_and_says_what_both_say(a: list[int], b: list[int
     assert (merged["count"], merged["histogram"]) == (whole["count"], whole["histogram"])
     assert merged["mean_ns"] == pytest.approx(whole["mean_ns"], rel=1e-9)
     assert merged["m2"] == pytest.approx(whole["m2"], rel=1e-6, abs=1.0)
+
+
+def test_statistics_that_do_not_add_up_count_nothing() -> None:
+    good, bad = summarise([3, 5, 9]), {**summarise([4, 4]), "count": 7}
+    assert merge_statistics(good, bad) == merge_statistics(bad, good) == good
+    assert merge_statistics(bad, bad) == {"count": 0, "mean_ns": 0.0, "m2": 0.0, "histogram": {}}
 
 
 @given(st.permutations([0, 1, 2]))

@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import daemon_fakes as fakes
 import pytest
@@ -35,6 +36,7 @@ PAGE = {
     },
     3: {"run_until": (104, 8)},
     4: {"copies_ask_from": (112, 16), "request_copy": (204, 4), "request_bytes": (248, 8)},
+    5: {"fills_ask": (100, 4), "collective_names": (165376, 2048)},
 }  # fmt: skip
 PAGE_BYTES = 172032
 # Of the messages, by version: hello of a shim for a device named "Emulated GPU".
@@ -74,7 +76,7 @@ def test_a_word_that_is_added_was_padding_before() -> None:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "agreed"),
-    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 4), (1, 1, None), (1, 2, 2), (5, 5, None), (3, 2, None)],
+    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 5), (1, 1, None), (1, 2, 2), (6, 6, None), (3, 2, None)],
 )
 def test_the_newest_version_that_both_know_is_agreed_upon(oldest: int, newest: int, agreed: int | None) -> None:
     assert Hello(oldest, newest, Device("", "", 0)).version == agreed
@@ -85,8 +87,8 @@ def page_versions(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
     """The versions of the pages that the daemon makes."""
     made: list[int] = []
 
-    def make_page(core: FakeCore, *options: int) -> int:
-        page = _core.make_page(*options)  # type: ignore[arg-type]
+    def make_page(core: FakeCore, *options: int, **more: Any) -> int:
+        page = _core.make_page(*options, **more)  # type: ignore[arg-type]
         made.append(struct.unpack_from("<I", os.pread(page, 4, 4))[0])
         return page
 
@@ -119,6 +121,13 @@ def test_an_old_shim_that_only_watches_is_no_client(daemon: Daemon, page_version
     assert daemon.core.seen == {}
 
 
+def test_an_old_shim_in_a_job_that_was_told_to_join_mps_is_managed_and_said_to_have_slices(daemon: Daemon) -> None:
+    """It asks for no place, and says nothing of MPS."""
+    daemon.job()
+    welcomed(daemon, hello_of_version_2())
+    assert daemon.control.job("12")["device_mode"] == "slices"
+
+
 def test_a_new_shim_is_served_in_the_new_version_beside_it(daemon: Daemon, page_versions: list[int]) -> None:
     daemon.job()
     welcomed(daemon, hello_of_version_2())
@@ -134,7 +143,7 @@ def test_a_shim_without_a_common_version_is_refused(daemon: Daemon, version: int
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello(version=version, newest=newest))
     assert client.refusal() == (
-        f"the shim speaks protocol {said} and fikitd 2 to 4; install the same fikit for jobs and daemon"
+        f"the shim speaks protocol {said} and fikitd 2 to 5; install the same fikit for jobs and daemon"
     )
 
 

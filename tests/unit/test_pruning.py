@@ -15,7 +15,7 @@ from fikitd.client import Control
 from fikitd.profiles import ProfileStore
 from fikitd.pruning import Kept, prune_peaks, prune_profiles, prune_reports
 
-from fikitd import profiles
+from fikitd import profiles, run_files
 
 ME = os.getuid()
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -118,7 +118,7 @@ def test_measured_runs_that_nobody_reads_any_more_are_removed(tmp_path: Path) ->
         key="net", command=["x"], created="2026-11-21T12:00:00Z", device=device, span_ns=1, launches=1, peak_bytes=1,
         kernels=[fakes.kernel()],
     )  # fmt: skip
-    for number in range(profiles.MAX_RUNS + 3):
+    for number in range(run_files.MAX_RUNS + 3):
         store.save(ME, document, f"20261121T1200{number:02}Z")
     left = names(tmp_path / str(ME) / "net")
-    assert (len(left), left[0]) == (profiles.MAX_RUNS, "20261121T120003Z.json")
+    assert (len(left), left[0]) == (run_files.MAX_RUNS, "20261121T120003Z.json")

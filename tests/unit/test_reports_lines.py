@@ -49,6 +49,15 @@ def test_an_emulated_device_is_said() -> None:
     assert line.endswith("waited 12 ms (emulated GPU)")
 
 
+@pytest.mark.parametrize(
+    ("mode", "end"),
+    [("slices", "waited 12 ms"), ("mps", "waited 12 ms, under MPS"), ("mixed", "waited 12 ms, partly under MPS"),
+     ("other-mps", "waited 12 ms, under an MPS that is not fikit's")],
+)  # fmt: skip
+def test_the_line_says_when_a_job_ran_under_mps(mode: str, end: str) -> None:
+    assert summary_line(record(KNOWN, device_mode=mode)).endswith(end)
+
+
 def test_without_a_profile_the_line_says_how_to_get_one() -> None:
     line = summary_line(record(profile={"key": "net", "found": False, "stored": None}))
     assert line == "fikit: job 12 high: 1834 kernels, waited 12 ms, no profile yet; run once with --fikit-measure"
@@ -70,6 +79,11 @@ def test_launches_without_a_time_of_their_own_make_the_sum_a_bound(why: str) -> 
     assert (many["gpu_time_s"], many["gpu_time_at_most_s"], many[why]) == (None, 3.2, 19)
     assert (few["slowdown"], many["slowdown"]) == (1.04, None if why == "unfinished" else 1.04)
     assert "1834 kernels, GPU time at most 3.2 s, waited" in summary_line(many)
+
+
+def test_doubtful_times_are_the_jobs_own_and_make_no_bound() -> None:
+    found = record({**KNOWN, "doubtful": 900})
+    assert (found["gpu_time_s"], found["gpu_time_at_most_s"], found["doubtful"]) == (3.2, None, 900)
 
 
 def test_a_running_client_may_yet_do_what_it_launched() -> None:
@@ -179,3 +193,9 @@ def test_a_job_without_report_has_none(tmp_path: Path) -> None:
     assert ReportStore(tmp_path).load("12") is None
     assert ReportStore(tmp_path).load("../12") is None
     assert ReportStore(tmp_path / "no").list() == []
+
+
+def test_the_line_says_whose_times_stood_in() -> None:
+    borrowed = {"run": "train.py --lr 1", "kernels": 42, "known": 41, "borrowed": 40}
+    line = summary_line(record(KNOWN, profile={"key": "net", "found": True, "stored": None, "borrowed": borrowed}))
+    assert "times from train.py --lr 1 (41 of 42 kernels known)" in line

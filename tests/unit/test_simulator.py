@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import recordings
 
 NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0, late_ns=0)
-BASELINES = [name for name in simulator.POLICIES if name not in ("fifo", "time-slicing")]
+BASELINES = [name for name in simulator.POLICIES if name != "fifo"]
 recorded = pytest.mark.skipif(not recordings.RECORDED.is_dir(), reason="the recorded timelines are not here")
 
 
@@ -26,14 +26,14 @@ def scenario() -> Scenario:
     """Made-up inference above made-up training."""
     high = simulator.parse("inference", recordings.inference(1).text().decode())
     low = simulator.parse("training", recordings.training(1).text().decode())
-    return Scenario(high, [low], requests=10)
+    return Scenario(high, [low], requests=10, device=simulator.MERGED)
 
 
 def varied(scenario: Scenario, **changes: object) -> Scenario:
     return Scenario(**{**vars(scenario), **changes})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("policy", simulator.POLICIES)
+@pytest.mark.parametrize("policy", simulator.policies_of(simulator.MERGED))
 @pytest.mark.parametrize("arrivals", simulator.ARRIVALS)
 def test_same_input_gives_the_same_output_to_the_nanosecond(scenario: Scenario, policy: str, arrivals: str) -> None:
     first, second = (simulator.simulate(varied(scenario, arrivals=arrivals), policy) for _ in range(2))
@@ -62,7 +62,9 @@ def test_without_gates_nothing_is_granted_and_the_low_job_gets_most(scenario: Sc
 
 
 def test_slices_between_jobs_shorten_what_a_long_kernel_does(scenario: Scenario) -> None:
-    sliced, whole = (simulator.simulate(scenario, policy) for policy in ("time-slicing", "fifo"))
+    sliced, whole = (
+        simulator.simulate(varied(scenario, device=device), "fifo") for device in (simulator.SLICES, simulator.MERGED)
+    )
     assert sliced.grants == 0
     assert sliced.high_jct_ratio != whole.high_jct_ratio
 
@@ -82,7 +84,7 @@ def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measur
             )
             for priority, trace in ((1, scenario.high), (8, scenario.lows[0]))
         ]
-        return _simulator.simulate("budget", jobs, requests=20, costs=Costs())
+        return _simulator.simulate("budget", jobs, requests=20, costs=Costs(), device=simulator.MERGED.native())
 
     usual = outcome({})
     changed = {
@@ -111,7 +113,7 @@ def test_costs_are_never_zero_by_default() -> None:
 
 
 def test_without_profiles_nothing_is_predicted(scenario: Scenario) -> None:
-    warm, cold = (simulator.simulate(varied(scenario, cold=cold), "fikit") for cold in (False, True))
+    warm, cold = (simulator.simulate(varied(scenario, cold=cold), "paper") for cold in (False, True))
     assert cold.mispredicted_us_p99 == 0 < warm.mispredicted_us_p99
 
 
@@ -152,15 +154,20 @@ def free_of_cost() -> Callable[[str, str, str], tuple[float, float]]:
         text = gzip.decompress((recordings.RECORDED / f"{name}.csv.gz").read_bytes()).decode()
         return traces.setdefault(name, simulator.parse(name, text))
 
+    def profile(name: str) -> _simulator.Profile:
+        return load(name).profile_under({}, fills=False)
+
     def run(high: str, low: str, policy: str) -> tuple[float, float]:
         requests = 2 if "train" in high else 60
         jobs = [
-            _simulator.Job(load(high).native, priority=1, profile=load(high).profile),
-            _simulator.Job(load(low).native, priority=8, profile=load(low).profile, thinks=False),
-        ]
-        device = {"launch_latency_ns": 8_000, "kernel_gap_ns": 0}
-        alone = _simulator.simulate("fifo", jobs[:1], requests=requests, costs=NO_COSTS, **device)
-        shared = _simulator.simulate(policy, jobs, requests=requests, costs=NO_COSTS, **device)
+            _simulator.Job(
+                load(name).native, priority=priority, profile=profile(name), thinks=priority == 1, fills=False
+            )
+            for name, priority in ((high, 1), (low, 8))
+        ]  # the other one lets memsets pass
+        device = replace(simulator.MERGED, launch_latency_ns=8_000, kernel_gap_ns=0).native()
+        alone = _simulator.simulate("fifo", jobs[:1], requests=requests, costs=NO_COSTS, device=device)
+        shared = _simulator.simulate(policy, jobs, requests=requests, costs=NO_COSTS, device=device)
         return shared["span_ns"] / alone["span_ns"], shared["jobs"][1]["device_ns"] / shared["span_ns"]
 
     return run

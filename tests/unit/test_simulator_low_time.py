@@ -21,7 +21,7 @@ def scenario() -> Scenario:
     """Made-up inference above made-up training."""
     high = simulator.parse("inference", recordings.inference(1).text().decode())
     low = simulator.parse("training", recordings.training(1).text().decode())
-    return Scenario(high, [low], requests=10)
+    return Scenario(high, [low], requests=10, device=simulator.MERGED)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "prio", "budget"])

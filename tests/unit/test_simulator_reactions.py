@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fikitd.simulator import Costs, Scenario, SimulatorError
+from fikitd.simulator import MERGED, Costs, Scenario, SimulatorError
 
 from fikitd import simulator
 
@@ -24,7 +24,7 @@ def scenario() -> Scenario:
     """Made-up inference above made-up training."""
     high = simulator.parse("inference", recordings.inference(1).text().decode())
     low = simulator.parse("training", recordings.training(1).text().decode())
-    return Scenario(high, [low], requests=10)
+    return Scenario(high, [low], requests=10, device=MERGED)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,25 +65,30 @@ def test_a_host_needs_a_moment_between_two_requests_alone_and_beside_others(scen
     assert slow.span_ms < usual.span_ms + 9 * 0.2 - 0.5  # who arrives later is not waited for
 
 
-def served(requests: int, pause_us: float, *lengths_us: float) -> simulator.Trace:
-    """Requests of such kernels, each with a wait at its end."""
+def served(requests: int, pause_us: float, *lengths_us: float, waits: bool = True) -> simulator.Trace:
+    """Requests of such kernels, a pause after them, and a wait before it or (waits False) one more kernel and a wait after it."""
     made = recordings.Made(random.Random(1))
     for _ in range(requests):
         for number, us in enumerate(lengths_us):
             made.work(f"kernel {number}", us)
+        if not waits:
+            made.think(pause_us)
+            made.work("last", 30)
         made.synchronize()
         made.think(pause_us)
     return simulator.parse("made", made.text().decode())
 
 
 def test_a_mark_that_says_nothing_new_is_no_reason_to_decide() -> None:
-    """It is seen when the wait behind it is over."""
-    high, low = served(40, 800, 40, 60, 50), served(2, 20, 1e6)  # which never goes
-    pair = Scenario(high, [low], requests=12, max_slowdown=0)
+    """It is seen when the wait behind it is over. Of a few launches after a wait the end is reckoned: the fifth gets a mark."""
+    low = served(2, 20, 1e6)  # which never goes
 
-    def decisions(done_us: int) -> int:
+    def decisions(done_us: int, *, waits: bool) -> int:
+        pair = Scenario(
+            served(40, 800, 30, 30, 30, 30, 30, waits=waits), [low], requests=12, max_slowdown=0, device=MERGED
+        )
         seen = {"done": [done_us * 1000]}
         return simulator._run(replace(pair, seen=seen), "budget", alone=False)["decisions"]
 
-    assert decisions(300) == decisions(10**8) > 12  # after the wait, and never
-    assert decisions(5) > decisions(300)
+    assert decisions(300, waits=True) == decisions(10**8, waits=True) > 12  # after the wait, and never
+    assert decisions(5, waits=False) != decisions(10**8, waits=False)  # while the host computes

@@ -25,7 +25,7 @@ from fikitd.traces import KEPT_CLIENTS, ROWS, JobTrace, Story, TraceError, Trace
 
 MS = 1_000_000
 ABOUT = {
-    "job": "12", "name": "train", "uid": 7, "node": "n1", "priority": 8, "policy": "fikit", "state": "ended",
+    "job": "12", "name": "train", "uid": 7, "node": "n1", "priority": 8, "policy": "paper", "state": "ended",
     "device": {"name": "GPU of the test", "uuid": "GPU-0", "memory_bytes": 1, "emulated": True},
 }  # fmt: skip
 
@@ -129,6 +129,11 @@ def test_the_file_says_that_the_gpu_was_emulated() -> None:
     picture = perfetto.convert(trace())
     assert picture["otherData"]["emulated"] == "true"
     assert "emulated GPU" in picture["traceEvents"][0]["args"]["name"]
+
+
+def test_the_file_says_how_the_gpu_was_shared_where_fikitd_knew() -> None:
+    assert perfetto.convert(trace(device_mode="mps"))["otherData"]["device mode"] == "mps"
+    assert "device mode" not in perfetto.convert(trace())["otherData"]
 
 
 def test_a_stored_trace_comes_back(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fikitd.report_format import MIXED
+
 Look = dict[str, Any]
 Client = dict[str, Any]
 
@@ -12,7 +14,7 @@ Client = dict[str, Any]
 def between(before: Look, after: Look) -> dict[str, Any]:
     """What `fikit top` shows, and its --json: for each GPU its jobs, the highest priority first.
 
-    device_share: device time of what the job launched meanwhile, as a part of that while; null where not all its kernels
+    device_mode: how its programs share the GPU, as far as one may know; null where nobody tells. device_share: device time of what the job launched meanwhile, as a part of that while; null where not all its kernels
     have been timed. waiting_share: of its processes' time. harvest: what lower jobs had of the time that the highest left.
     """
     elapsed_s = (after["now_ns"] - before["now_ns"]) / 1e9
@@ -41,7 +43,12 @@ def _use(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
     jobs = [_job(of_job, earlier, elapsed_s) for of_job in by_job.values()]
     jobs.sort(key=lambda job: (job["priority"], job["job"]))
     share = _sum(job["device_share"] for job in jobs)  # of times that are estimates: more than there is, perhaps
-    return {"device_share": None if share is None else min(share, 1.0), "harvest": _harvest(jobs), "jobs": jobs}
+    return {
+        "device_share": None if share is None else min(share, 1.0),
+        "harvest": _harvest(jobs),
+        "device_mode": _together(job.get("device_mode") for job in jobs),
+        "jobs": jobs,
+    }
 
 
 def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) -> dict[str, Any]:
@@ -66,6 +73,7 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
         "others_kernels_per_s": per_s("others_kernels"),
         "memory_bytes": sum(client["memory_bytes"] for client in clients),
         "memory_limit_bytes": first["memory_limit_bytes"],
+        "device_mode": _together(client.get("device_mode") for client in clients),
     }
 
 
@@ -91,3 +99,9 @@ def _harvest(jobs: list[dict[str, Any]]) -> float | None:
     if highest is None or lower is None or highest >= 1.0:
         return None
     return min(lower / (1.0 - highest), 1.0)
+
+
+def _together(modes: Iterable[str | None]) -> str | None:
+    """That of several programs; None where none of them tells."""
+    known = set(modes) - {None}
+    return known.pop() if len(known) == 1 else MIXED if known else None

@@ -41,7 +41,7 @@ class Sandbox:
     gpu_types: Slurm's name for each GPU's model. spread: the least loaded GPU takes a sharing job, instead of the first with room.
     nodes: how many the machine claims to be; each has a slurmd of its own, all have the same GPUs and fikitd.
     apart: each node has a network, a host name, a fikitd and GPUs of its own (sandbox_network); `run_dirs` are theirs.
-    Attribute `daemon`: further keys of fikit.toml's [daemon], for the fikitd after the next set_policy.
+    Attributes `daemon`, `gpu`: further keys of fikit.toml's [daemon] and [gpu], for the fikitd after the next set_policy.
     access: fikit.toml's [access]. slurm_lines: further lines of slurm.conf. accounting: with slurmdbd and a MariaDB.
     Attributes `root`, `run_dir`, `report_dir`, `profile_dir`, `fikit_toml`, `logs` are its paths.
     """
@@ -82,6 +82,7 @@ class Sandbox:
         self._scheduler: dict[str, Any] = {**(scheduler or {}), "policy": policy}
         self._access = access or {}
         self.daemon: dict[str, Any] = {}
+        self.gpu: dict[str, Any] = {}
         self._keep = keep
         self._failed = False
         self._group = Group()
@@ -233,7 +234,7 @@ class Sandbox:
 
     def _write_fikit_toml(self) -> None:
         assert self._site is not None
-        self._site.write_fikit_toml(self._scheduler, self._access, self.daemon)
+        self._site.write_fikit_toml(self._scheduler, self._access, self.daemon, self.gpu)
 
     def _start_accounting(self, accounting: Accounting) -> None:
         self._start(*accounting.database())

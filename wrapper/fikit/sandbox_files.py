@@ -185,11 +185,13 @@ def lua_script(name: str, layout: Layout, programs: Programs) -> str:
 
 
 def fikitd_script(layout: Layout, programs: Programs) -> str:
-    """fikitd as the sandbox's prologs start it: with the emulated GPU's NVML and this Slurm, which stand for installed ones."""
+    """fikitd as the sandbox's prologs start it: with the emulated GPU's NVML, its MPS, and this Slurm, which stand for installed ones."""
     emulator = {**programs.job_environment}
     if "EMUCUDA_NAME" in emulator:
         emulator["EMUCUDA_NAME"] = emulator["EMUCUDA_NAME"].replace("$SLURMD_NODENAME", "$(hostname)")
     lines = [f'export {name}="{value}"' for name, value in {**emulator, "SLURM_CONF": str(layout.slurm_conf)}.items()]
+    if "LD_LIBRARY_PATH" in emulator:
+        lines.append(f'export PATH="{emulator["LD_LIBRARY_PATH"]}:$PATH"')
     return "\n".join(["#!/bin/sh", *lines, f'exec env -u PWD {programs.daemon} "$@"', ""])
 
 
@@ -203,12 +205,13 @@ def task_prolog(programs: Programs) -> str:
     return "\n".join(["#!/bin/sh", *lines, ""])
 
 
-def fikit_toml(
+def fikit_toml(  # noqa: PLR0917
     layout: Layout,
     machine: Machine,
     scheduler: dict[str, Any],
     access: dict[str, Any] | None = None,
     daemon: dict[str, Any] | None = None,
+    gpu: dict[str, Any] | None = None,
 ) -> str:
     return tomlkit.dumps(
         {
@@ -220,6 +223,7 @@ def fikit_toml(
                 **(daemon or {}),
             },
             "scheduler": scheduler,
+            **({"gpu": gpu} if gpu else {}),
             "slurm": {
                 "gpu_memory_gib": machine.gpu_memory_gib,
                 "default_share_gib": max(1, machine.gpu_memory_gib // 4),

@@ -6,10 +6,12 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 STOP_TIMEOUT_S = 5.0
+BECOMING_S = 0.2
 
 
 class Group:
@@ -89,12 +91,23 @@ def processes_of(directory: Path) -> list[Process]:
         if not entry.name.isdigit() or int(entry.name) in ours:
             continue
         try:
-            command = (entry / "cmdline").read_bytes()
+            command = _command(entry)
             if needle in command or needle in (entry / "environ").read_bytes() or _is_step_of(entry, command, needle):
                 found.append(Process(int(entry.name), command))
         except OSError:
             continue  # it ended while we looked
     return found
+
+
+def _command(entry: Path) -> bytes:
+    """Of a process. One that is just becoming another program has none for a moment, and would be overlooked."""
+    deadline = time.monotonic() + BECOMING_S
+    while not (command := (entry / "cmdline").read_bytes()):
+        (entry / "exe").readlink()  # OSError: it is the kernel's, or has ended
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.005)
+    return command
 
 
 def _is_step_of(entry: Path, command: bytes, needle: bytes) -> bool:

@@ -104,11 +104,13 @@ class Site:
         for name, text in texts.items():
             _write(layout.etc / name, text, modes.get(name, 0o644))
 
-    def write_fikit_toml(self, scheduler: dict[str, Any], access: dict[str, Any], daemon: dict[str, Any]) -> None:
+    def write_fikit_toml(
+        self, scheduler: dict[str, Any], access: dict[str, Any], daemon: dict[str, Any], gpu: dict[str, Any]
+    ) -> None:
         """Replace it: its readers see the old or the new one."""
         file = self._layout.fikit_toml
         unfinished = file.with_suffix(".tmp")
-        _write(unfinished, files.fikit_toml(self._layout, self.machine, scheduler, access, daemon))
+        _write(unfinished, files.fikit_toml(self._layout, self.machine, scheduler, access, daemon, gpu))
         unfinished.rename(file)
 
     def _gpu_files(self) -> list[Path]:

@@ -6,6 +6,8 @@
 #include <array>
 #include <set>
 #include <string>
+#include <unordered_set>
+#include <utility>
 
 #include "hex.hpp"
 
@@ -39,6 +41,15 @@ nb::dict to_dict(const predictor::Statistics& statistics) {
   return dict;
 }
 
+predictor::Kernel to_kernel(const nb::dict& entry) {
+  return {.name = nb::cast<std::string>(entry["name"]),
+          .module_hash = from_hex(entry["module"]),
+          .grid = three(entry["grid"]),
+          .block = three(entry["block"]),
+          .shared_bytes = nb::cast<std::uint32_t>(entry["shared_bytes"]),
+          .kind = nb::cast<std::uint32_t>(entry["kind"])};
+}
+
 nb::list to_list(const std::array<std::uint32_t, 3>& numbers) {
   nb::list list;
   for (const std::uint32_t n : numbers) list.append(n);
@@ -46,6 +57,16 @@ nb::list to_list(const std::array<std::uint32_t, 3>& numbers) {
 }
 
 } // namespace
+
+nb::dict merge_statistics(const nb::dict& one, const nb::dict& other) {
+  predictor::Statistics both;
+  predictor::Statistics theirs;
+  to_statistics(one, both);
+  to_statistics(other, theirs);
+  std::size_t room = predictor::kBuckets;
+  both.merge(theirs, room);
+  return to_dict(both);
+}
 
 predictor::Histogram to_histogram(const nb::dict& histogram) {
   predictor::Histogram result;
@@ -59,12 +80,7 @@ predictor::Model to_model(const nb::sequence& kernels) {
   predictor::Model model;
   for (const nb::handle item : kernels) {
     const auto entry = nb::cast<nb::dict>(item);
-    const predictor::Identity identity = model.describe({.name = nb::cast<std::string>(entry["name"]),
-                                                         .module_hash = from_hex(entry["module"]),
-                                                         .grid = three(entry["grid"]),
-                                                         .block = three(entry["block"]),
-                                                         .shared_bytes = nb::cast<std::uint32_t>(entry["shared_bytes"]),
-                                                         .kind = nb::cast<std::uint32_t>(entry["kind"])});
+    const predictor::Identity identity = model.describe(to_kernel(entry));
     predictor::Cost cost;
     if (!to_statistics(entry["duration"], cost.duration) || !to_statistics(entry["gap"], cost.gap)) continue;
     if (entry.contains("boundary") && !to_statistics(entry["boundary"], cost.boundary)) continue;
@@ -101,15 +117,28 @@ nb::list to_profile(const predictor::Model& model) {
 dispatcher::Timed to_timed(const nb::sequence& kernels) {
   nb::list alone;
   nb::list beside;
-  for (const nb::handle kernel : kernels)
-    (nb::cast<nb::dict>(kernel).contains("beside") ? beside : alone).append(kernel);
-  return {.alone = to_model(nb::borrow<nb::sequence>(alone)), .beside = to_model(nb::borrow<nb::sequence>(beside))};
+  nb::list doubtful;
+  std::unordered_set<predictor::Identity> borrowed;
+  for (const nb::handle handle : kernels) {
+    const auto kernel = nb::cast<nb::dict>(handle);
+    (kernel.contains("doubtful") ? doubtful : kernel.contains("beside") ? beside : alone).append(kernel);
+    if (kernel.contains("borrowed")) borrowed.insert(identify(to_kernel(kernel)));
+  }
+  return {.alone = to_model(nb::borrow<nb::sequence>(alone)),
+          .beside = to_model(nb::borrow<nb::sequence>(beside)),
+          .doubtful = to_model(nb::borrow<nb::sequence>(doubtful)),
+          .borrowed = std::move(borrowed)};
 }
 
 nb::list to_profile(const dispatcher::Timed& timed) {
   nb::list kernels = to_profile(timed.alone);
   for (const nb::handle kernel : to_profile(timed.beside)) {
     kernel["beside"] = true;
+    kernels.append(kernel);
+  }
+  for (const nb::handle kernel : to_profile(timed.doubtful)) {
+    kernel["beside"] = true; // which older readers take for no good time, too
+    kernel["doubtful"] = true;
     kernels.append(kernel);
   }
   return kernels;
@@ -124,6 +153,10 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   dict["gpu_time_ns"] = or_none(stats.gpu_time_ns);
   dict["untimed"] = stats.untimed;
   dict["beside"] = stats.beside;
+  dict["doubtful"] = stats.doubtful;
+  dict["distinct"] = stats.distinct;
+  dict["distinct_profiled"] = stats.distinct_profiled;
+  dict["distinct_borrowed"] = stats.distinct_borrowed;
   dict["unfinished"] = stats.unfinished;
   dict["span_ns"] = stats.span_ns;
   dict["under_way_ns"] = stats.under_way_ns;

@@ -5,10 +5,12 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -24,6 +26,7 @@
 #include "dispatcher/packed_profile.hpp"
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
+#include "foresight/foresight.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
 
@@ -64,30 +67,32 @@ class ManualPolicy {
                  std::uint32_t long_run_launches, std::optional<std::int64_t> long_run_ns,
                  std::optional<std::int64_t> began_ns, const std::string& engine, std::int64_t in_line_ns,
                  std::optional<std::int64_t> high_ns) {
-    const bool taken = policy_->apply({.kind = kind_of(kind),
-                                       .client = client,
-                                       .time_ns = time_ns,
-                                       .since_ns = since_ns.value_or(policy::kLongAgo),
-                                       .spread_ns = spread_ns.value_or(policy::kUnknown),
-                                       .began_ns = began_ns.value_or(policy::kLongAgo),
-                                       .priority = priority,
-                                       .measuring = measuring,
-                                       .granted = granted,
-                                       .exclusive = exclusive,
-                                       .request = request,
-                                       .engine = engine_of(engine),
-                                       .duration_ns = duration_ns.value_or(policy::kUnknown),
-                                       .gap_ns = gap_ns.value_or(policy::kUnknown),
-                                       .outlook = {.slack = times(slack_ns),
-                                                   .idle = times(idle_ns),
-                                                   .span_ns = span_ns.value_or(policy::kUnknown),
-                                                   .tail_ns = policy::kUnknown,
-                                                   .after_ns = 0,
-                                                   .high_ns = high_ns.value_or(policy::kUnknown),
-                                                   .in_line_ns = in_line_ns,
-                                                   .run = {run_launches, run_ns.value_or(policy::kUnknown)},
-                                                   .long_run = {long_run_launches, long_run_ns.value_or(policy::kUnknown)},
-                                                   .open = open}});
+    policy::Event event{.kind = kind_of(kind),
+                        .client = client,
+                        .time_ns = time_ns,
+                        .since_ns = since_ns.value_or(policy::kLongAgo),
+                        .spread_ns = spread_ns.value_or(policy::kUnknown),
+                        .began_ns = began_ns.value_or(policy::kLongAgo),
+                        .priority = priority,
+                        .measuring = measuring,
+                        .granted = granted,
+                        .exclusive = exclusive,
+                        .request = request,
+                        .engine = engine_of(engine),
+                        .duration_ns = duration_ns.value_or(policy::kUnknown),
+                        .gap_ns = gap_ns.value_or(policy::kUnknown),
+                        .outlook = {.slack = times(slack_ns),
+                                    .idle = times(idle_ns),
+                                    .span_ns = span_ns.value_or(policy::kUnknown),
+                                    .tail_ns = policy::kUnknown,
+                                    .after_ns = 0,
+                                    .high_ns = high_ns.value_or(policy::kUnknown),
+                                    .in_line_ns = in_line_ns,
+                                    .run = {run_launches, run_ns.value_or(policy::kUnknown)},
+                                    .long_run = {long_run_launches, long_run_ns.value_or(policy::kUnknown)},
+                                    .open = open}};
+    foresight::foretell(alone_[client], event);
+    const bool taken = policy_->apply(event);
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
     policy_->decide(time_ns, decisions_);
     nb::list list;
@@ -109,38 +114,34 @@ class ManualPolicy {
 
  private:
   static policy::EventKind kind_of(const std::string& name) {
-    static constexpr std::array<const char*, 12> kNames = {"client_added", "client_removed", "profiled", "launched", "waiting",
-                                                           "copied", "waiting_ended", "drained", "running", "grant_done",
-                                                           "exclusive_runs", "tick"};
-    for (std::size_t i = 0; i < kNames.size(); ++i)
-      if (name == kNames[i]) return static_cast<policy::EventKind>(i);
+    for (std::size_t i = 0; i < policy::kEventNames.size(); ++i)
+      if (name == policy::kEventNames[i]) return static_cast<policy::EventKind>(i);
     throw nb::value_error("unknown kind of event");
   }
 
   static policy::Engine engine_of(const std::string& name) {
-    if (name == "compute") return policy::Engine::compute;
-    if (name == "to_device") return policy::Engine::to_device;
-    if (name == "to_host") return policy::Engine::to_host;
+    for (std::size_t i = 0; i < policy::kEngineNames.size(); ++i)
+      if (name == policy::kEngineNames[i]) return static_cast<policy::Engine>(i);
     throw nb::value_error("unknown engine, use compute, to_device or to_host");
   }
 
   static nb::tuple to_tuple(const policy::Decision& decision) {
+    const std::string_view kind = policy::kDecisionNames[static_cast<std::size_t>(decision.kind)];
+    const nb::str name(kind.data(), kind.size());
     switch (decision.kind) {
-      case policy::DecisionKind::open: return nb::make_tuple("open", decision.client);
-      case policy::DecisionKind::close: return nb::make_tuple("close", decision.client);
-      case policy::DecisionKind::ask_copies:
-        return nb::make_tuple("ask_copies", decision.client, decision.engines[0], decision.engines[1]);
-      case policy::DecisionKind::grant:
-        return nb::make_tuple("grant", decision.client, decision.request, decision.launches);
-      case policy::DecisionKind::extend_run:
-        return nb::make_tuple("extend_run", decision.client, decision.launches);
-      case policy::DecisionKind::end_run: return nb::make_tuple("end_run", decision.client);
-      case policy::DecisionKind::wake_at: break;
+      case policy::DecisionKind::open:
+      case policy::DecisionKind::close:
+      case policy::DecisionKind::end_run: break;
+      case policy::DecisionKind::ask_copies: return nb::make_tuple(name, decision.client, decision.engines[0], decision.engines[1]);
+      case policy::DecisionKind::grant: return nb::make_tuple(name, decision.client, decision.request, decision.launches);
+      case policy::DecisionKind::extend_run: return nb::make_tuple(name, decision.client, decision.launches);
+      case policy::DecisionKind::wake_at: return nb::make_tuple(name, decision.time_ns);
     }
-    return nb::make_tuple("wake_at", decision.time_ns);
+    return nb::make_tuple(name, decision.client);
   }
 
   std::unique_ptr<policy::Policy> policy_;
+  std::map<policy::ClientId, predictor::SegmentAlone> alone_; // as the predictor reckons
   policy::Decisions decisions_;
 };
 
@@ -194,6 +195,7 @@ void bind_predictor(nb::module_& m) {
   m.def(
       "quantile", [](const nb::dict& histogram, double q) { return predictor::quantile(to_histogram(histogram), q); },
       "histogram"_a, "q"_a);
+  m.def("merge_statistics", &merge_statistics, "one"_a, "other"_a);
   m.def(
       "identify",
       [](const std::string& name, std::uint64_t module_hash, const Triple& grid, const Triple& block,
@@ -269,7 +271,7 @@ void bind_dispatcher(nb::module_& m) {
   for (const std::string_view name : dispatcher::kJournalKinds) kinds.append(std::string(name));
   m.attr("JOURNAL_KINDS") = nb::tuple(kinds);
   m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0,
-        "version"_a = FIKIT_PROTOCOL_VERSION);
+        "version"_a = FIKIT_PROTOCOL_VERSION, nb::kw_only(), "fills_ask"_a = false, "collective_names"_a = "");
 
   nb::class_<dispatcher::Spin>(m, "Spin")
       .def(nb::init<std::int64_t>(), "longest_ns"_a)
@@ -320,7 +322,36 @@ void bind_dispatcher(nb::module_& m) {
            "trace_events"_a = 0, "tuning"_a = nb::dict())
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
-           "resume"_a = false, "room"_a = nb::none(), released)
+           "resume"_a = false, "room"_a = nb::none(), "overlaps"_a = false, released)
+      .def("switches",
+           [](Dispatcher& self) {
+             std::vector<tracking::SwitchMeter::Word> words;
+             {
+               const nb::gil_scoped_release release;
+               words = self.switches();
+             }
+             nb::list list;
+             for (const auto& [client, cost] : words)
+               list.append(nb::make_tuple(client, cost.switch_ns, cost.spread_ns, cost.count, cost.level));
+             return list;
+           })
+      .def("device",
+           [](Dispatcher& self, int priority) {
+             policy::Device device;
+             {
+               const nb::gil_scoped_release release;
+               device = self.device(priority);
+             }
+             nb::dict found;
+             found["overlaps"] = device.sharing == policy::Sharing::overlap;
+             const auto or_none = [](std::int64_t ns) { return ns < 0 ? nb::none() : nb::object(nb::int_(ns)); };
+             found["switch_ns"] = or_none(device.switch_ns);
+             found["spread_ns"] = or_none(device.spread_ns);
+             found["samples"] = device.samples;
+             return found;
+           },
+           "priority"_a = 9)
+      .def("remember_switch", &Dispatcher::remember_switch, "switch_ns"_a, "spread_ns"_a, "count"_a, "priority"_a, released)
       .def("ended", &Dispatcher::ended, "client_id"_a, released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
@@ -339,7 +370,7 @@ void bind_dispatcher(nb::module_& m) {
              const nb::gil_scoped_release release;
              dispatcher::Timed profile;
              foresight::Learnt learnt;
-             for (predictor::Model* model : {&profile.alone, &profile.beside}) model->keep_within(self.room(id));
+             for (predictor::Model* model : {&profile.alone, &profile.beside, &profile.doubtful}) model->keep_within(self.room(id));
              if (!dispatcher::unpack(bytes, profile, learnt)) throw std::invalid_argument("it is no packed profile");
              self.set_profile(id, std::move(profile), learnt);
            },
@@ -479,6 +510,7 @@ NB_MODULE(_core, m) {
   fikit::binding::bind_predictor(m);
   fikit::binding::bind_policy(m);
   fikit::binding::bind_outlook(m);
+  fikit::binding::bind_switch_meter(m);
   fikit::binding::bind_packed_profile(m);
   fikit::binding::bind_dispatcher(m);
 }

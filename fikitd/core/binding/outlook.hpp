@@ -11,7 +11,8 @@
 namespace fikit::binding {
 
 // Eight times; one stands for all eight, none for unknown.
-policy::Times times(const std::vector<std::int64_t>& ns);
+Times times(const std::vector<std::int64_t>& ns);
 void bind_outlook(nanobind::module_& m);
+void bind_switch_meter(nanobind::module_& m);
 
 } // namespace fikit::binding

@@ -35,7 +35,7 @@ nb::list to_list(const Sketch& sketch) {
 Sketch to_sketch(nb::handle entry) {
   const auto list = nb::cast<nb::list>(entry);
   Sketch sketch;
-  for (std::size_t i = 1; i < std::min(nb::len(list), predictor::kTimes + 1); ++i)
+  for (std::size_t i = 1; i < std::min(nb::len(list), Times::kCount + 1); ++i)
     sketch.ns.push_back(nb::cast<std::int64_t>(list[i]));
   sketch.count = nb::len(list) == 0 ? 0 : nb::cast<std::uint64_t>(list[0]);
   std::sort(sketch.ns.begin(), sketch.ns.end());
@@ -47,8 +47,8 @@ predictor::RunsLearnt to_runs(const nb::dict& entries) {
   for (const auto& [place, entry] : entries) {
     const auto pair = nb::cast<nb::list>(entry);
     if (nb::len(pair) == 2)
-      runs.emplace_back(from_hex(place), predictor::Run{.launches = nb::cast<std::uint32_t>(pair[0]),
-                                                        .work_ns = nb::cast<std::int64_t>(pair[1])});
+      runs.emplace_back(from_hex(place), Launches{.launches = nb::cast<std::uint32_t>(pair[0]),
+                                                  .work_ns = nb::cast<std::int64_t>(pair[1])});
   }
   return runs;
 }

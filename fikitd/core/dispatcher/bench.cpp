@@ -21,6 +21,7 @@
 
 #include "clock.hpp"
 #include "dispatcher.hpp"
+#include "foresight/foresight.hpp"
 #include "page.hpp"
 
 namespace {
@@ -77,7 +78,7 @@ class Histories {
   void grant(int rounds, std::int64_t idle_ns) {
     constexpr std::size_t kAtOnce = 4;
     policy::Outlook outlook;
-    for (std::size_t i = 0; i < policy::Times::kCount; ++i)
+    for (std::size_t i = 0; i < Times::kCount; ++i)
       outlook.slack.ns[i] = outlook.idle.ns[i] = idle_ns + static_cast<std::int64_t>(i) * idle_ns;
     for (int round = 0; round < rounds; ++round) {
       happens({.kind = policy::EventKind::launched, .duration_ns = 20'000, .gap_ns = 30'000, .outlook = outlook});
@@ -110,6 +111,7 @@ class Histories {
   }
   void happens(policy::Event event) {
     event.time_ns = t_ns_;
+    if (event.client == 0) foresight::foretell(alone_, event);
     const std::int64_t begin_ns = dispatcher::now();
     policy_->apply(event);
     policy_->decide(t_ns_, out_);
@@ -119,6 +121,7 @@ class Histories {
   }
 
   std::unique_ptr<policy::Policy> policy_ = policy::make_policy("budget", {});
+  predictor::SegmentAlone alone_; // the high client, as the predictor reckons
   policy::Decisions out_;
   std::mt19937 dice_{1};
   std::int64_t t_ns_ = 0;
@@ -168,7 +171,8 @@ class FakeClient {
   void put(std::uint32_t kind, std::uint64_t value) {
     const std::uint64_t i = page_->ring_head.fetch_add(1, std::memory_order_relaxed);
     fikit_entry& entry = page_->ring[i % FIKIT_RING_ENTRIES];
-    entry.stamp.store(0, std::memory_order_release);
+    entry.stamp.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
     __atomic_store_n(&entry.t_ns, dispatcher::now(), __ATOMIC_RELAXED);
     __atomic_store_n(&entry.slot, kind == FIKIT_ENTRY_DRAINED ? 0 : kSlot, __ATOMIC_RELAXED);
     __atomic_store_n(&entry.kind, kind, __ATOMIC_RELAXED);
@@ -187,9 +191,10 @@ class FakeClient {
   // Posts a request; its number.
   std::uint32_t ask() {
     const std::uint32_t request = page_->request_seq.load() + 1;
+    std::atomic_thread_fence(std::memory_order_release);
     page_->request_ns.store(dispatcher::now(), std::memory_order_relaxed);
-    page_->request_seq.store(request, std::memory_order_release);
-    page_->waiting.store(1, std::memory_order_seq_cst);
+    page_->request_seq.store(request, std::memory_order_relaxed);
+    page_->waiting.store(1, std::memory_order_release);
     ring();
     return request;
   }
@@ -220,7 +225,8 @@ class FakeClient {
 
  private:
   void ring() const {
-    if (page_->awake.load(std::memory_order_seq_cst) == 0) eventfd_write(doorbell_, 1);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (page_->awake.load(std::memory_order_relaxed) == 0) eventfd_write(doorbell_, 1);
   }
   fikit_page* page_ = nullptr;
   int doorbell_;
@@ -331,7 +337,7 @@ double behind_cpu_share(std::int64_t kernel_ns, std::int64_t kernels) {
   predictor::Model model;
   model.add_duration(model.describe({.name = "known"}), {}, kernel_ns);
   gpu->describe(1, FakeClient::kSlot, {.name = "known"});
-  gpu->set_profile(1, {.alone = model, .beside = {}});
+  gpu->set_profile(1, {.alone = model, .beside = {}, .doubtful = {}, .borrowed = {}});
   double share = 0;
   for (std::int64_t i = 0; i < kernels; ++i) {
     high.launch();

@@ -66,6 +66,7 @@ void Dispatcher::round() {
     spin_.came_after(first_ns - acted_ns_);
     moved_ns_ = now_ns;
   }
+  traffic_.tell(*policy_);
   if (moved || now_ns >= wake_at_ns_) decide(now_ns);
   if (!turns_.empty()) take_turns(now_ns);
   if (moved) acted_ns_ = now(); // waking a sleeping client may take longer than we spin
@@ -150,7 +151,7 @@ void Dispatcher::tell_clients() {
   lowest_ = 0;
   for (const auto& client : clients_) {
     lowest_ = std::max(lowest_, client->priority());
-    const bool awaited = closed_ && !client->closed() && !client->measuring();
+    const bool awaited = client->awaited_by(closed_);
     const bool takes_turns = std::ranges::find(turns_, client.get()) != turns_.end(); // its turn ends when its last launch is over
     client->ask_for_marks(takes_turns ? 1 : awaited ? mark_every_ : 0);
     client->set_alone(clients_.size() == 1);

@@ -67,10 +67,12 @@ class Dispatcher {
   // resume: the page has been in use, with a dispatcher that is no more.
   // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
   // room: that its journal, its profile and what it teaches have to fit into; what does not is not kept.
+  // overlaps: its kernels run beside those of other processes (MPS): it tells nothing of a switch.
   // max_slowdown, max_delay_ns: what lower clients may cost it at most, where that is not the options'.
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
-                  std::uint64_t gang = 0, bool resume = false, std::shared_ptr<predictor::Room> room = nullptr);
+                  std::uint64_t gang = 0, bool resume = false, std::shared_ptr<predictor::Room> room = nullptr,
+                  bool overlaps = false);
   // Its process is gone: before the last questions about it, so that they are answered from all that it finished to report.
   void ended(ClientId id);
   // Opens its gate. Throws std::out_of_range for an unknown client, as do those below.
@@ -81,7 +83,14 @@ class Dispatcher {
   Stats stats(ClientId id);
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
-  std::vector<Idle> idle_moments(ClientId id); // the newest; see account.hpp
+  // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.
+  std::vector<tracking::SwitchMeter::Word> switches();
+  // What is known of the GPU now, by reports of clients of this priority and above.
+  policy::Device device(int priority = 9);
+  // A fikitd of before has measured it so, by reports of clients of this priority and above. It holds until this one has, for
+  // clients of this priority and below.
+  void remember_switch(std::int64_t switch_ns, std::int64_t spread_ns, std::uint32_t count, int priority);
+  std::vector<Idle> idle_moments(ClientId id); // the newest; see tracking/launch_stats.hpp
   Story journal(ClientId id);
   void stop(); // opens all gates, ends the thread; may be called more than once
 

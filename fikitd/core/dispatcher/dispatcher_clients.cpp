@@ -51,7 +51,7 @@ Dispatcher::~Dispatcher() { stop(); }
 
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room) {
+                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps) {
   if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
@@ -61,7 +61,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
   auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), siblings(gang, now_ns),
-                                        trace_events_, std::move(room));
+                                        trace_events_, std::move(room), overlaps);
   if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,
@@ -79,6 +79,8 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   }
   by_slot_[slot] = added.get();
   clients_.push_back(std::move(added));
+  traffic_.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices; // of the newest: those of a GPU are alike
+  traffic_.tell_now(*policy_);
   read(*clients_.back());
   see_turns();
   decide(now());
@@ -165,6 +167,25 @@ Timed Dispatcher::measured(ClientId id) {
 foresight::Learnt Dispatcher::learnt(ClientId id) {
   const std::lock_guard lock(mutex_);
   return client(id).learnt();
+}
+
+std::vector<tracking::SwitchMeter::Word> Dispatcher::switches() {
+  const std::lock_guard lock(mutex_);
+  return traffic_.switches.words();
+}
+
+policy::Device Dispatcher::device(int priority) {
+  const std::lock_guard lock(mutex_);
+  traffic_.tell_now(*policy_);
+  return policy_->device(priority);
+}
+
+void Dispatcher::remember_switch(std::int64_t switch_ns, std::int64_t spread_ns, std::uint32_t count, int priority) {
+  if (switch_ns < 0 || switch_ns > tracking::SwitchMeter::kAtMostNs || spread_ns < 0) throw std::invalid_argument("no GPU's switch takes so long");
+  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+  const std::lock_guard lock(mutex_);
+  traffic_.remembered = {.switch_ns = switch_ns, .spread_ns = spread_ns, .count = count, .level = priority};
+  traffic_.tell_now(*policy_);
 }
 
 std::vector<Idle> Dispatcher::idle_moments(ClientId id) {

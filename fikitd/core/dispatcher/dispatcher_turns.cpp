@@ -2,6 +2,7 @@
 // that fikitd does not renew opens by itself.
 #include <algorithm>
 
+#include "clock.hpp"
 #include "dispatcher.hpp"
 
 namespace fikit::dispatcher {

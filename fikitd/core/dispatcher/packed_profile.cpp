@@ -24,6 +24,8 @@ constexpr std::uint32_t kMagic = 0x50504b46; // "FKPP"
 constexpr std::size_t kNameBytes = 1023;     // at most, as the protocol has it
 constexpr std::uint8_t kBeside = 1;          // an entry's flags
 constexpr std::uint8_t kInContext = 2;
+constexpr std::uint8_t kDoubtful = 4;
+constexpr std::uint8_t kBorrowed = 8;
 constexpr std::array kParts{&RhythmLearnt::Segment::span, &RhythmLearnt::Segment::tail, &RhythmLearnt::Segment::after,
                             &RhythmLearnt::Segment::next_slack, &RhythmLearnt::Segment::idle};
 constexpr std::array kStatistics{&Cost::duration, &Cost::gap, &Cost::boundary};
@@ -159,23 +161,25 @@ void put(Writer& writer, const Sketch& sketch) {
 Sketch take_sketch(Reader& reader) {
   Sketch sketch{.count = reader.take<std::uint64_t>(), .ns = {}};
   const std::size_t times = reader.take<std::uint8_t>();
-  if (times > predictor::kTimes) reader.fail();
+  if (times > Times::kCount) reader.fail();
   for (std::size_t i = 0; i < times && reader.good(); ++i) sketch.ns.push_back(reader.take<std::int64_t>());
   std::sort(sketch.ns.begin(), sketch.ns.end());
   return sketch;
 }
 
-// Entries without context of both models come first: of them most is known.
+// Entries without context of all models come first: of them most is known.
 void put_entries(Writer& writer, const Timed& timed) {
   Writer::Section entries(writer);
   for (const bool in_context : {false, true}) {
-    for (const predictor::Model* model : {&timed.alone, &timed.beside}) {
+    for (const predictor::Model* model : {&timed.alone, &timed.beside, &timed.doubtful}) {
       model->for_each([&](const Kernel& kernel, const Context* context, const Cost& cost) {
         if ((context != nullptr) != in_context) return;
         entries.add([&] {
-          const int flags = (model == &timed.beside ? kBeside : 0) | (in_context ? kInContext : 0);
-          writer.put(static_cast<std::uint8_t>(flags));
-          writer.put(identify(kernel));
+          const int which = model == &timed.beside ? kBeside : model == &timed.doubtful ? kDoubtful : 0;
+          const Identity identity = identify(kernel);
+          const bool borrowed = model == &timed.alone && timed.borrowed.contains(identity);
+          writer.put(static_cast<std::uint8_t>(which | (in_context ? kInContext : 0) | (borrowed ? kBorrowed : 0)));
+          writer.put(identity);
           if (in_context) writer.put(context->last);
           for (const auto statistics : kStatistics) put(writer, cost.*statistics);
         });
@@ -192,8 +196,9 @@ void take_entry(Reader& reader, Timed& timed) {
   Cost cost;
   bool whole = identity != 0;
   for (const auto statistics : kStatistics) whole = take(reader, cost.*statistics) && whole;
-  if (whole && reader.good() && context.full() == ((flags & kInContext) != 0))
-    (flags & kBeside ? timed.beside : timed.alone).merge(identity, context, cost);
+  if (!whole || !reader.good() || context.full() != ((flags & kInContext) != 0)) return;
+  (flags & kDoubtful ? timed.doubtful : flags & kBeside ? timed.beside : timed.alone).merge(identity, context, cost);
+  if (flags & kBorrowed) timed.borrowed.insert(identity);
 }
 
 void put(Writer& writer, const foresight::Learnt& learnt) {
@@ -233,7 +238,7 @@ void take(Reader& reader, foresight::Learnt& learnt) {
     const auto launches = reader.take<std::uint32_t>();
     const auto work_ns = reader.take<std::int64_t>();
     if (launches >= 1 && work_ns >= 0 && work_ns <= predictor::kMaxNs)
-      learnt.runs.emplace_back(place, predictor::Run{.launches = launches, .work_ns = work_ns});
+      learnt.runs.emplace_back(place, Launches{.launches = launches, .work_ns = work_ns});
   }
 }
 
@@ -244,7 +249,7 @@ bool is_empty(const foresight::Learnt& learnt) {
 } // namespace
 
 std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names names, std::size_t limit) {
-  if (timed.alone.empty() && timed.beside.empty() && is_empty(learnt)) return {};
+  if (timed.alone.empty() && timed.beside.empty() && timed.doubtful.empty() && is_empty(learnt)) return {};
   constexpr std::size_t kNumbers = 6 * sizeof(std::uint32_t); // what is there also of nothing
   Writer writer(std::max(limit, kNumbers) - kNumbers);
   writer.put(kMagic);
@@ -256,6 +261,7 @@ std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names name
       };
       timed.alone.for_each(add);
       timed.beside.for_each(add);
+      timed.doubtful.for_each(add);
     }
   }
   put_entries(writer, timed);
@@ -272,6 +278,7 @@ bool unpack(std::string_view bytes, Timed& timed, foresight::Learnt& learnt) {
     if (!reader.good()) break;
     timed.alone.describe(kernel);
     timed.beside.describe(kernel);
+    timed.doubtful.describe(kernel);
   }
   for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) take_entry(reader, timed);
   take(reader, learnt);

@@ -5,16 +5,11 @@
 #include <utility>
 
 #include "fikit_protocol.h"
+#include "tracking/client_page.hpp"
 
 namespace fikit::dispatcher {
 
-struct Report {
-  std::int64_t t_ns = 0; // not of SAMPLE and GAP: theirs is `before`
-  std::uint32_t slot = 0;
-  std::uint32_t kind = 0;
-  std::uint64_t value = 0;
-  std::uint64_t before = 0;
-};
+using tracking::Report;
 
 class Ring {
  public:

@@ -4,10 +4,7 @@
 
 namespace fikit::foresight {
 
-static_assert(policy::Times::kCount == predictor::kTimes);
-static_assert(policy::kLongAgo == predictor::kNoWord);
-static_assert(policy::Tuning{}.longest_run_ns == double{predictor::Runs::kMaxNs});
-static_assert(policy::Tuning{}.rest_run_ns == double{predictor::Runs::kMaxLongNs});
+static_assert(policy::Tuning{}.long_idle_ns == double{predictor::Rhythm::kLongIdleNs});
 
 namespace {
 
@@ -21,7 +18,7 @@ std::int64_t in_line_ns(const predictor::Prediction& predicted) {
 
 // Of the device, by a kernel that stands in line.
 std::int64_t takes_ns(const predictor::Prediction& predicted) {
-  return predicted.duration_ns < 0 ? policy::kUnknown : predicted.duration_ns + in_line_ns(predicted);
+  return predicted.duration_ns < 0 ? kUnknown : predicted.duration_ns + in_line_ns(predicted);
 }
 
 // What nine of ten like it do not exceed, where its runs differ: a quantile may lie a bucket above what they all took, and the
@@ -34,13 +31,24 @@ std::int64_t high_ns(const predictor::Prediction& predicted) {
 
 } // namespace
 
+void foretell(predictor::SegmentAlone& alone, policy::Event& event) {
+  policy::Outlook& outlook = event.outlook;
+  if (event.kind == policy::EventKind::launched) {
+    alone.launched(event.time_ns, event.duration_ns, outlook.in_line_ns);
+    outlook.alone_dry_ns = alone.dry_ns();
+  } else if (event.kind == policy::EventKind::drained && event.waited && event.duration_ns == 0 && alone.launches() > 0) {
+    outlook.alone_end_ns = alone.wait_end_ns(event.began_ns, outlook.after_ns, outlook.tail_ns);
+    alone.waited();
+  }
+}
+
 policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
   outlook.high_ns = high_ns(predicted);
-  const auto [run, long_run] = runs_.starting(identity, takes_ns(predicted));
-  outlook.run = {.launches = run.launches, .work_ns = run.work_ns};
-  outlook.long_run = {.launches = long_run.launches, .work_ns = long_run.work_ns};
+  const predictor::Ahead ahead = runs_.starting(identity, takes_ns(predicted));
+  outlook.run = ahead.run;
+  outlook.long_run = ahead.long_run;
   return outlook;
 }
 
@@ -49,15 +57,17 @@ policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity ident
   in_segment_ = true;
   policy::Outlook outlook = granted && !exclusive ? waiting(identity, predicted) : policy::Outlook{};
   outlook.in_line_ns = in_line_ns(predicted);
-  runs_.launched(identity, exclusive ? policy::kUnknown : takes_ns(predicted));
-  outlook.slack = {rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns)};
+  runs_.launched(identity, exclusive ? kUnknown : takes_ns(predicted));
+  const predictor::Foretold foretold = rhythm_.launched(t_ns, identity, predicted.duration_ns, outlook.in_line_ns);
+  outlook.slack = foretold.slack;
+  outlook.alone_dry_ns = foretold.dry_ns;
   return outlook;
 }
 
 void Foresight::missed(std::int64_t t_ns) {
   in_segment_ = true;
-  rhythm_.launched(t_ns, 0, policy::kUnknown, 0);
-  runs_.launched(0, policy::kUnknown);
+  rhythm_.launched(t_ns, 0, kUnknown, 0);
+  runs_.launched(0, kUnknown);
 }
 
 policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns) {
@@ -67,12 +77,13 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::
   others_ = others;
   in_segment_ = false;
   runs_.waited();
-  return {.slack = {pause.slack},
-          .idle = {pause.idle},
+  return {.alone_end_ns = pause.end_ns,
+          .slack = pause.slack,
+          .idle = pause.idle,
           .span_ns = pause.span_ns,
           .tail_ns = pause.tail_ns,
           .after_ns = pause.after_ns,
-          .alone_idle_ns = pause.alone_idle ? policy::Times{*pause.alone_idle}.usual_ns() : policy::kUnknown,
+          .alone_idle_ns = pause.alone_idle ? pause.alone_idle->usual_ns() : kUnknown,
           .in_line_ns = 0,
           .run = {},
           .long_run = {},

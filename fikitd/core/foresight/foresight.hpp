@@ -8,12 +8,16 @@
 #include <utility>
 
 #include "policy/policy.hpp"
+#include "predictor/segment_alone.hpp"
 #include "predictor/copies.hpp"
 #include "predictor/prediction.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
 
 namespace fikit::foresight {
+
+// What an event says of its client alone, by this reckoning: where no Foresight has said it, or somebody knows better.
+void foretell(predictor::SegmentAlone& alone, policy::Event& event);
 
 // What runs of a program have learnt of it, as its profile keeps it.
 struct Learnt {
@@ -27,7 +31,11 @@ class Foresight {
   Foresight() = default;
   // others: how many kernels all the other clients have sent to the device before this one is there.
   Foresight(const policy::Tuning& tuning, std::uint64_t others)
-      : runs_(runs(tuning)), others_(others), others_before_(others) {}
+      : rhythm_(rhythm(tuning)), runs_(runs(tuning)), others_(others), others_before_(others) {}
+  static predictor::Rhythm rhythm(const policy::Tuning& tuning, predictor::Rhythm known = {}) {
+    known.set_long_idle(static_cast<std::int64_t>(tuning.long_idle_ns));
+    return known;
+  }
   static predictor::Runs runs(const policy::Tuning& tuning) {
     return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};
   }
@@ -42,7 +50,7 @@ class Foresight {
   // For the event `profiled`.
   policy::Outlook profiled() const {
     policy::Outlook outlook;
-    outlook.slack = {rhythm_.any_slack()};
+    outlook.slack = rhythm_.any_slack();
     return outlook;
   }
   // For the event `waiting`, where a grant may cover several launches: those that are likely to follow this one.
@@ -53,11 +61,11 @@ class Foresight {
                            bool exclusive = false, bool granted = false);
   // For the event `drained`, when the client's host waited for all its work until t_ns, from began_ns on (kLongAgo: nobody
   // knows). others: how many kernels all the other clients have sent to the device so far.
-  policy::Outlook waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns = policy::kLongAgo);
+  policy::Outlook waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns = kLongAgo);
   // For the event `copied`.
   policy::Outlook copied(policy::Engine engine, std::int64_t t_ns, std::uint64_t bytes) {
     policy::Outlook outlook;
-    outlook.idle = {copies(engine).copied(t_ns, bytes)};
+    outlook.idle = copies(engine).copied(t_ns, bytes);
     return outlook;
   }
   predictor::Copies& copies(policy::Engine engine) { return copies_[policy::copy_engine(engine)]; }

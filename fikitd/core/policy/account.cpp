@@ -8,8 +8,6 @@
 namespace fikit::policy {
 namespace {
 
-// So much later than the usual shortest idle time, no request was waiting.
-constexpr std::int64_t kAtOnceNs = 50'000;
 // So late a host may be because of short copies, which pass the gate unseen, several of them one behind the other; if it is
 // later it has had something else to do.
 constexpr std::int64_t kShortCopiesNs = 10'000'000;
@@ -36,10 +34,8 @@ void Account::earn(double progress_ns, double max_slowdown) {
 void Account::launched(const Event& event, const Client& client, double max_slowdown) {
   if (!in_segment_) begin_segment(event.time_ns);
   const std::int64_t in_line_ns = alone_dry_ns_ > event.time_ns ? event.outlook.in_line_ns : 0;
-  const std::int64_t length_ns = std::clamp<std::int64_t>(event.duration_ns, 0, kHorizonNs);
-  alone_dry_ns_ = std::min(std::max(alone_dry_ns_, event.time_ns) + in_line_ns + length_ns, event.time_ns + kHorizonNs);
-  depth_.launched(in_line_ns + length_ns);
-  last_ns_ = event.time_ns;
+  depth_.launched(in_line_ns + std::clamp<std::int64_t>(event.duration_ns, 0, kHorizonNs));
+  alone_dry_ns_ = std::max(event.outlook.alone_dry_ns, event.time_ns);
   finish_ns_ = client.progress.finish_ns();
   slack_ = event.outlook.slack;
   if (slack_.ns.back() == 0) slack_.ns.fill(std::max<std::int64_t>(event.gap_ns, 0)); // never seen
@@ -170,25 +166,19 @@ void Account::see_arrivals(std::int64_t now_ns) {
   }
 }
 
-// Alone the wait would have ended when its work had, but not before the host came to wait. Where nobody knows when it came:
-// after the usual tail. And not later than the longest of its kind: a host that came late may have waited before, for a copy or
-// for room in its queue, and not said so. Where it says when it came only much longer ones are taken for that, unless lower work
-// was let go whatever was forecast.
+// Later than alone; and not less than by how much it took longer than the longest of its kind: a host that came late may have waited
+// before, for a copy or for room in its queue, and not said so. Where it says when it came only much longer ones are taken for that,
+// unless lower work was let go whatever was forecast. Where nobody knows how long its waits outlast its work, it is a delay only as
+// far as the work was late.
 double Account::measured_delay_ns(const Event& event) const {
   const Outlook& outlook = event.outlook;
   const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
+  if (outlook.alone_end_ns == kLongAgo) return static_cast<double>(longer_ns);
+  if (event.began_ns == kLongAgo || outlook.after_ns == kLongAgo)
+    return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - outlook.alone_end_ns, longer_ns));
   constexpr std::int64_t kUnclear = 32; // a host may be a little slower by itself than it ever was
   const bool is_hidden = uncharged_ns_ > 0 || longer_ns > outlook.span_ns / kUnclear;
-  const std::int64_t hidden_ns = is_hidden ? longer_ns : 0;
-  const bool began = event.began_ns != kLongAgo;
-  if (began && outlook.after_ns != kLongAgo) {
-    const std::int64_t dry_ns = alone_dry_ns_ + outlook.after_ns;
-    const std::int64_t alone_ns = std::max(dry_ns, event.began_ns + std::max<std::int64_t>(outlook.after_ns, 0));
-    return static_cast<double>(std::max(event.time_ns - alone_ns, hidden_ns));
-  }
-  const std::int64_t usual_ns = last_ns_ + std::max<std::int64_t>(outlook.tail_ns, 0);
-  const std::int64_t alone_ns = std::max(alone_dry_ns_, began ? event.began_ns : usual_ns);
-  return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - alone_ns, longer_ns));
+  return static_cast<double>(std::max(event.time_ns - outlook.alone_end_ns, is_hidden ? longer_ns : 0));
 }
 
 // It responds later by all that has been carried to it, and so does whoever waits behind it.
@@ -211,7 +201,7 @@ bool Account::found_nobody(std::int64_t now_ns) const {
   return open_ && !in_segment_ && now_ns >= late_from_ns();
 }
 
-std::int64_t Account::late_from_ns() const { return since_ns_ + idle_.ns.front() + kAtOnceNs + 1; }
+std::int64_t Account::late_from_ns() const { return since_ns_ + idle_.late_ns(); }
 
 void Account::see_load() {
   if (active_ns_ + at_rest_ns_ > tuning_->remembered_ns) {

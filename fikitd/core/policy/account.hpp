@@ -175,12 +175,11 @@ class Account {
   void see_load();
   double weight(std::int64_t now_ns) const;
 
-  // This segment. Reckoned as if the client were alone since its first launch.
+  // This segment.
   bool fresh_ = true;       // nothing was launched yet
   bool in_segment_ = false; // something was launched since the last wait
   std::int64_t first_ns_ = 0;
-  std::int64_t last_ns_ = 0;
-  std::int64_t alone_dry_ns_ = 0;
+  std::int64_t alone_dry_ns_ = 0; // as the newest launch had it
   std::int64_t finish_ns_ = 0; // with others; what was granted since its last launch may still come between
   std::int64_t earned_until_ns_ = 0;
   Depth depth_;

@@ -14,6 +14,7 @@
 #include "queue.hpp"
 #include "reason.hpp"
 #include "rows.hpp"
+#include "types/launches.hpp"
 
 namespace fikit::policy {
 
@@ -38,12 +39,6 @@ struct Grant {
   std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
   bool ended = false; // its run was: when its client will say that it is complete is when it asks again
   std::int64_t moved_ns = 0; // by so much its client's reports have moved its end: by a lease at most
-};
-
-// So many, which take so much of the device together.
-struct Launches {
-  std::uint32_t launches = 1;
-  std::int64_t work_ns = kUnknown;
 };
 
 // What its newest grant still lets through.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "progress.hpp"
 #include "times.hpp"
@@ -14,6 +15,7 @@ namespace fikit::policy {
 
 // What works for a client at the same time as others work for it, or for others.
 enum class Engine : std::uint8_t { compute, to_device, to_host };
+inline constexpr std::array<std::string_view, 3> kEngineNames{"compute", "to_device", "to_host"};
 inline constexpr std::size_t kCopyEngines = 2;
 constexpr std::size_t copy_engine(Engine engine) { return engine == Engine::to_host ? 1 : 0; }
 using CopyEngines = std::array<bool, kCopyEngines>;
@@ -31,7 +33,7 @@ class Copying {
   bool expected(std::int64_t now_ns) const { return known() && now_ns - last_ns_ < kGoneNs; }
   // So much later than alone will its next copy be, if another one lasts until then.
   double mean_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {
-    return until_next_.mean_before(now_ns - last_ns_, until_ns - last_ns_);
+    return Remaining(until_next_, now_ns - last_ns_).mean_before(until_ns - last_ns_);
   }
   // The same if it comes as soon as it may.
   std::int64_t longest_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "clients.hpp"
 #include "copying.hpp"
@@ -14,9 +15,11 @@
 
 namespace fikit::policy {
 
-// What a client would do if it were alone, as far as it is known. "Wait": the host waits for all its work; what is launched
-// between two waits is a segment.
+// What a client would do if it were alone, as far as it is known: the predictor's word, which policies do not reckon again. "Wait":
+// the host waits for all its work; what is launched between two waits is a segment.
 struct Outlook {
+  std::int64_t alone_dry_ns = kLongAgo; // launched: then all that was launched since the last wait would be done
+  std::int64_t alone_end_ns = kLongAgo; // drained: then the wait would have ended; what it ended later is a delay
   // launched: for so long would the device be idle from the end of this launch to the end of the next wait, if it were due
   // by then anyway. drained: the same for the next segment, from its first launch on.
   Times slack;
@@ -44,6 +47,8 @@ struct Options {
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
   Protection protection{};                // of a client that does not say it itself
   Tuning tuning{};
+  std::int64_t switch_ns = 0; // of the device from one client to another
+  bool overlaps = false;      // kernels of all clients run at the same time
   std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 
@@ -62,6 +67,11 @@ enum class EventKind : std::uint8_t {
   exclusive_runs,  // exclusive: a kernel that waits for others of its job is on a device now, or (false) none is any more
   tick,
 };
+// As tests and policies written in Python know them.
+inline constexpr std::array<std::string_view, 12> kEventNames{
+    "client_added",  "client_removed", "profiled", "launched",   "waiting",        "copied",
+    "waiting_ended", "drained",        "running",  "grant_done", "exclusive_runs", "tick"};
+static_assert(kEventNames.size() == static_cast<std::size_t>(EventKind::tick) + 1);
 
 struct Event {
   EventKind kind = EventKind::tick;
@@ -92,6 +102,9 @@ enum class DecisionKind : std::uint8_t {
   end_run, // of these, none may go any more
   wake_at,
 };
+inline constexpr std::array<std::string_view, 7> kDecisionNames{"open",       "close",   "ask_copies", "grant",
+                                                                "extend_run", "end_run", "wake_at"};
+static_assert(kDecisionNames.size() == static_cast<std::size_t>(DecisionKind::wake_at) + 1);
 
 struct Decision {
   DecisionKind kind = DecisionKind::wake_at;

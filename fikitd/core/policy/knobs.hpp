@@ -53,6 +53,8 @@ inline constexpr Knob<Tuning, double> kKnobs[] = {
     {"odd_idle_ns", &Tuning::odd_idle_ns},
     {"held", &Tuning::held},
     {"rest_slowdown", &Tuning::rest_slowdown},
+    {"long_idle_ns", &Tuning::long_idle_ns},
+    {"turn_ns", &Tuning::turn_ns},
     {"longest_run", &Tuning::longest_run},
     {"longest_run_ns", &Tuning::longest_run_ns},
     {"rest_run_ns", &Tuning::rest_run_ns},

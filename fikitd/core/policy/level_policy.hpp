@@ -13,6 +13,7 @@
 #include <span>
 
 #include "clients.hpp"
+#include "device.hpp"
 #include "events.hpp"
 #include "told.hpp"
 
@@ -51,6 +52,10 @@ class LevelPolicy {
   bool apply(const Event& event, std::size_t slot = kMaxClients);
   // What another level's policy granted just now.
   void give(const Given& given, std::int64_t now_ns);
+
+  // Of the GPU, from reports of clients of its level and above and of no others.
+  void know(const Device& device) { device_ = device; }
+  const Device& device() const { return device_; }
 
   // What to do at now_ns: gates of all clients, the rest for those of its level. `out` is cleared first.
   void decide(std::int64_t now_ns, Decisions& out);
@@ -172,6 +177,7 @@ class LevelPolicy {
 
   Options options_;
   int level_ = kNoLevel;
+  Device device_;
   ClientTable clients_;
   Told told_; // by row
   std::array<Given, 3 * kMaxClients> given_{};

@@ -5,8 +5,9 @@
 #include "budget.hpp"
 #include "exclusive.hpp"
 #include "fifo.hpp"
-#include "fikit.hpp"
+#include "paper.hpp"
 #include "policy.hpp"
+#include "price/price.hpp"
 #include "prio.hpp"
 #include "tgs.hpp"
 #include "xsched.hpp"
@@ -28,7 +29,7 @@ Made prio(const Options& options) {
   return std::make_unique<Prio>(options, Boundary{.in_flight = K});
 }
 
-constexpr std::array<Entry, 12> kPolicies{{
+constexpr std::array<Entry, 13> kPolicies{{
     {"fifo", [](const Options& o) -> Made { return std::make_unique<Fifo>(o); }},
     {"exclusive", [](const Options& o) -> Made { return std::make_unique<Exclusive>(o); }},
     {"excl", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.whole_request = true}); }},
@@ -39,8 +40,9 @@ constexpr std::array<Entry, 12> kPolicies{{
     {"xsched2", [](const Options& o) -> Made { return std::make_unique<XSched>(o, 2, 1); }},
     {"tally", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.idle_ns = kTallyIdleNs}); }},
     {"tgs", [](const Options& o) -> Made { return std::make_unique<Tgs>(o); }},
-    {"fikit", [](const Options& o) -> Made { return std::make_unique<Fikit>(o); }},
+    {"paper", [](const Options& o) -> Made { return std::make_unique<Paper>(o); }},
     {"budget", [](const Options& o) -> Made { return std::make_unique<Budget>(o); }},
+    {"price", [](const Options& o) -> Made { return std::make_unique<price::Price>(o); }},
 }};
 
 } // namespace

@@ -5,7 +5,7 @@
 
 namespace fikit::policy {
 
-Policy::Policy(Make make, const Options& options) : make_(make), options_(options) {
+Policy::Policy(Make make, const Options& options) : make_(std::move(make)), options_(options) {
   levels_[0] = make_(options_);
   count_ = 1;
 }
@@ -58,7 +58,7 @@ void Policy::see_levels(std::int64_t now_ns) {
 // that they are there, and their own work that is not over.
 Policy::Level Policy::make_level(int priority, const LevelPolicy& lowest, std::int64_t now_ns) const {
   Level made = make_(options_);
-  if (count_ > 0) made->learn(*levels_[count_ - 1]);
+  if (count_ > 0) made->learn(*levels_[count_ - 1]), made->know(levels_[count_ - 1]->device());
   made->set_level(priority);
   if (count_ == 0) made->begin(lowest, now_ns);
   return made;
@@ -99,6 +99,12 @@ const Client* Policy::client(ClientId id) const {
   if (known == nullptr || count_ == 1) return known;
   const LevelPolicy& home = this->home(*known);
   return &home == &lowest() ? known : home.client(id);
+}
+
+const Device& Policy::device(int level) const {
+  for (const Level& one : levels())
+    if (one->level() == level) return one->device();
+  return lowest().device();
 }
 
 std::uint64_t Policy::looks() const {

@@ -3,9 +3,11 @@
 // above it depend on no more of it than what it was granted, in every policy there is.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,12 +19,21 @@ namespace fikit::policy {
 
 class Policy {
  public:
-  using Make = std::unique_ptr<LevelPolicy> (*)(const Options&);
+  using Make = std::function<std::unique_ptr<LevelPolicy>(const Options&)>; // one for each level
   Policy(Make make, const Options& options);
 
   // Takes note of what happened. Several events may be applied before one decide(): decisions in between would rest on
   // a past that later events already contradict. False: the client is unknown, known already, or one too many.
   bool apply(const Event& event);
+
+  // Tells each level what is known of the GPU by the reports of clients of that level and above: device_of(level), level at most 9.
+  // Nothing that a lower client reports of the GPU reaches decisions about those above it.
+  template <class DeviceOf>
+  void know(DeviceOf device_of) {
+    for (const auto& level : levels()) level->know(device_of(std::min(level->level(), LevelPolicy::kNoLevel - 1)));
+  }
+  // What is known where clients of this level are decided about; the lowest where none are.
+  const Device& device(int level = LevelPolicy::kNoLevel) const;
 
   // What to do at now_ns. `out` is cleared first. No wake_at means: nothing changes until the next event.
   void decide(std::int64_t now_ns, Decisions& out);

@@ -6,13 +6,14 @@
 #include <limits>
 #include <utility>
 
+#include "types/moments.hpp"
+
 namespace fikit::policy {
 
-inline constexpr std::int64_t kUnknown = -1; // a duration or gap that nobody can predict
-inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-inline constexpr std::int64_t kLongAgo = std::numeric_limits<std::int64_t>::min();
-// No queue is believed to be longer than this, whatever the predictions add up to.
-inline constexpr std::int64_t kHorizonNs = 10'000'000'000;
+using fikit::kHorizonNs;
+using fikit::kLongAgo;
+using fikit::kNever;
+using fikit::kUnknown;
 
 // At t_ns all but the last remaining_ns of predicted work was known to be complete (0: all; kUnknown: cannot say), and at
 // since_ns it was not (kLongAgo: nobody had looked). spread_ns: by how much the predictions behind the reckoning may well be

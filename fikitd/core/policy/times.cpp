@@ -31,10 +31,6 @@ double Remaining::share_at(std::size_t step, double t) const { // strictly withi
   return kShares[step] + (kShares[step + 1] - kShares[step]) * (t - begin) / (bounds_[step + 1] - begin);
 }
 
-double Times::mean_before(std::int64_t from_ns, std::int64_t until_ns) const {
-  return Remaining(*this, from_ns).mean_before(until_ns);
-}
-
 void Remaining::begin(const Times& times, std::int64_t from_ns) {
   const auto& ns = times.ns;
   const auto last = static_cast<double>(ns.back());

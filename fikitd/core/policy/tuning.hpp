@@ -4,6 +4,8 @@
 // short one can explain (kShortCopiesNs in account.cpp), when runs of a kernel differ (foresight.cpp).
 #pragma once
 
+#include "types/launches.hpp"
+
 namespace fikit::policy {
 
 struct Tuning {
@@ -68,11 +70,15 @@ struct Tuning {
   // Where it waits for more than this share, what a client allows beyond this slowdown is spent while it is at work, too.
   double held = 0.5;
   double rest_slowdown = 0.05;
+  // A host's idle time that may be longer than this, and than others of its kind, is one between requests that come from outside.
+  double long_idle_ns = 1e6;
+  // Where clients take turns on the device, none has it for a shorter time than this while others wait.
+  double turn_ns = 1e6;
   // Launches that one grant covers, and how much work they are together, at most: more is more often refused as a whole.
-  double longest_run = 32;
-  double longest_run_ns = 200e3;
+  double longest_run = kRunLimit.launches;
+  double longest_run_ns = double{kRunLimit.work_ns};
   // Where all those above are at rest, up to 256 launches: their next launch would end it, and the program asks seldom until then.
-  double rest_run_ns = 1e6;
+  double rest_run_ns = double{kLongRunLimit.work_ns};
 };
 
 } // namespace fikit::policy

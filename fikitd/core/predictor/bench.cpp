@@ -29,6 +29,7 @@ std::size_t allocations = 0;
 
 namespace {
 
+using fikit::kUnknown;
 using namespace fikit::predictor;
 
 constexpr int kRounds = 300;

@@ -48,7 +48,7 @@ void Copies::took(std::uint64_t bytes, std::int64_t ns) {
 
 // What was slower had waited for something.
 double Copies::ns_per_byte() const {
-  return rates_.known() ? static_cast<double>(rates_.times()[1]) / kRateUnit : kUsualNsPerByte;
+  return rates_.known() ? static_cast<double>(rates_.times().low_ns()) / kRateUnit : kUsualNsPerByte;
 }
 
 std::int64_t Copies::expected_ns(std::uint64_t bytes) const {

@@ -7,7 +7,7 @@ namespace fikit::predictor {
 namespace {
 
 constexpr float kWeight = 0.1F;        // of the newest sample
-constexpr float kAlarm = 0.27F;        // the mean has gone nine tenths of the way to a change by 30 %: after 22 samples
+constexpr float kAlarm = 0.9F * static_cast<float>(Drift::kChange); // the mean has gone nine tenths of the way: after 22 samples
 constexpr float kShift = 0.03F;        // smaller shifts are not worth following
 constexpr float kMaxRatio = 2.5F;      // one interrupted kernel is no drift, however long it took
 constexpr float kSurely = 5.0F;        // standard deviations: thousands of kernels are watched at once

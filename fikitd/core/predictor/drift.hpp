@@ -12,6 +12,7 @@ namespace fikit::predictor {
 class Drift {
  public:
   static constexpr std::uint64_t kSettled = 16; // runs that make a reference
+  static constexpr double kChange = 0.3;        // so much more or less is another time
 
   // One more measurement; `known`: the statistics without it. True, once: it now takes 30 % more or less than it did, and
   // what was known says nothing any more. Starts anew then.

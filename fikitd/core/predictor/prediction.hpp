@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "statistics.hpp"
+#include "types/moments.hpp"
 
 namespace fikit::predictor {
-
-inline constexpr std::int64_t kUnknown = -1;
 
 // Idle times from here on end a request or a step: what comes next depends on a user, a network, a data loader, not on
 // the kernel before. They are kept apart, or a rare stall would make every gap look long. A bucket begins here.

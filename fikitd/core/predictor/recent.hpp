@@ -6,14 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "types/times.hpp"
+
 namespace fikit::predictor {
 
-inline constexpr std::size_t kTimes = 8;
-// Equally probable times, ascending: the 1/16, 3/16, ... 15/16 quantiles. All 0 when nothing is known.
-using Times = std::array<std::int64_t, kTimes>;
-constexpr double middle_of(std::size_t i) { return (2 * static_cast<double>(i) + 1) / (2 * kTimes); }
-
-// What is kept of times in a profile: how many there were, and up to kTimes of them that stand for all, ascending.
+// What is kept of times in a profile: how many there were, and up to Times::kCount of them that stand for all, ascending.
 struct Sketch {
   std::uint64_t count = 0;
   std::vector<std::int64_t> ns;
@@ -31,7 +28,7 @@ class Recent {
   Sketch sketch() const; // of its own times
 
  private:
-  std::array<float, kTimes> ns_{};
+  std::array<float, Times::kCount> ns_{};
   std::uint8_t count_ = 0;
   std::uint8_t next_ = 0;
   std::uint8_t own_ = 0; // of these, the newest ones

@@ -7,9 +7,6 @@ namespace fikit::predictor {
 namespace {
 
 constexpr std::uint64_t kStart = 0x243f6a8885a308d3U;
-// A launch this soon after a wait follows at once; or within a quarter more than nearly always.
-constexpr std::int64_t kAtOnceNs = 50'000;
-constexpr std::int64_t kLongIdleNs = 1'000'000;
 constexpr std::int64_t kLongIdleShare = 8; // and at least 1/8 of the segment before it
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
@@ -25,25 +22,21 @@ void Rhythm::begin(std::int64_t t_ns) {
     before->second.idle.add(t_ns - waited_ns_);
     before->second.idle_here.add(t_ns - waited_ns_);
   }
-  first_ns_ = t_ns;
-  dry_ns_ = t_ns;
-  work_ns_ = 0;
-  exact_ = true;
   path_ = kStart;
 }
 
-Times Rhythm::launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns) {
-  if (launches_++ == 0) begin(t_ns);
-  last_ns_ = t_ns;
-  exact_ = exact_ && duration_ns >= 0;
-  const std::int64_t takes_ns = std::clamp<std::int64_t>(duration_ns, 0, kMaxNs) + (dry_ns_ > t_ns ? in_line_ns : 0);
-  dry_ns_ = std::max(dry_ns_, t_ns) + takes_ns;
-  work_ns_ += takes_ns;
+Foretold Rhythm::launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns) {
+  if (segment_.launches() == 0) begin(t_ns);
+  segment_.launched(t_ns, duration_ns, in_line_ns);
   path_ = mix(path_, identity);
   context_.push(identity);
   std::uint64_t nearby = ~kStart;
   for (const Identity before : context_.last) nearby = mix(nearby, before);
-  if (marks_.size() < kMaxLaunches) marks_.push_back({path_, nearby, dry_ns_, work_ns_});
+  if (marks_.size() < kMaxLaunches) marks_.push_back({path_, nearby, segment_.dry_ns(), segment_.work_ns()});
+  return {.slack = slack_at(nearby), .dry_ns = segment_.dry_ns()};
+}
+
+Times Rhythm::slack_at(std::uint64_t nearby) const {
   for (const std::uint64_t key : {path_, nearby}) {
     const auto it = positions_.find(key);
     if (it != positions_.end()) return it->second.times();
@@ -71,31 +64,32 @@ Rhythm::Segment* Rhythm::segment(std::uint64_t path) {
 
 void Rhythm::learn(std::int64_t end_ns, std::int64_t began_ns) {
   for (const Mark& mark : marks_) {
-    const std::int64_t slack_ns = std::max<std::int64_t>(0, end_ns - mark.dry_ns - (work_ns_ - mark.work_ns));
+    const std::int64_t slack_ns = std::max<std::int64_t>(0, end_ns - mark.dry_ns - (segment_.work_ns() - mark.work_ns));
     learn_at(mark.path, slack_ns);
     learn_at(mark.nearby, slack_ns);
   }
   if (Segment* segment = this->segment(path_)) {
-    segment->span.add(end_ns - first_ns_);
-    segment->tail.add(end_ns - last_ns_);
-    if (began_ns != kNoWord) segment->after.add(end_ns - std::max(dry_ns_, began_ns));
+    segment->span.add(end_ns - segment_.first_ns());
+    segment->tail.add(end_ns - segment_.last_ns());
+    if (began_ns != kLongAgo) segment->after.add(end_ns - std::max(segment_.dry_ns(), began_ns));
   }
   const auto before = segments_.find(last_path_);
   if (before != segments_.end())
-    before->second.next_slack.add(std::max<std::int64_t>(0, end_ns - first_ns_ - work_ns_));
+    before->second.next_slack.add(std::max<std::int64_t>(0, end_ns - segment_.first_ns() - segment_.work_ns()));
 }
 
 Pause Rhythm::waited(std::int64_t t_ns, bool alone, std::int64_t began_ns) {
-  if (launches_ > 0) {
-    const auto before = segments_.find(last_path_);
-    if (alone && before != segments_.end()) before->second.idle_alone.add(first_ns_ - waited_ns_);
-    if (alone && exact_) learn(t_ns, began_ns);
-    last_path_ = path_;
-    waited_ns_ = t_ns;
-    launches_ = 0;
-    marks_.clear();
-  }
-  return pause();
+  if (segment_.launches() == 0) return pause();
+  const auto before = segments_.find(last_path_);
+  if (alone && before != segments_.end()) before->second.idle_alone.add(segment_.first_ns() - waited_ns_);
+  if (alone && segment_.exact()) learn(t_ns, began_ns);
+  last_path_ = path_;
+  waited_ns_ = t_ns;
+  marks_.clear();
+  Pause pause = this->pause();
+  pause.end_ns = segment_.wait_end_ns(began_ns, pause.after_ns, pause.tail_ns);
+  segment_.waited();
+  return pause;
 }
 
 Pause Rhythm::pause() const {
@@ -104,17 +98,19 @@ Pause Rhythm::pause() const {
   if (it == segments_.end()) return pause;
   const Segment& segment = it->second;
   if (segment.span.known()) {
-    pause.span_ns = segment.span.times().back();
-    pause.tail_ns = segment.tail.times()[1];
+    pause.span_ns = segment.span.times().ns.back();
+    pause.tail_ns = segment.tail.times().low_ns();
   }
-  if (segment.after.known()) pause.after_ns = segment.after.times()[kTimes / 2];
+  if (segment.after.known()) pause.after_ns = segment.after.times().ns[Times::kCount / 2];
   pause.slack = segment.next_slack.times();
   if (segment.idle_alone.known()) pause.alone_idle = segment.idle_alone.times();
   if (segment.idle.count() == 0) return pause;
-  for (std::size_t i = 0; i < kTimes; ++i) pause.idle[i] = std::llround(segment.idle.quantile_ns(middle_of(i)));
-  const std::int64_t at_once_ns = std::max(kAtOnceNs, pause.idle.front() + pause.idle.front() / 4);
-  const std::int64_t long_ns = std::max({kLongIdleNs, pause.span_ns / kLongIdleShare, 2 * at_once_ns});
-  pause.open = pause.idle.back() > long_ns;
+  for (std::size_t i = 0; i < Times::kCount; ++i)
+    pause.idle.ns[i] = std::llround(segment.idle.quantile_ns(Times::share(i)));
+  // A launch follows at once that comes so soon after the wait, or within a quarter more than nearly always.
+  const std::int64_t at_once_ns = std::max(Times::kAtOnceNs, pause.idle.ns.front() + pause.idle.ns.front() / 4);
+  const std::int64_t long_ns = std::max({long_idle_ns_, pause.span_ns / kLongIdleShare, 2 * at_once_ns});
+  pause.open = pause.idle.ns.back() > long_ns;
   return pause;
 }
 
@@ -124,7 +120,7 @@ Times Rhythm::any_slack() const {
     if (!segment.next_slack.known()) continue;
     const Times times = segment.next_slack.times();
     if (!least) least = times;
-    std::ranges::transform(*least, times, least->begin(), [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
+    std::ranges::transform(least->ns, times.ns, least->ns.begin(), [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
   }
   return least.value_or(Times{});
 }
@@ -144,7 +140,7 @@ void Rhythm::expect(const RhythmLearnt& before) {
     if (segment.idle.count() > 0) continue;
     segment.idle_here.expect(sketch.idle);
     if (segment.idle_here.known())
-      for (const std::int64_t ns : segment.idle_here.times()) segment.idle.add(ns);
+      for (const std::int64_t ns : segment.idle_here.times().ns) segment.idle.add(ns);
   }
 }
 

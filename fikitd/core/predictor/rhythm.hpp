@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -19,6 +18,7 @@
 #include "kernel.hpp"
 #include "recent.hpp"
 #include "room.hpp"
+#include "segment_alone.hpp"
 #include "statistics.hpp"
 
 namespace fikit::predictor {
@@ -38,15 +38,20 @@ struct RhythmLearnt {
   std::vector<std::pair<std::uint64_t, Segment>> segments;
 };
 
-inline constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min(); // nobody knows
+// Of a launch.
+struct Foretold {
+  Times slack{};
+  std::int64_t dry_ns = kLongAgo; // alone, all that was launched since the last wait is done then
+};
 
 // After a wait: what is known of the segment that it ended, and of the next one.
 struct Pause {
-  std::int64_t span_ns = -1; // the segment alone, from its first launch to the end of the wait; at most
-  std::int64_t tail_ns = -1; // the same from its last launch; at least
+  std::int64_t end_ns = kLongAgo; // alone, the wait would have ended then; kLongAgo: it waited for nothing
+  std::int64_t span_ns = kUnknown; // the segment alone, from its first launch to the end of the wait; at most
+  std::int64_t tail_ns = kUnknown; // the same from its last launch; at least
   // Alone, the wait ends so much later than the segment's work, as reckoned, and its own beginning; negative where the work
-  // is reckoned too long; kNoWord: unknown.
-  std::int64_t after_ns = kNoWord;
+  // is reckoned too long; kLongAgo: unknown.
+  std::int64_t after_ns = kLongAgo;
   Times slack{};             // of the next segment, from its first launch on
   Times idle{};              // until then
   std::optional<Times> alone_idle; // the same where nobody else is on the device, as far as is known
@@ -59,15 +64,19 @@ class Rhythm {
   static constexpr std::size_t kMaxSegments = 1024;   // kinds of
   static constexpr std::size_t kMaxLaunches = 32768;  // of one segment that are learnt from
 
+  static constexpr std::int64_t kLongIdleNs = 1'000'000; // as Tuning::long_idle_ns has it
+  // Another one: how long an idle time must be at least to be one between requests that come from outside.
+  void set_long_idle(std::int64_t ns) { long_idle_ns_ = ns; }
+
   // From now on only as much is learnt as this has room for.
   void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
 
   // A launch at t_ns of predicted length (negative: unknown), which takes in_line_ns more of the device where it stands in
-  // line. Its slack.
-  Times launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
+  // line. What it has: how late may it be, and when would all its client's work so far be over, were it alone?
+  Foretold launched(std::int64_t t_ns, Identity identity, std::int64_t duration_ns, std::int64_t in_line_ns);
   // The host's wait for all work ended at t_ns; it began at began_ns. `alone`: nobody else's work
   // was on the device, so this segment says what the client does alone.
-  Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kNoWord);
+  Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kLongAgo);
 
   // The slack of the segment that comes next, from its first launch on, whichever it is: the least of all that are known.
   Times any_slack() const;
@@ -99,6 +108,7 @@ class Rhythm {
   void learn(std::int64_t end_ns, std::int64_t began_ns);
   void learn_at(std::uint64_t position, std::int64_t slack_ns);
   Pause pause() const;
+  Times slack_at(std::uint64_t nearby) const;
   Recent* position(std::uint64_t key); // that it can learn about; nullptr: there is no room
   Segment* segment(std::uint64_t path);
 
@@ -109,13 +119,9 @@ class Rhythm {
   Context context_;
   std::uint64_t path_ = 0;      // hash of the identities since the last wait
   std::uint64_t last_path_ = 0; // of the segment before; 0: there was none
-  std::size_t launches_ = 0;    // in this segment
-  bool exact_ = true;           // all durations of it are known
-  std::int64_t dry_ns_ = 0;     // end of its work so far, had it been alone
-  std::int64_t work_ns_ = 0;
-  std::int64_t first_ns_ = 0;
-  std::int64_t last_ns_ = 0;
+  SegmentAlone segment_;        // this one
   std::int64_t waited_ns_ = 0;
+  std::int64_t long_idle_ns_ = kLongIdleNs;
 };
 
 } // namespace fikit::predictor

@@ -15,14 +15,14 @@ std::uint64_t Runs::place(Identity identity) const {
 
 // Where the same four kernels have been followed by different ones, the shorter run and the longer work are expected: what
 // is seen again and again wins in time.
-void Runs::see(Run& known, const Run& seen) {
+void Runs::see(Launches& known, const Launches& seen) {
   known.launches = seen.launches <= known.launches ? seen.launches : known.launches + 1;
   known.work_ns = std::max(seen.work_ns, known.work_ns - known.work_ns / 4);
 }
 
 void Runs::end_oldest(Kind& kind) {
   const Begun& oldest = begun(kind.oldest);
-  const Run seen{.launches = static_cast<std::uint32_t>(launches_ - kind.oldest), .work_ns = work_ns_ - oldest.before_ns};
+  const Launches seen{.launches = static_cast<std::uint32_t>(launches_ - kind.oldest), .work_ns = work_ns_ - oldest.before_ns};
   ++kind.oldest;
   auto it = known_.find(oldest.place);
   const bool first = it == known_.end();
@@ -31,7 +31,7 @@ void Runs::end_oldest(Kind& kind) {
     it = known_.try_emplace(oldest.place).first;
   }
   Known& known = it->second;
-  Run& run = &kind == &run_ ? known.run : known.long_run;
+  Launches& run = &kind == &run_ ? known.run : known.long_run;
   if (first || run.launches == 0) run = seen;
   else see(run, seen);
   if (&kind == &run_) known.seen = std::min(known.seen + 1, 2U);
@@ -63,14 +63,14 @@ void Runs::waited() {
 }
 
 Ahead Runs::starting(Identity identity, std::int64_t duration_ns) const {
-  const Run alone{.launches = 1, .work_ns = duration_ns};
+  const Launches alone{.launches = 1, .work_ns = duration_ns};
   const auto it = duration_ns < 0 ? known_.end() : known_.find(place(identity));
   if (it == known_.end()) return {.run = alone, .long_run = alone};
-  const auto of = [duration_ns](const Kind& kind, const Run& known, const Run& otherwise) {
+  const auto of = [duration_ns](const Kind& kind, const Launches& known, const Launches& otherwise) {
     if (known.launches <= otherwise.launches || duration_ns > kind.most_ns) return otherwise;
-    return Run{.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, kind.most_ns)};
+    return Launches{.launches = known.launches, .work_ns = std::clamp(known.work_ns, duration_ns, kind.most_ns)};
   };
-  const Run run = of(run_, it->second.run, alone);
+  const Launches run = of(run_, it->second.run, alone);
   return {.run = run, .long_run = of(long_run_, it->second.long_run, run)};
 }
 
@@ -78,8 +78,8 @@ void Runs::expect(const RunsLearnt& before) {
   for (const auto& [place, run] : before) {
     if (known_.contains(place)) continue;
     if (known_.size() == kMaxPlaces || !claim_.more(kPlaceBytes)) return;
-    const Run bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kMaxLaunches),
-                      .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, run_.most_ns)};
+    const Launches bounded{.launches = std::clamp<std::uint32_t>(run.launches, 1, kRunLimit.launches),
+                           .work_ns = std::clamp<std::int64_t>(run.work_ns, 0, run_.most_ns)};
     known_.emplace(place, Known{.run = bounded, .seen = 0});
   }
 }

@@ -13,37 +13,28 @@
 
 #include "kernel.hpp"
 #include "room.hpp"
+#include "types/launches.hpp"
 
 namespace fikit::predictor {
 
-// It ends before a wait, a kernel of unknown length, and at the limits below.
-struct Run {
-  std::uint32_t launches = 1;
-  std::int64_t work_ns = -1; // negative: unknown
-};
-
-// From one launch on.
+// From one launch on. A run ends before a wait, a kernel of unknown length, and at its limits.
 struct Ahead {
-  Run run;
-  Run long_run; // within wider limits; never less
+  Launches run;
+  Launches long_run; // within wider limits; never less
 };
 
 // What runs of the program before this one have learnt, by place: a hash of the kernel and the three before it.
-using RunsLearnt = std::vector<std::pair<std::uint64_t, Run>>;
+using RunsLearnt = std::vector<std::pair<std::uint64_t, Launches>>;
 
 class Runs {
  public:
-  static constexpr std::size_t kMaxLaunches = 32;
-  static constexpr std::int64_t kMaxNs = 200'000; // of work; as Tuning::longest_run_ns has it
-  static constexpr std::size_t kMaxLongLaunches = 256;  // of a long run
-  static constexpr std::int64_t kMaxLongNs = 1'000'000; // as Tuning::rest_run_ns has it
   static constexpr std::size_t kMaxPlaces = 65536; // a program cannot fill the daemon's memory
 
   Runs() = default;
-  // With other limits than kMaxNs and kMaxLongNs.
+  // With other limits of work than kRunLimit's and kLongRunLimit's.
   Runs(std::int64_t most_ns, std::int64_t long_most_ns)
-      : run_{.most = kMaxLaunches, .most_ns = most_ns},
-        long_run_{.most = kMaxLongLaunches, .most_ns = std::max(most_ns, long_most_ns)} {}
+      : run_{.most = kRunLimit.launches, .most_ns = most_ns},
+        long_run_{.most = kLongRunLimit.launches, .most_ns = std::max(most_ns, long_most_ns)} {}
 
   // From now on only as much is learnt as this has room for.
   void keep_within(std::shared_ptr<Room> room) { claim_ = Claim(std::move(room)); }
@@ -67,8 +58,8 @@ class Runs {
     std::int64_t before_ns = 0; // work before it
   };
   struct Known {
-    Run run;
-    Run long_run{.launches = 0}; // 0: not seen
+    Launches run;
+    Launches long_run{.launches = 0}; // 0: not seen
     unsigned seen = 0; // by this run; counted to 2
   };
   struct Kind {            // of runs
@@ -77,20 +68,20 @@ class Runs {
     std::size_t oldest = 0; // the launch with which the oldest one began that goes on still; counted from the first of all
   };
   std::uint64_t place(Identity identity) const; // after the last three
-  Begun& begun(std::size_t launch) { return begun_[launch % kMaxLongLaunches]; }
+  Begun& begun(std::size_t launch) { return begun_[launch % kLongRunLimit.launches]; }
   void end_those_before(Kind& kind, std::int64_t end_ns);
   void end_oldest(Kind& kind);
-  static void see(Run& known, const Run& seen);
+  static void see(Launches& known, const Launches& seen);
 
   static constexpr std::size_t kPlaceBytes = sizeof(std::pair<std::uint64_t, Known>) + 4 * sizeof(void*);
 
   Claim claim_;
   std::unordered_map<std::uint64_t, Known> known_;
   Context context_;
-  std::array<Begun, kMaxLongLaunches> begun_{}; // a ring: the newest launches
+  std::array<Begun, kLongRunLimit.launches> begun_{}; // a ring: the newest launches
   std::size_t launches_ = 0;
-  Kind run_{.most = kMaxLaunches, .most_ns = kMaxNs};
-  Kind long_run_{.most = kMaxLongLaunches, .most_ns = kMaxLongNs};
+  Kind run_{.most = kRunLimit.launches, .most_ns = kRunLimit.work_ns};
+  Kind long_run_{.most = kLongRunLimit.launches, .most_ns = kLongRunLimit.work_ns};
   std::int64_t work_ns_ = 0;
 };
 

@@ -85,7 +85,7 @@ void Statistics::merge(const Statistics& other, std::size_t& room) {
   const auto theirs = static_cast<double>(other.count_);
   const double delta = other.mean_ - mean_;
   mean_ = count_ == 0 ? other.mean_ : (mine * mean_ + theirs * other.mean_) / (mine + theirs); // a copy is exact
-  m2_ += other.m2_ + delta * delta * mine * theirs / (mine + theirs);
+  m2_ = (m2_ + other.m2_) + delta * delta * (mine * theirs / (mine + theirs));
   count_ += other.count_;
   for (const auto& [bucket, count] : other.histogram_) count_bucket(bucket, count, room);
 }

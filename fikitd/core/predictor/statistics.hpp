@@ -1,5 +1,5 @@
 // Mergeable statistics of a positive quantity in nanoseconds: count, mean, M2 and a log-bucket histogram (D10).
-// Merging is commutative and associative (exactly for counts and buckets, up to rounding for mean and M2).
+// Merging is commutative, and associative for counts and buckets (for mean and M2 up to rounding), where there is room for all buckets.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
  *
  * The client is untrusted. It can damage only its own page; the daemon reads every field once, checks it, and never
  * uses a client's value as an index, size or time without a bound. All times are CLOCK_MONOTONIC nanoseconds.
+ * Which order each word is written and read in: docs/design/contracts.md, "Memory order of the shared pages".
  */
 #ifndef FIKIT_PROTOCOL_H
 #define FIKIT_PROTOCOL_H
@@ -29,11 +30,13 @@ extern "C" {
  *   2  the words below, if nothing else is said
  *   3  run_until (the shim reads it). Nobody else writes there: in a page of version 2 it stays 0, and so means nothing.
  *   4  copies: the entry COPY, copies_ask_from (the shim reads it), request_copy and request_bytes. In older pages the shim
- *      reports no copy and holds none. */
+ *      reports no copy and holds none.
+ *   5  fills_ask and collective_names (the shim reads both). Older shims let fills pass, and know no names but their own. */
 #define FIKIT_PROTOCOL_OLDEST 2u
-#define FIKIT_PROTOCOL_VERSION 4u
+#define FIKIT_PROTOCOL_VERSION 5u
 #define FIKIT_SINCE_RUNS 3u
 #define FIKIT_SINCE_COPIES 4u
+#define FIKIT_SINCE_FILLS 5u
 #define FIKIT_MEMORY_VERSION 2u /* of the memory page, which the processes of a job share whatever version they are of */
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
@@ -51,6 +54,7 @@ extern "C" {
 #define FIKIT_WAIT_BUCKETS 40u               /* wait histogram: bucket b counts waits in [2^b, 2^(b+1)) ns */
 #define FIKIT_NAME_BYTES 1024u
 #define FIKIT_REASON_BYTES 256u
+#define FIKIT_COLLECTIVES_BYTES 2048u        /* patterns of names, each NUL-terminated; the last one is empty */
 #define FIKIT_MESSAGE_BYTES 2048u            /* no packet is larger */
 #define FIKIT_ANSWER_S 5                     /* a shim waits so long for the answer to its HELLO; until a later one, it runs unmanaged */
 
@@ -62,6 +66,8 @@ enum fikit_message_type {
                             [2] memory page memfd */
   FIKIT_MSG_REFUSED = 3, /* daemon: run as if fikit were not there; reason is one sentence */
   FIKIT_MSG_KERNEL = 4,  /* client: describes a slot, once, before or shortly after its first launch */
+  FIKIT_MSG_JOIN = 5,    /* daemon, to who asks to JOIN: become a client of MPS. A head and nothing else. The place is the
+                            program's for as long as it keeps the connection */
 };
 
 struct fikit_message_head {
@@ -72,12 +78,18 @@ struct fikit_message_head {
 enum fikit_purpose {
   FIKIT_PURPOSE_WORK = 0,  /* uses the GPU */
   FIKIT_PURPOSE_WATCH = 1, /* only asks how much memory the job has (NVML): has no share, is no client of the dispatcher */
+  FIKIT_PURPOSE_JOIN = 2,  /* before cuInit, of a program that would become a client of the MPS server that fikitd runs: may it?
+                              Answered by JOIN, or by REFUSED: then it runs outside. The GPU is not known yet, and 0 */
 };
+#define FIKIT_PURPOSE_MASK 0xffu
+/* In the purpose of who WORKs: the driver says that the program is a client of MPS, fikitd's or another. For reports. */
+#define FIKIT_HELLO_MPS 0x100u
+#define FIKIT_MPS_DIRECTORY "mps" /* in run_dir: below it are the pipe directories of fikitd's MPS servers */
 
 struct fikit_hello {
   struct fikit_message_head head;
   uint32_t version; /* the oldest with which the shim works; a fikitd of version 2 welcomes no other than 2 */
-  uint16_t purpose; /* enum fikit_purpose */
+  uint16_t purpose; /* enum fikit_purpose, and FIKIT_HELLO_MPS */
   uint16_t newest;  /* the newest with which it works. 0: it says only one. In version 2 this was the upper half of purpose,
                        where that fikitd recognises WATCH by the whole word: who watches says 0 */
   uint8_t gpu_uuid[16]; /* cuDeviceGetUuid of the device this connection is about */
@@ -101,7 +113,7 @@ struct fikit_refused {
 enum fikit_kernel_kind {
   FIKIT_KIND_KERNEL = 0,
   FIKIT_KIND_GRAPH = 1,
-  FIKIT_KIND_COOPERATIVE = 2, /* cooperative or collective (NCCL), or a graph with such a kernel: waits for its own like,
+  FIKIT_KIND_COOPERATIVE = 2, /* cooperative or collective (NCCL and its like), or a graph with such a kernel: waits for its own like,
                                  so it is no filler, and once started not to be starved */
 };
 
@@ -151,6 +163,10 @@ enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
  * there was none. */
 #define FIKIT_BEFORE_LAUNCHES 3u
 #define FIKIT_BEFORE_BITS 16u
+/* How well a SAMPLE is known, above those slots in `before`; without either bit: as the device itself would say it. Older shims
+ * set none, older daemons look at none. */
+#define FIKIT_TIMED_IDLE (UINT64_C(1) << 48)     /* its stream was idle: the launch's way to the device is reckoned off */
+#define FIKIT_TIMED_DOUBTFUL (UINT64_C(1) << 49) /* so it was, and its way is not known: the first launch of a kernel loads it */
 
 /* One ring entry. Producers: any thread of the client. claim: i = ring_head.fetch_add(1); stamp = 0 (relaxed), fill,
  * stamp = i + 1 (release). The daemon accepts an entry only if stamp == i + 1 before and after reading it. The ring
@@ -186,7 +202,8 @@ struct fikit_page {
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
   FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
-  uint8_t pad1[4];
+  /* Since version 5. 1: a memset or copy within the device is a launch; 0: passes. */
+  FIKIT_ATOMIC(uint32_t) fills_ask;
   /* Since version 3: at a CLOSED gate a launch of a known slot (known_slots; older shims: of any) goes on without asking
    * while launch_seq is below this. The daemon raises and lowers it at any time; it says "not after that", so a launch that
    * has looked already still goes: at most one for each thread that is just then launching. */
@@ -224,7 +241,11 @@ struct fikit_page {
    * a mark each time); the device is often idle after it (gets a mark unless one was put, or a drain seen, just before). */
   FIKIT_ATOMIC(uint32_t) known_slots[FIKIT_SLOTS / 32];
   FIKIT_ATOMIC(uint32_t) gap_slots[FIKIT_SLOTS / 32];
-  uint8_t pad6[2560];
+
+  /* Constant after WELCOME; written by the daemon. Since version 5: patterns (fnmatch(3)) of the names of kernels that the site
+   * knows to wait for others on other GPUs: their slots are of kind COOPERATIVE. */
+  char collective_names[FIKIT_COLLECTIVES_BYTES];
+  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */

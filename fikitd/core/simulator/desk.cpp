@@ -1,112 +1,51 @@
 #include "desk.hpp"
 
-#include <algorithm>
-#include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace fikit::simulator {
 
 using policy::EventKind;
 
-Desk::Desk(const std::string& policy, const policy::Options& options, const Costs& costs, const Reactions& seen,
-           Knowledge knowledge)
-    : policy_(policy::make_policy(policy, options)),
-      knowledge_(knowledge),
-      nothing_follows_(foresight::Foresight::runs(options.tuning)),
+Desk::Desk(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen)
+    : policy_(terms.make ? std::make_unique<policy::Policy>(terms.make, terms.options) : policy::make_policy(policy, terms.options)),
+      terms_(terms),
       notes_(Reaction(costs.observe_ns, seen.observe_ns, seen.draw)),
       done_(Reaction(costs.done_ns, seen.done_ns, seen.draw)),
-      late_(costs.late_ns, seen.late_ns, seen.draw) {
+      late_(costs.late_ns, seen.late_ns, seen.draw),
+      looks_ns_(costs.done_ns) {
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
 }
 
-void Desk::add(const Job& job, std::uint32_t number, std::int64_t t_ns) {
+void Desk::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
   if (clients_.size() <= number) clients_.resize(number + 1);
-  clients_[number].job = &job;
-  clients_[number].foresight = foresight::Foresight(job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm(),
-                                                    job.knows_runs() ? job.profile()->runs : nothing_follows_);
+  Client& client = clients_[number];
+  client.job = &job;
+  client.knowing = std::make_unique<Knowing>(job, terms_.knowledge, forgets_, misprediction_);
+  client.words = std::make_unique<tracking::PageWords>(*job.page(), FIKIT_PROTOCOL_VERSION);
+  tracking::Tracked tracked;
+  tracked.id = number;
+  tracked.priority = job.priority();
+  tracked.look_ns = looks_ns_;
+  tracked.overlaps = terms_.overlaps;
+  tracked.measure = terms_.measures;
+  client.tracker = std::make_unique<tracking::ClientTracker>(std::move(tracked), *client.words, terms_.options, t_ns, traffic_);
+  client.tracker->set_insight(client.knowing.get());
+  const std::vector<std::size_t>& described = job.trace().described();
+  for (std::size_t i = 0; i < described.size(); ++i)
+    client.tracker->describe(static_cast<std::uint32_t>(i) + 1, job.trace().kernel(described[i]));
+  if (job.profile() != nullptr) {
+    client.tracker->set_profile({.alone = job.profile()->model, .beside = {}, .doubtful = {}, .borrowed = {}}, {});
+    using foresight::Foresight;
+    const policy::Tuning& tuning = terms_.options.tuning;
+    client.tracker->set_foresight({Foresight::rhythm(tuning, job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm()),
+                                   job.knows_runs() ? job.profile()->runs : Foresight::runs(tuning)});
+  }
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
-  policy_->apply({.kind = EventKind::profiled, .client = number, .time_ns = t_ns, .outlook = clients_[number].foresight.profiled()});
+  policy_->apply({.kind = EventKind::profiled, .client = number, .time_ns = t_ns, .outlook = client.tracker->profiled()});
+  traffic_.sharing = terms_.overlaps ? policy::Sharing::overlap : policy::Sharing::slices;
+  traffic_.tell_now(*policy_);
   wake_ns_ = 0;
-}
-
-const Truth* Desk::truth(const Client& client) const {
-  return knowledge_ == Knowledge::truth && client.job->profile() != nullptr ? &client.job->profile()->truth : nullptr;
-}
-
-predictor::Prediction Desk::predict(const Client& client, const Note& note) const {
-  if (client.job->profile() == nullptr) return {};
-  const auto& model = client.job->profile()->model;
-  const predictor::Identity identity = client.job->trace().identity(note.step);
-  if (knowledge_ == Knowledge::kernel) return model.predict(identity, {});
-  predictor::Prediction predicted = model.predict(identity, client.context);
-  if (knowledge_ == Knowledge::truth)
-    predicted.duration_ns = predicted.duration_high_ns = client.job->duration_ns(note.step);
-  return predicted;
-}
-
-void Desk::launched(Client& client, const Note& note, policy::Event& event) {
-  const bool granted = note.kind == Note::Kind::granted;
-  const predictor::Identity identity = client.job->trace().identity(note.step);
-  const bool unknown = measures_ && client.met.insert(identity).second;
-  const predictor::Prediction predicted = unknown ? predictor::Prediction{} : client.asked ? client.next : predict(client, note);
-  client.asked = false;
-  client.context.push(identity);
-  client.step = note.step;
-  ++client.own;
-  ++launches_;
-  if (predicted.duration_ns >= 0)
-    misprediction_.add(std::abs(predicted.duration_ns - client.job->duration_ns(note.step)));
-  client.work_ns += std::max<std::int64_t>(predicted.duration_ns, 0);
-  client.exact = client.exact && predicted.duration_ns >= 0;
-  if (note.mark != 0 && policy_->looks_ahead()) client.marks.push_back({note.mark, client.work_ns});
-  event.kind = EventKind::launched;
-  event.granted = granted;
-  event.duration_ns = predicted.duration_ns;
-  event.gap_ns = predicted.gap_ns;
-  event.outlook = client.foresight.launched(note.t_ns, identity, predicted, false, granted);
-  if (const Truth* known = truth(client)) {
-    event.outlook.in_line_ns = client.job->trace().plan().kernel_gap_ns;
-    event.outlook.slack.ns.fill(known->launches[note.step].slack_ns);
-  }
-}
-
-void Desk::waited(Client& client, const Note& note, policy::Event& event) {
-  event.kind = EventKind::drained;
-  event.duration_ns = 0;
-  client.exact = true;
-  client.marks.clear();
-  event.outlook = client.foresight.waited(note.t_ns, launches_ - client.own, note.began_ns);
-  event.began_ns = note.began_ns;
-  if (const Truth* known = truth(client)) {
-    const Truth::Launch& last = known->launches[client.step];
-    std::int64_t idle_ns = last.idle_ns;
-    if (client.step == client.job->trace().last_kernel()) // of the pass: the next one begins when its request arrives
-      idle_ns += std::max<std::int64_t>(0, std::min(client.job->arrival_ns(), note.t_ns + policy::kHorizonNs) - note.t_ns);
-    event.outlook.slack.ns.fill(last.next_slack_ns);
-    event.outlook.idle.ns.fill(idle_ns);
-    event.outlook.span_ns = last.span_ns;
-    event.outlook.tail_ns = last.tail_ns;
-    event.outlook.after_ns = last.after_ns;
-  }
-}
-
-void Desk::copied(Client& client, const Note& note, policy::Event& event) {
-  event.kind = EventKind::copied;
-  event.engine = client.job->engine(note.step);
-  event.outlook = client.foresight.copied(event.engine, note.t_ns, client.job->bytes(note.step));
-  const policy::Client* view = policy_->client(note.job);
-  if (note.request != 0 && view != nullptr) client.copy_ns = std::max(note.t_ns, view->progress.finish_ns());
-}
-
-// False: it is known already.
-bool Desk::reached(Client& client, std::uint32_t mark, policy::Event& event) {
-  while (!client.marks.empty() && client.marks.front().number < mark) client.marks.pop_front();
-  if (client.marks.empty() || client.marks.front().number > mark) return false;
-  event.kind = EventKind::drained;
-  event.waited = false;
-  event.duration_ns = client.exact ? client.work_ns - client.marks.front().work_ns : policy::kUnknown;
-  client.marks.pop_front();
-  return true;
 }
 
 policy::Reason Desk::held(std::uint32_t number) const {
@@ -114,72 +53,90 @@ policy::Reason Desk::held(std::uint32_t number) const {
   return client != nullptr && client->waiting ? policy_->held(*client).reason : policy::Reason::reaction;
 }
 
-// A mark that is not reached says as much as one that is: the work before it is still under way.
-void Desk::look_at_marks(std::int64_t now_ns) {
-  for (std::uint32_t number = 0; number < clients_.size(); ++number) {
-    const Client& client = clients_[number];
-    if (client.marks.empty() || !client.exact) continue;
-    policy_->apply({.kind = EventKind::running,
-                    .client = number,
-                    .time_ns = now_ns,
-                    .duration_ns = client.work_ns - client.marks.front().work_ns});
-  }
-}
-
-bool Desk::arrive(const Note& note) {
-  if (keeps_notes_) kept_.push_back(note);
+void Desk::arrive(const Note& note, std::int64_t now_ns) {
   Client& client = clients_[note.job];
-  policy::Event event{.client = note.job, .time_ns = note.t_ns, .request = note.request};
-  switch (note.kind) {
-    case Note::Kind::waiting:
-      if (const policy::Engine engine = client.job->engine(note.step); engine != policy::Engine::compute) {
-        event.kind = EventKind::waiting;
-        event.engine = engine;
-        event.duration_ns = client.foresight.copies(engine).expected_ns(client.job->bytes(note.step));
-        break;
-      }
-      client.next = predict(client, note);
-      event.kind = EventKind::waiting;
-      event.duration_ns = client.next.duration_ns;
-      event.outlook = client.foresight.waiting(client.job->trace().identity(note.step), client.next);
-      client.asked = true;
-      break;
-    case Note::Kind::launched:
-    case Note::Kind::granted: launched(client, note, event); break;
-    case Note::Kind::drained: waited(client, note, event); break;
-    case Note::Kind::copied: copied(client, note, event); break;
-    case Note::Kind::done:
-      event.kind = EventKind::grant_done;
-      if (const policy::Engine engine = client.job->engine(note.step); engine != policy::Engine::compute)
-        client.foresight.copies(engine).took(client.job->bytes(note.step), note.t_ns - client.copy_ns);
-      break;
-    case Note::Kind::reached:
-      if (!reached(client, note.mark, event)) return false;
-      break;
-  }
-  policy_->apply(event);
-  return true;
+  if (note.kind == Note::Kind::report) {
+    client.knowing->at(note.step);
+    client.tracker->take(note.report, now_ns, *policy_);
+  } else if (note.kind == Note::Kind::reached) {
+    (*client.job->page()).marks[note.report.slot % FIKIT_MARKS] = note.report.slot;
+  } // a request is on the page
 }
 
 // As the dispatcher does, the policy is asked when something moved, or when it wants to be: a mark that says nothing new is no
 // second look just after a wait, when delays are expected to be cheaper than at its end.
 const policy::Decisions& Desk::decide(std::int64_t now_ns) {
   bool moved = now_ns >= wake_ns_;
-  while (!notes_.empty()) moved |= arrive(notes_.take()); // who looks at the pages sees all that is there
-  while (done_.next_ns() <= now_ns) moved |= arrive(done_.take());
-  look_at_marks(now_ns);
-  if (!moved) {
-    decisions_.clear();
-    return decisions_;
+  while (done_.next_ns() <= now_ns) {
+    const Note note = done_.take();
+    moved |= note.kind == Note::Kind::report;
+    arrive(note, now_ns);
   }
+  for (Client& client : clients_) {
+    if (client.tracker == nullptr) continue;
+    client.tracker->end_old_run(now_ns);
+    client.tracker->begin_round(now_ns);
+    moved |= client.tracker->look_at_marks(now_ns, *policy_);
+  }
+  while (!notes_.empty()) { // who looks at the pages sees all that is there
+    const Note note = notes_.take();
+    moved |= note.kind == Note::Kind::report;
+    arrive(note, now_ns);
+  }
+  for (Client& client : clients_) {
+    if (client.tracker == nullptr) continue;
+    moved |= client.tracker->look_at_marks(now_ns, *policy_);
+    client.tracker->take_ran(); // nobody asks by whom a job was delayed
+    const tracking::Request request = client.words->request();
+    if (request.waiting) client.knowing->at(client.job->step());
+    moved |= client.tracker->look_at_request(request, false, now_ns, *policy_);
+  }
+  decisions_.clear();
+  if (!moved) return decisions_;
+  traffic_.tell(*policy_);
   policy_->decide(now_ns, decisions_);
   ++decided_;
   wake_ns_ = kNever;
+  bool gates_moved = false;
   for (const policy::Decision& decision : decisions_.items()) {
-    if (decision.kind == policy::DecisionKind::wake_at) wake_ns_ = decision.time_ns + late_.next_ns();
-    if (decision.kind == policy::DecisionKind::grant) ++grants_;
+    carry_out(decision, now_ns);
+    gates_moved |= decision.kind == policy::DecisionKind::open || decision.kind == policy::DecisionKind::close;
   }
+  if (gates_moved) tell_clients();
   return decisions_;
+}
+
+void Desk::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
+  if (decision.kind == policy::DecisionKind::wake_at) {
+    wake_ns_ = decision.time_ns + late_.next_ns();
+    return;
+  }
+  Client& client = clients_[decision.client];
+  switch (decision.kind) {
+    case policy::DecisionKind::open:
+      client.tracker->gate_opened(now_ns);
+      client.words->open_gate();
+      break;
+    case policy::DecisionKind::close:
+      client.tracker->gate_closed();
+      client.words->close_gate(kNever);
+      break;
+    case policy::DecisionKind::ask_copies: client.words->ask_copies(decision.engines); break;
+    case policy::DecisionKind::grant:
+      ++grants_;
+      client.tracker->grant(decision.request, decision.launches, now_ns);
+      break;
+    case policy::DecisionKind::extend_run: client.tracker->extend_run(decision.launches); break;
+    case policy::DecisionKind::end_run: client.tracker->end_run(); break;
+    case policy::DecisionKind::wake_at: break;
+  }
+}
+
+void Desk::tell_clients() {
+  const auto closed = [](const Client& client) { return client.tracker != nullptr && client.tracker->closed(); };
+  const bool any = std::any_of(clients_.begin(), clients_.end(), closed);
+  for (const Client& client : clients_)
+    if (client.tracker != nullptr) client.words->set_mark_every(client.tracker->awaited_by(any) ? terms_.mark_every : 0);
 }
 
 } // namespace fikit::simulator

@@ -13,7 +13,13 @@ using replay::EventKind;
 namespace {
 
 constexpr std::size_t kNoStep = static_cast<std::size_t>(-1); // a wait for another stream's work
-constexpr double kShortGapNs = 20'000; // epsilon_us in fikit.toml
+
+static_assert(kNever == emu::kNever);
+
+template <class T>
+void set(std::atomic<T>& word, T value) { // nobody else writes it, or reads it at this moment
+  word.store(value, std::memory_order_relaxed);
+}
 
 } // namespace
 
@@ -27,7 +33,7 @@ Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, co
       device_(device),
       notes_(notes),
       host_(options.thinks ? options.trace->plan() : options.trace->thoughtless()),
-      process_(device.attach(static_cast<int32_t>(number) + 1, 1, device.state().time_ns)),
+      process_(device.attach(static_cast<int32_t>(number) + 1, 1, device.state().time_ns, options.membership)),
       streams_(options.trace->streams().size()),
       numbered_(static_cast<std::size_t>(options.trace->plan().numbers)) {
   if (process_ == emu::kNone)
@@ -36,31 +42,18 @@ Job::Job(std::uint32_t number, const JobOptions& options, const Costs& costs, co
     stream.slot = device_.open_stream(process_, 0);
     if (stream.slot == emu::kNone)
       throw std::runtime_error("couldn't simulate more than " + std::to_string(emu::kMaxStreams) + " streams");
-    stream.steps.resize(emu::kRingOps);
-    stream.requests.resize(emu::kRingOps);
-    stream.marks.resize(emu::kRingOps);
+    stream.works.resize(emu::kRingOps);
   }
-  if (options_.profile != nullptr && options_.managed) find_gaps();
+  page_->version = FIKIT_PROTOCOL_VERSION;
+  set(page_->fills_ask, options.fills ? 1U : 0U);
   next_request(device_.state().time_ns);
 }
 
-void Job::note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request, std::uint32_t mark) {
-  if (options_.managed) notes_.note({kind, number_, request, host_.finished() ? 0 : host_.index(), now_ns, called_ns_, mark});
-}
-
-void Job::find_gaps() {
-  gap_after_.resize(trace().plan().steps.size());
-  for (std::size_t step = 0; step < gap_after_.size(); ++step) {
-    const predictor::Cost* cost = options_.profile->model.cost(trace().identity(step));
-    gap_after_[step] = cost != nullptr && cost->gap.mean_ns() > kShortGapNs;
-  }
-}
-
-// As the shim does for a job that others wait for.
-std::uint32_t Job::put_mark() {
-  constexpr std::uint64_t kEvery = 32; // mark_every in fikit.toml
-  const bool wanted = ++open_launches_ % kEvery == 0 || (!gap_after_.empty() && gap_after_[host_.index()]);
-  return wanted ? ++marks_ : 0;
+void Job::report(std::int64_t now_ns, enum fikit_entry_kind kind, std::uint32_t slot, std::uint64_t value) {
+  if (!options_.managed) return;
+  Note note{.kind = Note::Kind::report, .job = number_, .step = host_.finished() ? 0 : host_.index(), .report = {}};
+  note.report = {.t_ns = now_ns, .slot = slot, .kind = static_cast<std::uint32_t>(kind), .value = value};
+  notes_.note(note);
 }
 
 policy::Engine Job::engine(std::size_t step) const {
@@ -71,10 +64,12 @@ policy::Engine Job::engine(std::size_t step) const {
   }
 }
 
-bool Job::copy_asks() const {
-  const policy::Engine to = engine(host_.index());
-  return to != policy::Engine::compute && copies_ask_[policy::copy_engine(to)] &&
-         bytes(host_.index()) >= policy::kLongCopyBytes;
+enum fikit_copy Job::copy_of(std::size_t step) const {
+  switch (engine(step)) {
+    case policy::Engine::to_device: return FIKIT_COPY_IN;
+    case policy::Engine::to_host: return FIKIT_COPY_OUT;
+    default: return FIKIT_COPY_NONE;
+  }
 }
 
 void Job::next_request(std::int64_t now_ns) {
@@ -110,86 +105,135 @@ void Job::call(std::int64_t now_ns) {
   host_.calls(now_ns);
   called_ns_ = now_ns;
   const EventKind kind = host_.step().event->kind;
-  has_grant_ = false;
+  grant_ = 0;
   if (kind == EventKind::synchronize) {
     state_ = State::waiting;
     next_ns_ = kNever;
     if (!host_.step().waits || awaited_done()) go_on(now_ns);
     return;
   }
-  if (kind == EventKind::kernel && options_.managed) {
-    if (closed_ && run_ > 0) {
-      --run_;
-      has_grant_ = true;
-    } else if (closed_) {
-      mark_end(now_ns);
-      ++request_;
-      state_ = State::at_gate;
-      next_ns_ = kNever;
-      note(Note::Kind::waiting, now_ns, request_);
-      return;
+  const std::size_t step = host_.index();
+  if (launches(step) && options_.managed) {
+    if (!fikit_gate_open(page_.get())) {
+      if (!fikit_run_covers(page_.get(), trace().slot(step))) {
+        end_run(now_ns);
+        return ask(now_ns, trace().slot(step), FIKIT_COPY_NONE, 0);
+      }
+      grant_ = page_->grant_seq;
     }
     host_.spends(launch_ns_);
-  } else if (options_.managed && closed_ && copy_asks()) {
-    ++request_;
-    run_ = 0;
-    state_ = State::at_gate;
-    next_ns_ = kNever;
-    note(Note::Kind::waiting, now_ns, request_);
-    return;
+  } else if (const enum fikit_copy copy = copy_of(step);
+             copy != FIKIT_COPY_NONE && options_.managed && fikit_copy_asks(page_.get(), copy, bytes(step))) {
+    return ask(now_ns, 0, copy, bytes(step));
   }
   issue(now_ns);
 }
 
-void Job::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
-  if (state_ != State::at_gate || request != request_) return;
-  has_grant_ = true;
-  run_ = launches - 1;
-  ++granted_;
+void Job::ask(std::int64_t now_ns, std::uint32_t slot, enum fikit_copy copy, std::uint64_t bytes) {
+  set(page_->request_slot, slot);
+  set(page_->request_copy, static_cast<std::uint32_t>(copy));
+  set(page_->request_bytes, bytes);
+  set(page_->request_ns, now_ns);
+  set(page_->request_seq, fikit_next_request(page_->request_seq));
+  set(page_->waiting, 1U);
+  state_ = State::at_gate;
+  next_ns_ = kNever;
+  notes_.note({.kind = Note::Kind::request, .job = number_, .step = host_.index(), .report = {}});
+}
+
+// Its host stands at the gate. Is there an answer?
+void Job::look(std::int64_t now_ns) {
+  if (state_ != State::at_gate) return;
+  const auto copy = static_cast<enum fikit_copy>(page_->request_copy.load());
+  const enum fikit_gate_says answer = fikit_gate_says(page_.get(), page_->request_seq, copy, page_->request_slot);
+  if (answer == FIKIT_SAYS_WAIT) return;
+  grant_ = answer == FIKIT_SAYS_OPEN ? 0 : page_->grant_seq.load();
+  granted_ += answer == FIKIT_SAYS_GRANTED ? 1 : 0;
+  set(page_->waiting, 0U);
   state_ = State::passing;
   next_ns_ = now_ns + wake_.next_ns();
 }
 
-// As the shim does when it asks again: in the stream in which it launches next, if that is the one.
-void Job::mark_end(std::int64_t now_ns) {
-  const auto [number, seq, request] = std::exchange(unmarked_, {});
+// Its host has to ask again: if fikitd has ended the run of the launch before, of whose end nothing would be said, and that
+// launch went to the same stream, it is marked now.
+void Job::end_run(std::int64_t now_ns) {
+  const auto [number, request] = std::exchange(unmarked_, {});
   if (request == 0 || number != options_.trace->stream(host_.index())) return;
   Stream& stream = streams_[number];
-  if (seq < stream.collected) notes_.note({Note::Kind::done, number_, request, stream.steps[seq % emu::kRingOps], now_ns});
-  else stream.requests[seq % emu::kRingOps] = request;
+  if (device_.state().streams[stream.slot].tail == stream.collected) report(now_ns, FIKIT_ENTRY_DONE, 0, request);
+  else mark_grant(stream, now_ns, request);
 }
 
-void Job::set_gate(bool closed, std::int64_t now_ns) {
-  closed_ = closed;
-  run_ = 0;
-  if (closed || state_ != State::at_gate) return;
-  state_ = State::passing;
-  next_ns_ = now_ns + wake_.next_ns();
+Job::Stream::Work& Job::newest(const Stream& stream) {
+  return const_cast<Stream&>(stream).works[(device_.state().streams[stream.slot].tail - 1) % emu::kRingOps];
+}
+
+// Behind the newest work of the stream.
+bool Job::put_mark(Stream& stream, std::int64_t now_ns, enum fikit_entry_kind kind, std::uint64_t value) {
+  if (fikit_marks_all_out(page_.get(), last_mark_) || newest(stream).mark != 0) return false;
+  newest(stream).mark = ++last_mark_;
+  report(now_ns, kind, last_mark_, value);
+  return true;
+}
+
+// Without a mark the end is seen, as by an event, and reported.
+void Job::mark_grant(Stream& stream, std::int64_t now_ns, std::uint32_t request) {
+  if (!put_mark(stream, now_ns, FIKIT_ENTRY_MARK_GRANT, request)) newest(stream).request = request;
+}
+
+// A point behind the stream's work: every launch up to this launch_seq is complete then. 0: other streams may be at work.
+std::uint64_t Job::covers(const Stream& stream) const {
+  const bool others = std::any_of(streams_.begin(), streams_.end(),
+                                  [&](const Stream& other) { return &other != &stream && other.drained != other.issued; });
+  return others ? 0 : page_->launch_seq.load();
+}
+
+void Job::count_launch(std::int64_t now_ns) {
+  ++kernels_in_flight_;
+  Stream& stream = stream_of(host_.index());
+  ++stream.issued;
+  newest(stream).issued = stream.issued;
+  if (keeps_deeds_) deeds_.push_back({.wait = false, .step = host_.index(), .t_ns = now_ns, .began_ns = called_ns_});
+  if (!options_.managed) return;
+  const enum fikit_entry_kind kind = grant_ != 0 ? FIKIT_ENTRY_GRANTED : FIKIT_ENTRY_LAUNCH;
+  const std::uint32_t slot = trace().slot(host_.index());
+  const std::uint64_t seq = page_->launch_seq + 1;
+  set(page_->launch_seq, seq);
+  report(now_ns, kind, slot, fikit_launch_value(kind, grant_, seq));
+  if (grant_ != 0) {
+    const bool goes_on = fikit_run_goes_on(page_.get());
+    unmarked_ = {.stream = options_.trace->stream(host_.index()), .request = goes_on ? grant_ : 0};
+    if (!goes_on) mark_grant(stream, now_ns, grant_);
+  } else if (fikit_mark_wanted(page_.get(), &marked_, slot, seq)) {
+    const std::uint64_t covered = covers(stream);
+    if (covered != 0 && put_mark(stream, now_ns, FIKIT_ENTRY_MARK, covered)) set(marked_, covered);
+  }
+}
+
+void Job::report_copy(std::int64_t now_ns) {
+  const std::size_t step = host_.index();
+  const enum fikit_copy copy = copy_of(step);
+  if (copy == FIKIT_COPY_NONE || !options_.managed || !fikit_copies_matter(page_.get())) return;
+  report(now_ns, FIKIT_ENTRY_COPY, copy, bytes(step));
+  if (grant_ != 0 && !fikit_run_goes_on(page_.get())) mark_grant(stream_of(step), now_ns, grant_);
 }
 
 void Job::issue(std::int64_t now_ns) {
   const replay::Step& step = host_.step();
-  const bool is_kernel = step.event->kind == EventKind::kernel;
-  const bool last_of_run = has_grant_ && run_ == 0; // says that the run is over
   if (step.behind >= 0 && !stands_behind_) {
     const Place& other = numbered_[static_cast<std::size_t>(step.behind)];
-    if (!enqueue({.wait_stream = other.slot, .wait_seq = other.seq}, kNoStep, 0)) return;
+    if (!enqueue({.wait_stream = other.slot, .wait_seq = other.seq}, kNoStep)) return;
     stands_behind_ = true;
   }
-  if (!enqueue({replay::op_kind(step.event->kind), step.event->duration_ns}, host_.index(), last_of_run ? request_ : 0))
-    return;
+  const emu::Occupancy occupancy = trace().occupancy(host_.index());
+  const emu::OpRequest work{.kind = replay::op_kind(step.event->kind),
+                            .duration_ns = step.event->duration_ns,
+                            .demand = occupancy.demand,
+                            .waves = occupancy.waves};
+  if (!enqueue(work, host_.index())) return;
   stands_behind_ = false;
-  if (is_kernel) {
-    ++kernels_in_flight_;
-    const std::uint32_t mark = has_grant_ || !options_.managed ? 0 : put_mark();
-    Stream& stream = stream_of(host_.index());
-    const std::uint64_t seq = device_.state().streams[stream.slot].tail - 1;
-    stream.marks[seq % emu::kRingOps] = mark;
-    const std::size_t number = options_.trace->stream(host_.index());
-    unmarked_ = {.stream = number, .seq = seq, .request = has_grant_ && !last_of_run ? request_ : 0};
-    note(has_grant_ ? Note::Kind::granted : Note::Kind::launched, now_ns, has_grant_ ? request_ : 0, mark);
-  }
-  if (engine(host_.index()) != policy::Engine::compute) note(Note::Kind::copied, now_ns, has_grant_ ? request_ : 0);
+  if (launches(host_.index())) count_launch(now_ns);
+  else report_copy(now_ns);
   if (step.waits) {
     state_ = State::waiting;
     next_ns_ = kNever;
@@ -199,7 +243,7 @@ void Job::issue(std::int64_t now_ns) {
 }
 
 // False: the queue is full, and the job waits for room.
-bool Job::enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t request) {
+bool Job::enqueue(const emu::OpRequest& op, std::size_t step) {
   Stream& stream = stream_of(host_.index());
   if (device_.full(stream.slot)) {
     state_ = State::queue_full;
@@ -207,8 +251,7 @@ bool Job::enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t requ
     return false;
   }
   const std::uint64_t seq = device_.enqueue(stream.slot, op);
-  stream.steps[seq % emu::kRingOps] = step;
-  stream.requests[seq % emu::kRingOps] = request;
+  stream.works[seq % emu::kRingOps] = {.step = step, .issued = stream.issued, .mark = 0, .request = 0};
   const int number = step == kNoStep ? -1 : host_.step().number;
   if (number >= 0) numbered_[static_cast<std::size_t>(number)] = {stream.slot, seq};
   return true;
@@ -218,7 +261,10 @@ bool Job::enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t requ
 void Job::go_on(std::int64_t now_ns) {
   const replay::Step& step = host_.step();
   const bool tells = step.event->kind == EventKind::synchronize || step.event->kind == EventKind::copy_to_host;
-  if (step.waits && tells && kernels_in_flight_ == 0) note(Note::Kind::drained, now_ns);
+  if (step.waits && tells) {
+    knows_complete();
+    waited(now_ns);
+  }
   host_.returns(now_ns);
   if (!host_.finished()) {
     plan_next();
@@ -228,6 +274,37 @@ void Job::go_on(std::int64_t now_ns) {
   called_ns_ = now_ns;
   next_ns_ = kNever;
   collect(now_ns);
+}
+
+// What the driver's call was about: the stream that it waited for, or all of them.
+void Job::knows_complete() {
+  const replay::Step& step = host_.step();
+  const auto until = [](Stream& stream, std::uint64_t seq) {
+    stream.drained = std::max(stream.drained, stream.works[seq % emu::kRingOps].issued);
+  };
+  if (step.event->kind != EventKind::synchronize) {
+    Stream& stream = stream_of(host_.index());
+    stream.drained = stream.issued;
+  } else if (step.behind < 0) {
+    for (Stream& stream : streams_) stream.drained = stream.issued;
+  } else {
+    const Place& place = numbered_[static_cast<std::size_t>(step.behind)];
+    for (Stream& stream : streams_)
+      if (stream.slot == place.slot) until(stream, place.seq);
+  }
+}
+
+void Job::waited(std::int64_t now_ns) {
+  if (keeps_deeds_ && kernels_in_flight_ == 0)
+    deeds_.push_back({.wait = true, .step = host_.finished() ? 0 : host_.index(), .t_ns = now_ns, .began_ns = called_ns_});
+  const std::int64_t since_ns = fikit_waits_since(&wait_, page_->launch_seq, called_ns_, now_ns);
+  wait_.until_ns = now_ns;
+  const std::uint64_t seq = page_->launch_seq;
+  const bool all = std::all_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.drained == s.issued; });
+  if (!all || !fikit_drain_is_news(seq, claimed_)) return;
+  claimed_ = seq;
+  set(marked_, seq);
+  report(now_ns, FIKIT_ENTRY_DRAINED, fikit_waited_ns(since_ns, now_ns), seq);
 }
 
 bool Job::drained() const {
@@ -250,21 +327,19 @@ bool Job::awaited_done() const {
 }
 
 void Job::complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq) {
-  const std::size_t step = stream.steps[seq % emu::kRingOps];
-  if (step == kNoStep) return;
-  const std::uint32_t request = stream.requests[seq % emu::kRingOps];
-  const replay::Event& event = *options_.trace->plan().steps[step].event;
-  if (event.kind != EventKind::kernel) {
-    if (request != 0 && engine(step) != policy::Engine::compute)
-      notes_.note({Note::Kind::done, number_, request, step, end_ns});
-    return;
+  const Stream::Work& work = stream.works[seq % emu::kRingOps];
+  if (work.mark != 0) {
+    Note note{.kind = Note::Kind::reached, .job = number_, .step = work.step, .report = {}};
+    note.report.slot = work.mark;
+    notes_.note(note);
   }
+  if (work.request != 0) report(end_ns, FIKIT_ENTRY_DONE, 0, work.request);
+  if (work.step == kNoStep) return;
+  const replay::Event& event = *options_.trace->plan().steps[work.step].event;
+  if (!launches(work.step)) return;
   --kernels_in_flight_;
   ++kernels_;
-  if (keeps_runs_) runs_.push_back({step, end_ns - event.duration_ns, end_ns});
-  if (const std::uint32_t mark = stream.marks[seq % emu::kRingOps]; mark != 0)
-    notes_.note({.kind = Note::Kind::reached, .job = number_, .step = step, .t_ns = end_ns, .mark = mark});
-  if (request != 0) notes_.note({Note::Kind::done, number_, request, step, end_ns});
+  if (keeps_runs_) runs_.push_back({work.step, end_ns - event.duration_ns, end_ns});
 }
 
 bool Job::collect(std::int64_t now_ns) {
@@ -281,7 +356,8 @@ bool Job::collect(std::int64_t now_ns) {
   } else if (state_ == State::waiting) {
     if (awaited_done()) go_on(now_ns);
   } else if (state_ == State::at_end && drained()) {
-    note(Note::Kind::drained, now_ns);
+    for (Stream& stream : streams_) stream.drained = stream.issued;
+    waited(now_ns);
     current_.end_ns = now_ns;
     requests_.push_back(current_);
     next_request(now_ns);

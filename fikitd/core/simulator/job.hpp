@@ -1,13 +1,15 @@
-// One job of a simulation: a host that lives through its recording again and again, and its streams on the device. It
-// stands at the gate as the shim does: kernels wait while it is closed, everything else passes.
+// One job of a simulation: a host that lives through its recording again and again, and its streams on the device. It goes at
+// its page by the shim's rules (fikit_rules.h), and reports what the shim would.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "costs.hpp"
 #include "device_model/device_model.hpp"
+#include "job_page.hpp"
+#include "note.hpp"
 #include "policy/copying.hpp"
 #include "predictor/model.hpp"
 #include "predictor/rhythm.hpp"
@@ -19,24 +21,12 @@
 
 namespace fikit::simulator {
 
-inline constexpr std::int64_t kNever = emu::kNever;
-
-// What the shim would write on its page, or the device model knows.
-struct Note {
-  enum class Kind : std::uint8_t { launched, granted, waiting, copied, drained, done, reached };
-  Kind kind = Kind::launched;
-  std::uint32_t job = 0;
-  std::uint32_t request = 0;
+// What a job did, as it was: nobody but an oracle and a bound sees it.
+struct Deed {
+  bool wait = false; // its host has waited for all its work until t_ns, from began_ns on; else a launch at t_ns
   std::size_t step = 0;
   std::int64_t t_ns = 0;
-  std::int64_t began_ns = 0; // drained: when the host began to wait
-  std::uint32_t mark = 0;    // launched: this one stands behind it on the device; reached: this one
-};
-
-class Notes {
- public:
-  virtual ~Notes() = default;
-  virtual void note(const Note& note) = 0;
+  std::int64_t began_ns = 0;
 };
 
 // What an earlier run left behind.
@@ -54,7 +44,9 @@ struct JobOptions {
   bool rhythm = true;                        // of the profile; false: learns anew where its host waits
   bool runs = true;                          // of the profile; false: learns anew what follows without a wait
   bool managed = true;                       // false: no fikit at all, at no cost
+  bool fills = true;                         // its memsets and copies within the device are launches: not under MPS
   bool thinks = true;                        // false: its host computes nothing between its calls
+  emu::Membership membership;                // what it is to the device: its weight, its MPS priority
   // When its requests arrive; empty: the next one follows the end of the last one (closed loop). One request is one pass
   // through the recording, at whose end the host waits for all its work.
   std::vector<std::int64_t> arrivals;
@@ -83,14 +75,9 @@ class Job {
   bool collect(std::int64_t now_ns);
   void act(std::int64_t now_ns); // at next_ns()
 
-  void set_gate(bool closed, std::int64_t now_ns);
-  void grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns);
-  void ask_copies(policy::CopyEngines engines) { copies_ask_ = engines; } // long ones, at the closed gate
-  void end_run() { run_ = 0; }
-  // Who stands at the gate already waits for the answer to its request.
-  void extend_run(std::uint32_t launches) {
-    if (state_ != State::at_gate) run_ += launches;
-  }
+  // Its page says something new of its gate: if that lets through what stands there, it goes on.
+  void look(std::int64_t now_ns);
+  JobPage& page() { return page_; }
 
   int priority() const { return options_.priority; }
   const Trace& trace() const { return *options_.trace; }
@@ -99,11 +86,13 @@ class Job {
   bool knows_rhythm() const { return options_.profile != nullptr && options_.rhythm; }
   bool knows_runs() const { return options_.profile != nullptr && options_.runs; }
   bool managed() const { return options_.managed; }
+  bool fills_launch() const { return fikit_fills_ask(page_.get()); }
   int process() const { return process_; }
   // What the step occupies; compute also where it is no copy between host and device.
   policy::Engine engine(std::size_t step) const;
   std::uint64_t bytes(std::size_t step) const { return trace().plan().steps[step].event->bytes; }
   std::int64_t device_ns() const { return device_.busy_ns(process_); }
+  std::int64_t work_ns() const { return device_.work_ns(process_); } // at full speed x demand, of the whole device
   std::uint64_t kernels() const { return kernels_; }
   std::uint64_t granted() const { return granted_; }
   // When the request in hand arrived, or the next one will; kNever: there is none.
@@ -111,6 +100,11 @@ class Job {
   const std::vector<Request>& requests() const { return requests_; } // that have ended
   bool in_flight() const { return kernels_in_flight_ > 0; } // as far as was collected
   bool at_gate() const { return state_ == State::at_gate || state_ == State::passing; }
+  // Of a step that stands at the gate.
+  std::size_t step() const { return host_.index(); }
+  // What it did since it was made. Kept only on request.
+  void keep_deeds() { keeps_deeds_ = true; }
+  const std::vector<Deed>& deeds() const { return deeds_; }
   // What ran since the last call, in order of launch within a stream. Kept only on request.
   void keep_runs() { keeps_runs_ = true; }
   const std::vector<Ran>& runs() const { return runs_; }
@@ -121,9 +115,15 @@ class Job {
   struct Stream {
     int slot = emu::kNone;
     std::uint64_t collected = 0;
-    std::vector<std::size_t> steps; // by sequence number modulo the ring: which step, and which grant it had
-    std::vector<std::uint32_t> requests;
-    std::vector<std::uint32_t> marks;
+    std::uint64_t issued = 0;  // kernels
+    std::uint64_t drained = 0; // of these, as many as its host knows to be complete
+    struct Work {
+      std::size_t step = 0;
+      std::uint64_t issued = 0;   // kernels of the stream, up to this one
+      std::uint32_t mark = 0;     // stands behind it; 0: none
+      std::uint32_t request = 0;  // whose end is said without a mark once this is complete; 0: none
+    };
+    std::vector<Work> works; // by sequence number modulo the ring
   };
 
   struct Place {
@@ -134,18 +134,27 @@ class Job {
   void next_request(std::int64_t now_ns);
   void call(std::int64_t now_ns);
   void issue(std::int64_t now_ns);
-  bool enqueue(const emu::OpRequest& op, std::size_t step, std::uint32_t request);
+  bool enqueue(const emu::OpRequest& op, std::size_t step);
+  void ask(std::int64_t now_ns, std::uint32_t slot, enum fikit_copy copy, std::uint64_t bytes);
+  void count_launch(std::int64_t now_ns);
+  void mark_launch(std::int64_t now_ns, std::uint64_t seq);
+  void report_copy(std::int64_t now_ns);
   void go_on(std::int64_t now_ns);
   void plan_next();
   bool drained() const;
   bool awaited_done() const;
+  void waited(std::int64_t now_ns);
+  void knows_complete(); // what the step in hand has waited for
+  std::uint64_t covers(const Stream& stream) const;
   void complete(Stream& stream, std::int64_t end_ns, std::uint64_t seq);
   Stream& stream_of(std::size_t step) { return streams_[options_.trace->stream(step)]; }
-  void note(Note::Kind kind, std::int64_t now_ns, std::uint32_t request = 0, std::uint32_t mark = 0);
-  void mark_end(std::int64_t now_ns); // of a run that was ended
-  void find_gaps();
-  bool copy_asks() const; // the step in hand is a copy that asks
-  std::uint32_t put_mark(); // 0: none
+  Stream::Work& newest(const Stream& stream);
+  void report(std::int64_t now_ns, enum fikit_entry_kind kind, std::uint32_t slot, std::uint64_t value);
+  bool put_mark(Stream& stream, std::int64_t now_ns, enum fikit_entry_kind kind, std::uint64_t value);
+  void mark_grant(Stream& stream, std::int64_t now_ns, std::uint32_t request);
+  void end_run(std::int64_t now_ns);
+  enum fikit_copy copy_of(std::size_t step) const;
+  bool launches(std::size_t step) const { return trace().launches(step, fills_launch()); }
 
   std::uint32_t number_;
   JobOptions options_;
@@ -162,21 +171,20 @@ class Job {
   State state_ = State::absent;
   std::int64_t called_ns_ = 0; // the step in hand
   std::int64_t next_ns_ = 0;
-  std::uint32_t request_ = 0; // newest at the gate
-  bool closed_ = false;
-  bool has_grant_ = false; // the step in hand was granted
+  std::uint32_t grant_ = 0;    // that the step in hand goes on; 0: its gate was open
   bool stands_behind_ = false; // its wait for another stream's work is in the queue
-  policy::CopyEngines copies_ask_{};
-  struct {                // the newest launch of a run, not its last one: the run was ended behind it, or goes on
+  JobPage page_;
+  struct {
     std::size_t stream = 0;
-    std::uint64_t seq = 0;
-    std::uint32_t request = 0; // 0: there is none
-  } unmarked_;
-  std::uint32_t run_ = 0;  // so many launches may pass the closed gate
+    std::uint32_t request = 0;
+  } unmarked_; // the newest granted launch, if no mark stands behind it; request 0: one does
+  std::uint32_t last_mark_ = 0;
+  std::atomic<std::uint64_t> marked_ = 0; // launch_seq of the newest mark or drain
+  std::uint64_t claimed_ = 0;             // of the newest drain that was reported
+  fikit_wait wait_{.seq = UINT64_MAX, .since_ns = 0, .until_ns = 0};
   bool keeps_runs_ = false;
-  std::vector<bool> gap_after_; // by step: the device is often idle then, so the launch gets a mark
-  std::uint64_t open_launches_ = 0;
-  std::uint32_t marks_ = 0;
+  bool keeps_deeds_ = false;
+  std::vector<Deed> deeds_;
   std::uint64_t kernels_in_flight_ = 0;
   std::uint64_t kernels_ = 0;
   std::uint64_t granted_ = 0;

@@ -7,10 +7,11 @@
 namespace fikit::simulator {
 namespace {
 
-predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns, std::int64_t around_ns) {
+predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t until_ns, std::int64_t around_ns, bool fills) {
   JobOptions job;
   job.trace = &trace;
   job.managed = false;
+  job.fills = fills;
   Simulation alone({}, {job});
   alone.job(0).keep_runs();
   alone.run(passes, until_ns);
@@ -30,20 +31,22 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 
 } // namespace
 
-Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, const policy::Tuning& tuning) {
+Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const policy::Tuning& tuning) {
   // The events by which the shim times a kernel hold what the device needs between two works of a stream.
   const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
-  Profile profile{.model = measured(trace, passes, until_ns, around_ns), .rhythm = {}, .runs = foresight::Foresight::runs(tuning), .truth = {}};
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns, fills), .rhythm = {}, .runs = foresight::Foresight::runs(tuning), .truth = {}};
   // When its host waits is learnt by the desk, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
   job.profile = &profile;
+  job.fills = fills;
   Setup setup;
   setup.options.tuning = tuning;
   setup.costs = {0, 0, 0, 0, 0};
+  setup.measures = true;
   Simulation alone(setup, {job});
-  alone.desk().keep_notes();
-  if (stored) alone.desk().measure(); // what a segment with a new kernel teaches is nothing
+  alone.job(0).keep_deeds();
+  if (stored) alone.desk().forget_kernels(); // what a segment with a new kernel teaches is nothing
   alone.run(passes, until_ns);
   if (stored) {
     profile.rhythm.expect(alone.desk().rhythm(0).learnt());
@@ -53,7 +56,7 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, boo
     profile.runs = alone.desk().runs(0);
     profile.runs.forget_long_runs();
   }
-  profile.truth = truth_of(trace, alone.desk().notes());
+  profile.truth = truth_of(trace, alone.job(0).deeds());
   return profile;
 }
 

@@ -1,6 +1,6 @@
 // A job's profile, as a measuring run alone on the device would give it: durations, and the idle times after each kernel.
 // The run ends with so many passes, or at until_ns. stored: as its file has it: kernels as events time them, of its rhythm and
-// runs only what it saw twice, once their kernels were known. tuning: of the fikitd that measured.
+// runs only what it saw twice, once their kernels were known. fills: JobOptions. tuning: of the fikitd that measured.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,6 @@
 namespace fikit::simulator {
 
 Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns = kNever, bool stored = false,
-              const policy::Tuning& tuning = {});
+              bool fills = true, const policy::Tuning& tuning = {});
 
 } // namespace fikit::simulator

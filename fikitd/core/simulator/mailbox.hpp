@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "job.hpp"
+#include "note.hpp"
 #include "reactions.hpp"
 
 namespace fikit::simulator {
@@ -19,9 +19,11 @@ class Mailbox {
 
   void send(const Note& note, std::int64_t now_ns) {
     if (tail_ - head_ == ring_.size()) grow();
-    std::int64_t due_ns = now_ns + delay_.next_ns();
-    if (!empty()) due_ns = std::max(due_ns, ring_[(tail_ - 1) % ring_.size()].due_ns);
-    ring_[tail_++ % ring_.size()] = {due_ns, note};
+    const Entry* last = empty() ? nullptr : &ring_[(tail_ - 1) % ring_.size()];
+    const bool together = last != nullptr && last->sent_ns == now_ns && last->note.job == note.job; // who reads one reads the other
+    std::int64_t due_ns = together ? last->due_ns : now_ns + delay_.next_ns();
+    if (last != nullptr) due_ns = std::max(due_ns, last->due_ns);
+    ring_[tail_++ % ring_.size()] = {due_ns, now_ns, note};
   }
   std::int64_t next_ns() const { return head_ == tail_ ? kNever : ring_[head_ % ring_.size()].due_ns; }
   bool empty() const { return head_ == tail_; }
@@ -30,6 +32,7 @@ class Mailbox {
  private:
   struct Entry {
     std::int64_t due_ns = 0;
+    std::int64_t sent_ns = 0;
     Note note;
   };
   static constexpr std::size_t kFirstSize = 64; // a power of two, doubled when there is need

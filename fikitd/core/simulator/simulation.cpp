@@ -7,14 +7,18 @@
 namespace fikit::simulator {
 namespace {
 
-emu::DeviceParameters device_of(const Setup& setup, const Trace& trace) {
+emu::DeviceParameters parameters_of(const Device& device, const Trace& trace) {
   emu::DeviceParameters parameters;
   const auto or_recorded = [](std::int64_t ns, std::int64_t recorded_ns) { return ns < 0 ? recorded_ns : ns; };
-  parameters.launch_latency_ns = or_recorded(setup.launch_latency_ns, trace.plan().launch_latency_ns);
-  parameters.kernel_gap_ns = or_recorded(setup.kernel_gap_ns, trace.plan().kernel_gap_ns);
-  parameters.slice_ns = setup.slice_ns;
-  parameters.switch_ns = setup.switch_ns;
-  parameters.merged = setup.slice_ns == 0 ? 1 : 0;
+  parameters.launch_latency_ns = or_recorded(device.launch_latency_ns, trace.plan().launch_latency_ns);
+  parameters.kernel_gap_ns = or_recorded(device.kernel_gap_ns, trace.plan().kernel_gap_ns);
+  parameters.sharing = device.sharing;
+  if (device.sharing == emu::Sharing::slices) {
+    parameters.slice_ns = device.slice_ns;
+    parameters.switch_ns = device.switch_ns;
+    parameters.idle_holds = device.idle_holds ? 1 : 0;
+  }
+  if (device.sharing == emu::Sharing::mps) parameters.overlap_slowdown = device.overlap_slowdown;
   return parameters;
 }
 
@@ -29,9 +33,12 @@ emu::DeviceState* fresh_state() {
 Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     : state_(fresh_state()),
       device_(*state_),
-      desk_(setup.policy, setup.options, setup.costs, setup.seen, setup.knowledge) {
+      desk_(setup.policy,
+            {.options = setup.options, .make = setup.make, .mark_every = setup.mark_every, .knowledge = setup.knowledge,
+             .overlaps = setup.device.sharing == emu::Sharing::mps, .measures = setup.measures},
+            setup.costs, setup.seen) {
   if (jobs.empty()) throw std::invalid_argument("a simulation needs a job");
-  emu::DeviceModel::initialise(*state_, device_of(setup, *jobs.front().trace));
+  emu::DeviceModel::initialise(*state_, parameters_of(setup.device, *jobs.front().trace));
   device_.advance(1); // 0 would read as "no first op yet" in the accounts
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
@@ -49,17 +56,9 @@ std::int64_t Simulation::next_ns() {
 }
 
 void Simulation::decide(std::int64_t now_ns) {
-  for (const policy::Decision& decision : desk_.decide(now_ns).items()) {
-    switch (decision.kind) {
-      case policy::DecisionKind::open: jobs_[decision.client]->set_gate(false, now_ns); break;
-      case policy::DecisionKind::close: jobs_[decision.client]->set_gate(true, now_ns); break;
-      case policy::DecisionKind::ask_copies: jobs_[decision.client]->ask_copies(decision.engines); break;
-      case policy::DecisionKind::grant: jobs_[decision.client]->grant(decision.request, decision.launches, now_ns); break;
-      case policy::DecisionKind::extend_run: jobs_[decision.client]->extend_run(decision.launches); break;
-      case policy::DecisionKind::end_run: jobs_[decision.client]->end_run(); break;
-      case policy::DecisionKind::wake_at: break;
-    }
-  }
+  for (const policy::Decision& decision : desk_.decide(now_ns).items())
+    if (decision.kind == policy::DecisionKind::open || decision.kind == policy::DecisionKind::grant)
+      jobs_[decision.client]->look(now_ns);
 }
 
 std::size_t Simulation::state_of(std::size_t number) const {
@@ -75,13 +74,12 @@ void Simulation::follow(std::int64_t now_ns) {
     followed_[number].device_ns = jobs_[number]->device_ns();
     return followed_[number].device_ns - before_ns;
   };
-  const std::int64_t first_ns = used_ns(0);
+  const bool first_runs = used_ns(0) > 0; // all the time: what changes on the device is looked at when it does
   for (std::size_t i = 1; i < jobs_.size(); ++i) {
     Split& split = followed_[i].split;
     const std::int64_t own_ns = used_ns(i);
-    split.spent(own_ns, Split::kRuns, false);
-    split.spent(first_ns, state_of(i), true);
-    split.spent(now_ns - followed_until_ns_ - first_ns - own_ns, state_of(i), false);
+    split.spent(own_ns, Split::kRuns, first_runs);
+    split.spent(now_ns - followed_until_ns_ - own_ns, state_of(i), first_runs);
   }
   followed_until_ns_ = now_ns;
 }

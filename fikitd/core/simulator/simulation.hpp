@@ -21,18 +21,28 @@ namespace fikit::simulator {
 
 inline constexpr std::int64_t kRecorded = -1; // as the first job's recording shows it
 
+// The GPU that the jobs share. Without MPS their kernels take turns and a turn of another job costs a switch.
+struct Device {
+  emu::Sharing sharing = emu::Sharing::slices;
+  std::int64_t slice_ns = 1'024'000; // 0: a kernel runs to its end, then another job has its turn
+  std::int64_t switch_ns = 50'000;   // assumed: nobody has measured it on a GPU
+  double overlap_slowdown = 1; // mps: a kernel takes so many times as long while one of another job runs beside it
+  bool idle_holds = false;     // slices: a job with nothing to run keeps its slice to the end
+  std::int64_t launch_latency_ns = kRecorded;
+  std::int64_t kernel_gap_ns = kRecorded;
+};
+
 struct Setup {
   std::string policy = "fifo";
+  policy::Policy::Make make; // a policy without a name, in its place
   policy::Options options;
+  std::uint32_t mark_every = 0; // as Dispatcher has it
   Knowledge knowledge = Knowledge::context;
   Costs costs;
   Reactions seen; // of the live dispatcher, in place of its costs
-  // The device.
-  std::int64_t launch_latency_ns = kRecorded;
-  std::int64_t kernel_gap_ns = kRecorded;
-  std::int64_t slice_ns = 0; // 0: kernels of all jobs one after the other as they arrive; else slices between jobs
-  std::int64_t switch_ns = 0;
+  Device device;
   std::int64_t lead_ns = 0; // the policy has known the jobs for so long before they begin
+  bool measures = false; // the jobs' profiles are about to be made
   bool splits = false; // keep a Split of each job but the first
 };
 

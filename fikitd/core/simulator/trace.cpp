@@ -1,9 +1,12 @@
 #include "trace.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <sstream>
 #include <stdexcept>
+#include <unordered_map>
 
+#include "fikit_protocol.h"
 #include "replay/pass.hpp"
 
 namespace fikit::simulator {
@@ -27,6 +30,21 @@ replay::Plan thoughtless(replay::Plan plan) {
   return plan;
 }
 
+bool is_fill(const replay::Event& event) {
+  return event.kind == replay::EventKind::set || event.kind == replay::EventKind::copy_on_device;
+}
+
+emu::Occupancy occupancy_of(const replay::Event& event) {
+  using replay::EventKind;
+  if (is_fill(event))
+    return emu::occupancy(emu::footprint_of_bytes(event.bytes));
+  if (event.kind != EventKind::kernel) return {};
+  return emu::occupancy({.blocks = std::uint64_t{event.grid[0]} * event.grid[1] * event.grid[2],
+                         .block_threads = static_cast<int>(event.block[0] * event.block[1] * event.block[2]),
+                         .registers = event.registers,
+                         .shared_bytes = event.shared_bytes});
+}
+
 } // namespace
 
 Trace::Trace(const std::string& text, double stretch)
@@ -35,20 +53,41 @@ Trace::Trace(const std::string& text, double stretch)
   replay::stretch(recording_, stretch);
   replay::stretch(plan_, stretch);
   replay::stretch(thoughtless_, stretch);
+  std::unordered_map<predictor::Identity, std::uint32_t> slot_of;
   for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
     const replay::Event& event = *plan_.steps[i].event;
     const bool is_kernel = event.kind == replay::EventKind::kernel;
-    identities_.push_back(is_kernel ? predictor::identify(kernel(i)) : 0);
+    const bool passes_gate = launches(i, true);
+    identities_.push_back(passes_gate ? predictor::identify(kernel(i)) : 0);
+    slots_.push_back(0);
+    if (passes_gate) {
+      const auto slot = static_cast<std::uint32_t>(described_.size()) + 1;
+      const auto [known, is_new] = slot_of.try_emplace(identities_[i], slot < FIKIT_SLOTS ? slot : 0);
+      if (is_new && known->second != 0) described_.push_back(i);
+      slots_[i] = known->second;
+    }
+    occupancies_.push_back(occupancy_of(event));
     kernels_ += is_kernel ? 1 : 0;
-    if (is_kernel) last_kernel_ = i;
+    if (is_kernel) last_launch_[false] = i;
+    if (passes_gate) last_launch_[true] = i;
     const auto at = std::find(streams_.begin(), streams_.end(), event.stream);
     stream_of_.push_back(static_cast<std::size_t>(at - streams_.begin()));
     if (at == streams_.end()) streams_.push_back(event.stream);
   }
 }
 
+bool Trace::launches(std::size_t step, bool fills) const {
+  const replay::Event& event = *plan_.steps[step].event;
+  return event.kind == replay::EventKind::kernel || (fills && is_fill(event));
+}
+
 predictor::Kernel Trace::kernel(std::size_t step) const {
   const replay::Event& event = *plan_.steps[step].event;
+  if (is_fill(event)) {
+    const bool set = event.kind == replay::EventKind::set;
+    const auto size_class = static_cast<std::uint32_t>(event.bytes > 1 ? std::bit_width(event.bytes - 1) : 0);
+    return {.name = set ? "memset" : "copy within the device", .grid = {size_class, 1, 1}, .block = {1, 1, 1}}; // shim/fill.c
+  }
   predictor::Kernel kernel{.name = recording_.names[static_cast<std::size_t>(event.name)],
                            .shared_bytes = event.shared_bytes};
   std::copy_n(event.grid, 3, kernel.grid.begin());

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
+#include "device_model/occupancy.hpp"
 #include "predictor/kernel.hpp"
 #include "replay/plan.hpp"
 #include "replay/recording.hpp"
@@ -23,24 +26,34 @@ class Trace {
   const replay::Plan& plan() const { return plan_; }
   // As its host would be if it computed nothing between its calls and waited for nothing.
   const replay::Plan& thoughtless() const { return thoughtless_; }
-  // By step; 0 for what is no kernel.
+  // Does the step pass the gate as a launch does? fills: memsets and copies within the device do, too (fikit_fills_ask).
+  bool launches(std::size_t step, bool fills) const;
+  // By step; 0 for what is no kernel and no fill.
   predictor::Identity identity(std::size_t step) const { return identities_[step]; }
   predictor::Kernel kernel(std::size_t step) const;
+  // Of its page, by step; 0 for what is no kernel and no fill, and for those beyond its slots.
+  std::uint32_t slot(std::size_t step) const { return slots_[step]; }
+  const std::vector<std::size_t>& described() const { return described_; } // a step of each slot, from slot 1 on
+  // What it takes of the device while it runs, by step; of what is no work of the compute engine, all.
+  const emu::Occupancy& occupancy(std::size_t step) const { return occupancies_[step]; }
   const std::vector<int>& streams() const { return streams_; }
   // Index into streams(), by step.
   std::size_t stream(std::size_t step) const { return stream_of_[step]; }
   std::size_t kernels() const { return kernels_; } // in one pass
-  std::size_t last_kernel() const { return last_kernel_; } // its step
+  std::size_t last_launch(bool fills) const { return last_launch_[fills]; } // its step; fills: see launches()
 
  private:
   replay::Recording recording_;
   replay::Plan plan_;
   replay::Plan thoughtless_;
   std::vector<predictor::Identity> identities_;
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::size_t> described_;
+  std::vector<emu::Occupancy> occupancies_;
   std::vector<int> streams_;
   std::vector<std::size_t> stream_of_;
   std::size_t kernels_ = 0;
-  std::size_t last_kernel_ = 0;
+  std::array<std::size_t, 2> last_launch_{}; // with fills: [true]
 };
 
 } // namespace fikit::simulator

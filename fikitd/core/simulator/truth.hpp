@@ -9,7 +9,7 @@
 
 namespace fikit::simulator {
 
-struct Note;
+struct Deed;
 
 struct Truth {
   struct Launch {
@@ -24,7 +24,7 @@ struct Truth {
   std::vector<Launch> launches; // by step
 };
 
-// From the notes of a run alone, of two passes at least.
-Truth truth_of(const Trace& trace, const std::vector<Note>& notes);
+// From the deeds of a run alone, of two passes at least.
+Truth truth_of(const Trace& trace, const std::vector<Deed>& deeds);
 
 } // namespace fikit::simulator

@@ -21,7 +21,10 @@ struct Bench {
   }
   int process() { return model.attach(++pids, 1, 0); }
   int stream(int process) { return model.open_stream(process, 0); }
-  uint64_t kernel(int stream, int64_t ns) { return model.enqueue(stream, {OpKind::kernel, ns}); }
+  // Small enough to run beside its like at full speed (how larger ones do: emu_overlap.cpp).
+  uint64_t kernel(int stream, int64_t ns) {
+    return model.enqueue(stream, {.kind = OpKind::kernel, .duration_ns = ns, .demand = 0.1});
+  }
   int64_t end(int stream, uint64_t seq = 0) { return model.op(stream, seq).end_ns - kBegin; }
 
   std::unique_ptr<DeviceState> state;
@@ -93,7 +96,7 @@ int nobody_joins_running_kernels_while_another_process_waits_for_their_end() {
 }
 
 int merged_processes_run_side_by_side() {
-  Bench b({.slice_ns = 2 * kMs, .switch_ns = 100 * kUs, .concurrency = 2, .merged = 1});
+  Bench b({.slice_ns = 2 * kMs, .switch_ns = 100 * kUs, .concurrency = 2, .sharing = Sharing::merged});
   const int first = b.stream(b.process());
   const int second = b.stream(b.process());
   const int third = b.stream(b.process());
@@ -218,14 +221,25 @@ int run_to_completion_blocks_for_the_length_of_a_kernel() {
 int random_work(uint32_t seed, bool often, std::vector<int64_t>& ends) {
   std::mt19937 random(seed);
   const auto one_of = [&random](int64_t a, int64_t b) { return random() % 2 == 0 ? a : b; };
+  constexpr Sharing kModes[] = {Sharing::slices, Sharing::slices, Sharing::mps, Sharing::mps, Sharing::merged};
   Bench b({.slice_ns = one_of(0, 300 * kUs),
            .switch_ns = one_of(0, 20 * kUs),
            .launch_latency_ns = one_of(0, 5 * kUs),
            .kernel_gap_ns = one_of(0, kUs),
            .concurrency = static_cast<int32_t>(one_of(1, 3)),
-           .merged = random() % 4 == 0 ? 1 : 0});
-  int streams[6];
-  for (int i = 0; i < 6; ++i) streams[i] = b.stream(i % 2 == 0 ? b.process() : i / 2);
+           .sharing = kModes[random() % 5],
+           .idle_holds = static_cast<int32_t>(random() % 3 == 0),
+           .overlap_slowdown = random() % 2 == 0 ? 1.0 : 1.3});
+  // Of four processes two may be MPS clients, each of either priority.
+  int streams[8];
+  for (int i = 0; i < 8; i += 2) {
+    const Membership membership{.mps = i < 4 && random() % 2 == 0,
+                                .priority = static_cast<int>(random() % 2),
+                                .weight = i == 0 ? 0.5 : 1};
+    const int process = b.model.attach(++b.pids, 1, 0, membership);
+    streams[i] = b.stream(process);
+    streams[i + 1] = b.stream(process);
+  }
   struct Guess {
     int stream;
     uint64_t seq;
@@ -238,8 +252,11 @@ int random_work(uint32_t seed, bool often, std::vector<int64_t>& ends) {
       now = often ? std::min(next, now + 7 * kUs) : next;
       b.model.advance(now);
     }
-    const int s = streams[random() % 6];
-    const OpRequest request{static_cast<OpKind>(random() % 4), static_cast<int64_t>(random() % (200 * kUs))};
+    const int s = streams[random() % 8];
+    const OpRequest request{.kind = static_cast<OpKind>(random() % 4),
+                            .duration_ns = static_cast<int64_t>(random() % (200 * kUs)),
+                            .demand = (1 + static_cast<double>(random() % 40)) / 40,
+                            .waves = 1 + random() % 4};
     const uint64_t seq = b.model.enqueue(s, request);
     guesses.push_back({s, seq, b.model.earliest_end(s, seq)});
   }
@@ -253,7 +270,7 @@ int random_work(uint32_t seed, bool often, std::vector<int64_t>& ends) {
 }
 
 int bounds_hold_and_looking_changes_nothing() {
-  for (uint32_t seed = 1; seed <= 60; ++seed) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::vector<int64_t> seldom;
     std::vector<int64_t> often;
     if (random_work(seed, false, seldom) != 0 || random_work(seed, true, often) != 0) return 1;

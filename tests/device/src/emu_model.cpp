@@ -1,6 +1,7 @@
 // The device model in manual time. Usage: emu_model CASE. Exit code 0, or 1 with the line that failed.
 #include <memory>
 #include <random>
+#include <vector>
 
 #include "device_model/clock.hpp"
 #include "device_model/device_model.hpp"
@@ -245,6 +246,26 @@ int repair_rebuilds_what_is_derived() {
   return 0;
 }
 
+// As many as fill several words of the set of busy ones.
+int all_streams_are_looked_at_also_after_a_repair() {
+  Bench b(2 * kMs);
+  const int process = b.model.attach(100, 1, 0);
+  std::vector<int> streams;
+  for (int i = 0; i < 130; ++i) streams.push_back(b.stream(process));
+  const int last = streams.back();
+  EXPECT(last >= 128);
+  b.kernel(last, 10 * kUs);
+  b.model.advance(kMs);
+  EXPECT(b.model.done(last, 0));
+  b.kernel(last, 10 * kUs);
+  b.state->busy_words = 0;  // as if nothing that is derived could be believed
+  b.state->busy[2] = 0;
+  b.model.repair();
+  b.model.advance(2 * kMs);
+  EXPECT(b.model.done(last, 1));
+  return 0;
+}
+
 // What monitors show: the last 200 to 250 ms, whether anything ended in them or not.
 int utilisation_is_of_the_sample_period() {
   Bench b(2 * kMs);
@@ -280,12 +301,51 @@ int manual_clock_moves_by_sleeping() {
   return 0;
 }
 
+// An event before a launch on an idle stream is reached while the launch is still on its way: the two events around a kernel
+// time its way, too. On a busy stream they do not.
+int events_fire_before_an_idle_streams_kernel_is_submitted() {
+  const auto timed_ns = [](int64_t earlier_ns) {
+    Bench b(2 * kMs);
+    const int s = b.stream(b.model.attach(100, 1, 0));
+    if (earlier_ns > 0) b.model.enqueue(s, {.kind = OpKind::kernel, .duration_ns = earlier_ns, .submission_ns = 4 * kUs});
+    const uint64_t start = b.model.enqueue(s, {.kind = OpKind::marker, .submission_ns = 2 * kUs});
+    b.model.enqueue(s, {.kind = OpKind::kernel, .duration_ns = 5 * kUs, .submission_ns = 4 * kUs});
+    const uint64_t end = b.model.enqueue(s, {.kind = OpKind::marker, .submission_ns = 2 * kUs});
+    b.model.advance(kMs);
+    return b.end(s, end) - b.end(s, start);
+  };
+  EXPECT(timed_ns(0) == 9 * kUs);
+  EXPECT(timed_ns(100 * kUs) == 5 * kUs);
+  return 0;
+}
+
+// A dependent launch begins beside the end of the kernel directly before it, and not where an event stands between.
+int dependent_launch_overlaps_the_kernel_directly_before_it() {
+  const auto both_ns = [](bool event_between, int64_t behind_ns) {
+    Bench b(2 * kMs);
+    const int s = b.stream(b.model.attach(100, 1, 0));
+    b.kernel(s, 20 * kUs);
+    if (event_between) b.model.enqueue(s, {OpKind::marker});
+    b.model.advance(1 + behind_ns);
+    const uint64_t second = b.model.enqueue(s, {.kind = OpKind::kernel, .duration_ns = 10 * kUs, .overlap_ns = 3 * kUs});
+    b.model.advance(kMs);
+    return b.end(s, second) - 1;
+  };
+  EXPECT(both_ns(false, 0) == 27 * kUs);
+  EXPECT(both_ns(true, 0) == 30 * kUs);
+  EXPECT(both_ns(false, 19 * kUs) == 30 * kUs);  // it came too late to have begun
+  return 0;
+}
+
 constexpr Case kCases[] = {
     CASE(fifo), CASE(slices_are_fair), CASE(slice_preempts_long_kernel), CASE(run_to_completion_blocks),
     CASE(run_to_completion_alternates), CASE(lone_slices_renew), CASE(copies_run_beside_kernels), CASE(waits_order_streams),
     CASE(stream_priority_orders_ready_kernels), CASE(host_function_holds_its_stream), CASE(dead_process_frees_the_device),
     CASE(earliest_end_is_a_lower_bound), CASE(result_does_not_depend_on_when_one_looks), CASE(repair_rebuilds_what_is_derived),
+    CASE(all_streams_are_looked_at_also_after_a_repair),
     CASE(utilisation_is_of_the_sample_period), CASE(manual_clock_moves_by_sleeping),
+    CASE(events_fire_before_an_idle_streams_kernel_is_submitted),
+    CASE(dependent_launch_overlaps_the_kernel_directly_before_it),
 };
 
 }  // namespace

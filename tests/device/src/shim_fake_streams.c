@@ -3,6 +3,8 @@
 
 #include <float.h>
 
+static float now_ms = FLT_MAX; /* negative: before all work */
+
 /* What breaks a capture in global mode, and what does not, is as cuThreadExchangeStreamCaptureMode's manual entry has it. */
 enum { RELAXED = 2 };
 static _Thread_local int mode;
@@ -86,7 +88,7 @@ API CUresult cuStreamQuery(void *stream) {
   COUNTED;
   if (unsafe())
     return CAPTURE_UNSAFE;
-  return __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
+  return now_ms < 0 || __atomic_load_n(&holding, __ATOMIC_SEQ_CST) ? NOT_READY : 0;
 }
 API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
   (void)stream, (void)mode;
@@ -144,7 +146,6 @@ static struct {
   float ms;
 } reached[TIMES];
 static unsigned told, recorded;
-static float now_ms = FLT_MAX;
 
 API void fake_event_times(const float *ms, unsigned count) {
   for (told = 0, recorded = 0; told < count && told < TIMES; told++)

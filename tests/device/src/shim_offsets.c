@@ -22,6 +22,8 @@ int main(void) {
   FIELD(ring_tail);
   FIELD(run_until);
   FIELD(copies_ask_from);
+  FIELD(fills_ask);
+  FIELD(collective_names);
   FIELD(ring_head);
   FIELD(launch_seq);
   FIELD(request_seq);

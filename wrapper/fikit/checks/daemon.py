@@ -13,6 +13,7 @@ from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.errors import UserError
 from fikit.places import Place
+from fikit.reporters import gpu_switch
 from fikit.room import is_full
 from fikitd import build, mounts, own_directory
 
@@ -26,6 +27,7 @@ def area() -> Iterator[Check]:
     machine = found[0]
     yield configuration(machine.config_file)
     yield daemon(machine)
+    yield from switches(machine)
     for name, directory in (("report_dir", machine.report_dir), ("profile_dir", machine.profile_dir)):
         yield unreadable(name, directory) or storage(name, directory)
 
@@ -54,6 +56,17 @@ def daemon(place: Place) -> Check:
         found = f"{answer} runs, {build.identity()} is installed"
         return warn("fikitd", found, "systemctl restart fikitd: running jobs go on with the next one")
     return ok("fikitd", f"{answer}, in {place.run_dir}")
+
+
+def switches(place: Place) -> Iterator[Check]:
+    """What fikitd has measured of the GPUs that jobs share now; nothing where it does not run, which daemon() says."""
+    try:
+        gpus = Control(place.run_dir).node()["gpus"]
+    except (DaemonUnreachable, ControlError):
+        return
+    for gpu in gpus:
+        if gpu.get("switch") is not None:  # of a fikitd of before nothing is said
+            yield ok("GPU switch", f"{gpu['uuid']}: {gpu_switch.measured(gpu['switch'])}")
 
 
 def is_open(directory: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fikit import elf
+from fikit.checks import mps
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
@@ -36,13 +37,17 @@ print(json.dumps({"version": version.value, "names": names, "library": libraries
 ASK_NVML = """
 import json, pynvml
 pynvml.nvmlInit()
-modes, instances = [], []
+modes, capabilities, instances = [], [], []
 for index in range(pynvml.nvmlDeviceGetCount()):
     gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
     try:
         modes.append(pynvml.nvmlDeviceGetComputeMode(gpu))
     except pynvml.NVMLError_NotSupported:
         modes.append(0)
+    try:
+        capabilities.append(pynvml.nvmlDeviceGetCudaComputeCapability(gpu)[0])
+    except pynvml.NVMLError:
+        capabilities.append(None)
     try:
         places = pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) if pynvml.nvmlDeviceGetMigMode(gpu)[0] else 0
     except pynvml.NVMLError:
@@ -56,10 +61,12 @@ for index in range(pynvml.nvmlDeviceGetCount()):
         found.append([pynvml.nvmlDeviceGetName(one), pynvml.nvmlDeviceGetUUID(one)])
     if places:
         instances.append([index, found])
-print(json.dumps({"modes": modes, "instances": instances}))
+print(json.dumps({"modes": modes, "capabilities": capabilities, "instances": instances}))
 """
 # What NVML's compute modes other than 0 (default) mean for sharing.
 MODES = {1: "one thread only", 2: "no process at all", 3: "one process at a time"}
+EXCLUSIVE_PROCESS = 3
+VOLTA = 7  # compute capability, from which on MPS keeps its clients' memory apart
 
 
 def area() -> Iterator[Check]:
@@ -69,6 +76,7 @@ def area() -> Iterator[Check]:
     if answer is not None:
         yield from calls(Path(answer["library"]))
         yield from sharing(machine)
+    yield from mps.area(has_gpu=answer is not None)
     if (paths.emulator_dir() / "libcuda.so.1").is_file():
         yield emulator()
 
@@ -101,7 +109,10 @@ def sharing(env: dict[str, str]) -> Iterator[Check]:
         yield warn("compute mode", f"NVML does not answer: {reason}",
                    "see with `nvidia-smi -q -d COMPUTE` that it is Default; without NVML nobody sees programs that go around fikit")  # fmt: skip
         return
-    yield compute_modes(answer["modes"])
+    under_mps = mps.wanted()
+    yield compute_modes(answer["modes"], under_mps)
+    if under_mps:
+        yield from too_old(answer["capabilities"])
     if answer["instances"]:
         yield instances(answer["instances"])
 
@@ -115,16 +126,26 @@ def instances(split: list[tuple[int, list[tuple[str, str]]]]) -> Check:
     return ok("MIG", "; ".join(f"GPU {index}: " + ", ".join(" ".join(one) for one in found) for index, found in split))
 
 
-def compute_modes(modes: list[int]) -> Check:
+def compute_modes(modes: list[int], under_mps: bool) -> Check:
     """What the compute modes of all GPUs, as NVML numbers them, mean for sharing."""
     closed = {index: MODES.get(mode, f"unknown mode {mode}") for index, mode in enumerate(modes) if mode != 0}
     if not closed:
         return ok("compute mode", "every GPU admits several processes")
-    return fail(
-        "compute mode",
-        "; ".join(f"GPU {index} admits {who}" for index, who in closed.items()),
-        f"nothing can share it: `nvidia-smi -i {','.join(map(str, closed))} -c DEFAULT` as root",
-    )
+    admits = "; ".join(f"GPU {index} admits {who}" for index, who in closed.items())
+    default = f"`nvidia-smi -i {','.join(map(str, closed))} -c DEFAULT` as root"
+    if under_mps and all(modes[index] == EXCLUSIVE_PROCESS for index in closed):
+        return warn("compute mode", f"{admits}, which is its MPS server: every program outside of MPS fails there",
+                    "leave it, as NVIDIA's recipe for MPS has it, where nothing is to go around MPS; "
+                    f"else {default}, with which programs that find no place in MPS run as well")  # fmt: skip
+    return fail("compute mode", admits, f"nothing can share it: {default}")
+
+
+def too_old(capabilities: list[int | None]) -> Iterator[Check]:
+    """GPUs whose MPS has one address space for all of its clients."""
+    before = [str(index) for index, major in enumerate(capabilities) if major is not None and major < VOLTA]
+    if before:
+        yield fail("MPS", f"GPU {', '.join(before)} is older than Volta: its MPS lets each client read and write the others' memory, and takes 16 of them",
+                   'set [gpu] mps = "off"')  # fmt: skip
 
 
 def emulator() -> Check:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fikit import room
 from fikit.demo import disturbance, plan, usage
 from fikit.demo.doors import Door, open_door
-from fikit.demo.experiment import Experiment, Outcome
+from fikit.demo.experiment import Experiment, Look, Outcome
 from fikit.demo.result import Result
 from fikit.errors import UserError
 from fikit.reporters import json, picture, screen, table
@@ -86,8 +86,9 @@ def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
         tempfile.TemporaryDirectory(prefix="fikit-meet-") as meet,
         Progress(*columns, console=screen.console(stderr=True), transient=True) as progress,
     ):
-        sample = functools.partial(usage.emulated, door) if emulated else functools.partial(usage.real, door)
-        experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), sample, Path(meet), logs)
+        sample = functools.partial(usage.emulated if emulated else usage.real, door)
+        look = Look(sample, functools.partial(usage.managed, door))
+        experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), look, Path(meet), logs)
         outcomes = {}
         steps = plan.steps(Path(meet))
         task = progress.add_task("", total=len(steps))

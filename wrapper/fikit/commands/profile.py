@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from fikitd.profiles import ProfileStore
+from fikitd.storage import reason
 
 from fikit.errors import UserError, did_you_mean
 from fikit.places import closed, looked_in, places
@@ -25,10 +26,15 @@ def command() -> None:
 @command.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="A list, one object per profile.")
 def list_(as_json: bool) -> None:
-    """Every profile of yours, one line per key and kind of GPU."""
+    """Every profile of yours, one line per key and kind of GPU.
+
+    A profile has the runs of one program; its variants are those with different arguments, or in different roles (rank 0 and the
+    others). The size is that of all runs of the key. fikit keeps 64 runs of a program, and 512 programs of yours.
+    """
     entries = [
         {
             "key": profile["key"], "device": profile["device"], "runs": profile["runs"], "created": profile["created"],
+            "variants": profile["variants"], "bytes": store.bytes_of(os.getuid(), key),
             "kernels": len(_kernels(profile)), "launches": profile["launches"], "command": profile["command"],
         }
         for key, store in _keys().items() for device in store.devices(os.getuid(), key)
@@ -53,21 +59,50 @@ def list_(as_json: bool) -> None:
 def show(key: str, device: str | None, as_json: bool) -> None:
     """The kernels of profile KEY, those that take most of the GPU's time first.
 
-    Times taken beside other jobs, which are longer than alone, are marked (* in the table, "beside" in --json).
+    Times taken beside other jobs, which are longer than alone, are marked (* in the table, "beside" in --json), and so are
+    doubtful ones, as of a first launch, which loads the kernel (~ in the table, "doubtful" in --json).
     """
-    keys = _keys()
-    if key not in keys:
-        looked = looked_in(_directories())
-        raise UserError(
-            f'there is no profile "{key}"{did_you_mean(key, keys) or f" in {looked}; see fikit profile ls"}'
-        )
-    store = keys[key]
+    store = _store_of(key)
     profile = store.load(os.getuid(), key, device)
     if profile is None:
         raise UserError(_not_measured_on(device, key, store.devices(os.getuid(), key)))
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
     entry["kernels"] = sorted(_kernels(profile), key=lambda kernel: -kernel["total_ns"])
     json.emit(entry) if as_json else table.show(table.profile(entry))
+
+
+@command.command("rm", short_help="Remove profiles.")
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def rm(keys: tuple[str, ...], yes: bool) -> None:
+    """Remove the profiles KEY..., with all their runs: the next run of such a program learns anew."""
+    stores = {key: _store_of(key) for key in keys}
+    runs = {key: _runs(store, key) for key, store in stores.items()}
+    what = ", ".join(f"{key} ({number} run{'' if number == 1 else 's'})" for key, number in runs.items())
+    if not yes and not click.confirm(f"Remove {what}?", err=True):
+        raise click.Abort
+    for key, store in stores.items():
+        try:
+            store.remove(os.getuid(), key)
+        except OSError as error:
+            raise UserError(f'profile "{key}" could not be removed: {reason(error)}') from None
+    screen.echo(f"removed {what}")
+
+
+def _runs(store: ProfileStore, key: str) -> int:
+    found = [store.load(os.getuid(), key, device) for device in store.devices(os.getuid(), key)]
+    return sum(profile["runs"] for profile in found if profile is not None)
+
+
+def _store_of(key: str) -> ProfileStore:
+    """UserError when there is none."""
+    keys = _keys()
+    if key not in keys:
+        looked = looked_in(_directories())
+        raise UserError(
+            f'there is no profile "{key}"{did_you_mean(key, keys) or f" in {looked}; see fikit profile ls"}'
+        )
+    return keys[key]
 
 
 def _directories() -> list[Path]:
@@ -95,6 +130,7 @@ def _kernels(profile: dict[str, Any]) -> list[dict[str, Any]]:
             "mean_ns": duration["mean_ns"], "p50_ns": _core.quantile(duration["histogram"], 0.5),
             "p99_ns": _core.quantile(duration["histogram"], 0.99), "gap_ns": kernel["gap"]["mean_ns"],
             "total_ns": duration["count"] * duration["mean_ns"], "beside": bool(kernel.get("beside")),
+            "doubtful": bool(kernel.get("doubtful")),
         }
         for kernel in profile["kernels"] if not kernel["context"] and (duration := kernel["duration"])["count"]
     ]  # fmt: skip

@@ -10,17 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.mps.control import joined
+from fikitd.mps.notes import DIRECTORY
 from fikitd.records import JobRecord, start_ticks, stat_fields
 from fikitd.reports import ReportStore
 
 from fikit import child, daemon
 from fikit.errors import UserError
 from fikit.places import Place
+from fikit.policy_name import PolicyName
 from fikit.quantities import nanoseconds, share
 from fikit.reporters.line import say
 from fikit.sizes import parse_size
-from fikitd import config, paths, priorities
+from fikitd import paths, priorities
 
 SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h
 
@@ -71,7 +74,7 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
               help="How much longer it may take because of lower ones: 5%. Default: the site's.")  # fmt: skip
 @click.option("--max-delay", callback=nanoseconds, envvar="FIKIT_MAX_DELAY", metavar="TIME",
               help="The longest single delay by lower ones: 200us, 1.5ms. Default: the site's.")  # fmt: skip
-@click.option("--policy", type=click.Choice(config.POLICIES), help="The daemon's policy, when it starts one.")
+@click.option("--policy", type=PolicyName(), help="The daemon's policy, when it starts one.")
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
@@ -92,9 +95,10 @@ def command(
     )  # fmt: skip
     admitted = _admit(policy, wishes)
     if admitted is not None:
-        place, _, shim = admitted
+        place, job, shim = admitted
         _prepend(env, "LD_PRELOAD", paths.preload_entry(shim), str(shim))
         env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
+        env = joined(env, _mps_of(place, job), place.run_dir / DIRECTORY)
     try:
         return child.run(argv, env)
     except FileNotFoundError:
@@ -137,6 +141,15 @@ def _register(place: Place, wishes: JobRecord) -> str:
             f"couldn't write the job's record in {place.run_dir / 'jobs'}: {error.strerror}: {daemon.MAKE_ROOM}"
         ) from error
     return record.job
+
+
+def _mps_of(place: Place, job: str) -> dict[str, str]:
+    """What the program needs to join MPS, where the fikitd's configuration has it; else nothing."""
+    try:
+        return Control(place.run_dir).mps(job) if place.run_dir.joinpath(DIRECTORY).is_dir() else {}
+    except (ControlError, DaemonUnreachable) as error:
+        say(f"warning: {error}; the program runs in time slices, outside MPS")
+        return {}
 
 
 def _begun() -> int:

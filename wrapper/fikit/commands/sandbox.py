@@ -14,6 +14,7 @@ from rich.text import Text
 from fikit import child, slurm_root
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
+from fikit.policy_name import PolicyName
 from fikit.reporters import screen
 from fikit.reporters.line import say
 from fikit.sandbox import Sandbox
@@ -31,9 +32,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
     help="Nodes, each with a network namespace, a host name, a fikitd and emulated GPUs of its own.",
 )  # fmt: skip
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
-@click.option(
-    "--policy", type=click.Choice(config.POLICIES), default=config.SchedulerConfig().policy, show_default=True
-)
+@click.option("--policy", type=PolicyName(), default=config.SchedulerConfig().policy, show_default=True)
 @click.option(
     "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
 )

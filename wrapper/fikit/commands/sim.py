@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from fikitd.config import SchedulerConfig
 
+from fikit import policy_name
 from fikit.errors import UserError, did_you_mean
 from fikit.quantities import nanoseconds, share
-from fikit.reporters import json, simulation, table
+from fikit.reporters import json, simulation, table, units
+from fikit.reporters.line import say
 from fikitd import simulator
 
+ALL = "all"
+NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
 _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -25,8 +30,9 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Recording of a low-priority job, which repeats it for ever; may be given several times.",
 )  # fmt: skip
 @click.option(
-    "--policy", default=SchedulerConfig.policy, show_default=True, metavar="NAME",
-    help=f"One of {', '.join(simulator.POLICIES)}.",
+    "--policy", "policies", multiple=True, default=[SchedulerConfig.policy], show_default=True, metavar="NAME|FILE.py",
+    help=f"One of {', '.join(simulator.POLICIES)}; all: each of these that the device can have; or your own, in Python "
+    "(FILE.py, or FILE.py:CLASS where there are several). May be given several times, to compare.",
 )  # fmt: skip
 @click.option(
     "--arrivals", type=click.Choice(list(simulator.ARRIVALS)), default="closed", show_default=True,
@@ -44,29 +50,83 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--requests", type=click.IntRange(1, 10_000_000), help="So many requests; default: two seconds of the high job."
 )
+@click.option(
+    "--device", default="slices", show_default=True, metavar="DEVICE",
+    help="slices: a GPU without MPS, whose jobs take turns; mps: kernels of all jobs overlap; or a FILE: an emulated GPU's profile.",
+)  # fmt: skip
+@click.option(
+    "--slice", "slice_ns", callback=nanoseconds, metavar="TIME",
+    help=f"How long a turn lasts; default: {simulator.SLICES.slice_ns // 1000}us. For slices.",
+)  # fmt: skip
+@click.option(
+    "--switch", "switch_ns", callback=nanoseconds, metavar="TIME",
+    help=f"What a change of turns costs; default: {simulator.SLICES.switch_ns // 1000}us, which is assumed. For slices.",
+)  # fmt: skip
+@click.option(
+    "--overlap", type=click.FloatRange(1, 100), metavar="TIMES",
+    help="How many times as long kernels take while others' run beside them; default: 1. For mps.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the random arrivals.")
 @click.option("--cold", is_flag=True, help="Without profiles; by default each job was measured alone before.")
-@click.option("--json", "as_json", is_flag=True, help="One object; times in the units of their names.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One object; times in the units of their names; of several policies it has a list.",
+)
 def command(  # noqa: PLR0917
-    high: Path, lows: tuple[Path, ...], policy: str, arrivals: str, max_slowdown: float, max_delay: int | None,
-    requests: int | None, seed: int, cold: bool, as_json: bool,
+    high: Path, lows: tuple[Path, ...], policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
+    device: str, slice_ns: int | None, switch_ns: int | None, overlap: float | None, requests: int | None, seed: int, cold: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """What POLICY does to a high-priority job and to low ones, all of them recorded timelines (*.csv.gz).
+    """What a policy does to a high-priority job and to low ones, all of them recorded timelines (*.csv.gz).
 
     Nothing runs on a GPU: the device is the emulated one's model, in manual time. The same command prints the same numbers.
     """
-    if policy not in simulator.POLICIES:
-        near = did_you_mean(policy, simulator.POLICIES) or f"; use one of {', '.join(simulator.POLICIES)}"
-        raise click.UsageError(f'there is no policy "{policy}"{near}')
     try:
+        gpu = simulator.named(device, slice_ns=slice_ns, switch_ns=switch_ns, overlap_slowdown=overlap)
+    except simulator.DeviceError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        asked = _policies(policies, gpu)
         scenario = simulator.Scenario(
             simulator.load(high), [simulator.load(low) for low in lows], arrivals, seed, requests, cold,
-            max_slowdown, max_delay,
+            max_slowdown, max_delay, device=gpu,
         )  # fmt: skip
-        outcome = simulator.simulate(scenario, policy)
-    except simulator.SimulatorError as error:
+        outcomes = [simulator.simulate(scenario, policy) for policy in asked]
+    except (simulator.SimulatorError, simulator.PolicyFileError) as error:
         raise UserError(str(error)) from error
+    for policy, outcome in zip(asked, outcomes, strict=True):
+        if isinstance(policy, simulator.PolicyFile) and outcome.grants == 0 and outcome.harvest < NOTHING:
+            say(
+                f"warning: {outcome.policy} let no low job run in {units.duration(outcome.span_ms / 1e3)}: choose() must return a client that waits"
+            )
     if as_json:
-        json.emit(asdict(outcome) | {"arrivals": arrivals, "seed": seed, "emulated": True})
+        facts = {"arrivals": arrivals, "seed": seed, "emulated": True, "device_from": gpu.origin}
+        found = [asdict(outcome) | facts for outcome in outcomes]
+        json.emit(found[0] if len(found) == 1 else {"policies": found})
+    elif len(outcomes) == 1:
+        table.show(simulation.table(outcomes[0], scenario))
     else:
-        table.show(simulation.table(outcome, scenario))
+        table.show(simulation.comparison(outcomes, scenario))
+
+
+def _policies(asked: Sequence[str], gpu: simulator.Device) -> list[str | simulator.PolicyFile]:
+    """Each once, in the order in which they were asked for."""
+    found: dict[str, str | simulator.PolicyFile] = {}
+    for each in asked:
+        if simulator.is_policy_file(each):
+            found.setdefault(each, simulator.load_policy(each))
+            continue
+        name = policy_name.current(each)
+        if name == ALL:
+            found |= {known: known for known in simulator.policies_of(gpu) if known not in found}
+            continue
+        if name not in simulator.POLICIES:
+            near = (
+                did_you_mean(name, simulator.POLICIES)
+                or f"; use one of {', '.join(simulator.POLICIES)}, or a file as ./mine.py"
+            )
+            raise click.UsageError(f'there is no policy "{name}"{near}')
+        found.setdefault(name, name)
+    return list(found.values())

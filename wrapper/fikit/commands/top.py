@@ -29,7 +29,7 @@ from fikit.reporters import json, screen, table, top
 def command(interval: float, once: bool, as_json: bool) -> None:
     """Who uses this node's GPUs now, through fikit and around it. Ctrl-C ends it.
 
-    For each job that shares a GPU: its part of the GPU's time, how much of its time it waits at the gate, what it launches,
+    For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, how much of its time it waits at the gate, what it launches,
     how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
     and squeue show anyway.
     """

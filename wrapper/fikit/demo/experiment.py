@@ -20,7 +20,13 @@ LOOP_TIMEOUT_S = 120.0
 POLL_S = 0.01
 WORDS = {"ready": "ready", "result": "done"}  # for the file's name, what the job is then
 
-Sampler = Callable[[dict[str, int]], Usage]
+
+@dataclass(frozen=True)
+class Look:
+    """How jobs are seen: what each has used so far (pids by job name in), and which processes fikitd manages."""
+
+    usage: Callable[[dict[str, int]], Usage]
+    managed: Callable[[], set[int]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,8 @@ class Outcome:
 class Experiment:
     """Runs steps through one door. `meet` is where a step's programs wait for each other, `logs` where they write."""
 
-    def __init__(self, door: Door, env: dict[str, str], sample: Sampler, meet: Path, logs: Path) -> None:
-        self._door, self._env, self._sample, self._meet, self._logs = door, env, sample, meet, logs
+    def __init__(self, door: Door, env: dict[str, str], look: Look, meet: Path, logs: Path) -> None:
+        self._door, self._env, self._look, self._meet, self._logs = door, env, look, meet, logs
 
     def run(self, name: str, step: Step) -> Outcome:
         """Start the step's jobs, let their loops begin together, wait for their ends."""
@@ -48,21 +54,25 @@ class Experiment:
             for job in step.jobs:
                 output = self._logs / f"{name}-{job.name}.out"
                 started[job.name] = _Started(job.name, self._door.start(job, self._env, output), output, self._meet)
-            return self._measure(started)
+            return self._measure(started, {job.name for job in step.jobs if job.options})
         finally:
             for one in started.values():
                 one.job.stop()
 
-    def _measure(self, started: dict[str, _Started]) -> Outcome:
+    def _measure(self, started: dict[str, _Started], ours: set[str]) -> Outcome:
         ready = {name: one.wait_for("ready", START_TIMEOUT_S) for name, one in started.items()}
         pids = {name: int(content["pid"]) for name, content in ready.items()}
-        begin = self._sample(pids)
+        managed = self._look.managed() if ours else set()
+        for name in ours:
+            if pids[name] not in managed:  # fikit lets it run all the same: the figures would be of something else
+                raise started[name].failed("runs, but fikit does not manage it")
+        begin = self._look.usage(pids)
         (self._meet / "go").touch()
         seconds, end = {}, begin
         for position, (name, one) in enumerate(started.items()):
             seconds[name] = float(one.wait_for("result", LOOP_TIMEOUT_S)["seconds"])
             if position == 0:
-                end = self._sample(pids)
+                end = self._look.usage(pids)
         for one in started.values():
             one.finish()
         return Outcome(seconds, begin, end)
@@ -84,9 +94,9 @@ class _Started:
         while not path.exists():
             code = self.job.poll()
             if code is not None and not path.exists():
-                raise self._failed(f"ended with exit code {code} before it was {WORDS[kind]}")
+                raise self.failed(f"ended with exit code {code} before it was {WORDS[kind]}")
             if time.monotonic() > deadline:
-                raise self._failed(f"was not {WORDS[kind]} after {timeout_s:.0f} s")
+                raise self.failed(f"was not {WORDS[kind]} after {timeout_s:.0f} s")
             time.sleep(POLL_S)
         content: dict[str, Any] = json.loads(path.read_text())
         return content
@@ -95,12 +105,12 @@ class _Started:
         deadline = time.monotonic() + LOOP_TIMEOUT_S
         while (code := self.job.poll()) is None:
             if time.monotonic() > deadline:
-                raise self._failed(f"did not end within {LOOP_TIMEOUT_S:.0f} s of its loop")
+                raise self.failed(f"did not end within {LOOP_TIMEOUT_S:.0f} s of its loop")
             time.sleep(POLL_S)
         if code:
-            raise self._failed(f"ended with exit code {code}")
+            raise self.failed(f"ended with exit code {code}")
 
-    def _failed(self, what: str) -> UserError:
+    def failed(self, what: str) -> UserError:
         lines = self.output.read_text(errors="replace").strip().splitlines() if self.output.exists() else []
         said = f", its last line is: {lines[-1]}" if lines else ""
         full = [str(directory) for directory in (self.output.parent, self.meet) if is_full(directory)]

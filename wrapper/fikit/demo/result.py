@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fikit.demo import plan
 from fikit.demo.experiment import Outcome
 from fikit.demo.usage import share
 
-MAX_HIGH_SLOWDOWN = 1.15
-MIN_HIGH_SPEEDUP = 2.0
+PROMISED_SLOWDOWN = 1.05  # kept in nine of ten runs on two quiet cores: `python -m bench demo` counts
+MAX_HIGH_SLOWDOWN = 1.10  # the demo fails: times are real times, and one run may be disturbed
+MIN_HIGH_SPEEDUP = 1.5
 MODES = ("solo", "shared", "fikit")
 
 
@@ -48,7 +50,12 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         return {
-            "device": {"name": self.device_name, "emulated": self.emulated},
+            "device": {
+                "name": self.device_name,
+                "emulated": self.emulated,
+                "sharing": plan.sharing() if self.emulated else None,
+            },
+            "max_slowdown": plan.MAX_SLOWDOWN,
             "slurm_version": self.slurm_version,
             **{
                 job: {f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()}

@@ -7,7 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from fikitd.client import Control
+from fikitd.client import Control, DaemonUnreachable
 
 from fikit.demo.doors import Door
 from fikit.errors import UserError
@@ -45,6 +45,14 @@ def real(door: Door, _pids: dict[str, int]) -> Usage:
         now_ns,
         {str(job["priority_name"]): int(1e9 * (job["gpu_time_s"] or 0.0)) for job in jobs},
     )
+
+
+def managed(door: Door) -> set[int]:
+    """The processes that fikitd manages now; none where no fikitd answers."""
+    try:
+        return {int(client["pid"]) for client in Control(door.run_dir).node()["clients"] if client.get("pid")}
+    except DaemonUnreachable:
+        return set()
 
 
 def share(begin: Usage, end: Usage, low: str, high: str) -> float | None:

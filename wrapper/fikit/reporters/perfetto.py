@@ -24,6 +24,8 @@ def convert(trace: Trace) -> dict[str, Any]:
         events += sorted(_events(number, client, trace), key=lambda event: (event["tid"], event["ts"]))
     about = {key: str(trace[key]) for key in ("job", "node", "priority", "policy", "state")}
     device = {"device": trace["device"]["name"], "emulated": str(trace["device"]["emulated"]).lower()}
+    if "device_mode" in trace:  # traces of before have none
+        device["device mode"] = trace["device_mode"]
     lost = str(sum(client["lost"] for client in trace["clients"]))
     return {"displayTimeUnit": "ns", "otherData": {**about, **device, "events lost": lost}, "traceEvents": events}
 

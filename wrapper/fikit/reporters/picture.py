@@ -32,6 +32,9 @@ def demo(summary: dict[str, Any]) -> str:
     device = summary["device"]
     source = f"{device['name']}{' - emulated: shows the scheduling, not the speed of hardware' if device['emulated'] else ''}"
     parts.append(_text(10, y, source, colour="#616e7c"))
+    if device["sharing"]:
+        y += ROW - 4
+        parts.append(_text(10, y, device["sharing"], colour="#616e7c"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 12}" width="{WIDTH}" height="{y + 12}" '
         'font-family="system-ui, sans-serif" font-size="13">\n'

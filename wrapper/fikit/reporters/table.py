@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from fikitd.quantities import percent
+from fikitd.report_format import SLICES
 from fikitd.reports import gpu_time_bound, nothing_completed, place_of
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import screen, units
+from fikit.reporters import device_mode, screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.why import delayed, waits_now_s, why
 
@@ -28,7 +29,12 @@ WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's 
     "unfinished": "not known to have completed",
     "untimed": "of kernels that nothing has timed",
     "beside": "of kernels timed only beside other jobs, whose work is in these times",
+    "doubtful": "of kernels whose only times are doubtful, as that of a first launch, which loads the kernel",
 }
+MARKED = (
+    "* timed beside other jobs only, which takes longer than alone",
+    "~ timed doubtfully only, as in a first launch, which loads the kernel",
+)
 KEY_WIDTH = 24
 MOST_OF_NAME = 48
 NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
@@ -57,6 +63,7 @@ def report(record: dict[str, Any]) -> Table:
         *([("user", Text(user(record["uid"])))] if record["uid"] != os.getuid() else []),
         ("priority", _priority(record)),
         ("GPU", Text(device(record["device"]))),
+        *([("GPU shared", device_mode.SENTENCES[record["device_mode"]])] if record.get("device_mode") else []),
         ("kernels", units.count(record["kernels"])),
         ("GPU time", _gpu_time(record)),
         ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
@@ -67,7 +74,7 @@ def report(record: dict[str, Any]) -> Table:
                  f"{units.count(gaps['others_kernels'])} kernels of others inside"),
         *([("gap length", _gap_length(gaps))] if gaps["offered"] else []),
         ("GPU memory", _memory(record)),
-        ("profile", _profile(record)),
+        ("profile", Text(_profile(record))),
         ("policy", str(record["policy"])),
     ]  # fmt: skip
     if record.get("drifted"):  # not in reports of before
@@ -88,6 +95,7 @@ def reports(records: list[dict[str, Any]]) -> Grid:
         return Column(name, [text(record) for record in records], goes=goes, justify="right")
 
     others = any(record["uid"] != os.getuid() for record in records)
+    modes = [record.get("device_mode", SLICES) for record in records]  # reports of before have none
     return Grid(
         [
             jobs([(record["job"], _named_job(record)) for record in records]),
@@ -100,6 +108,11 @@ def reports(records: list[dict[str, Any]]) -> Grid:
             numbers("against solo", 0, lambda record: units.ratio(record["slowdown"])),
             numbers("waited", 0, lambda record: units.duration(record["wait"]["total_s"])),
             Column("GPU", [Text(device(record["device"])) for record in records], NAME_WIDTH, goes=5),
+            *(
+                [Column("sharing", [device_mode.WORDS[mode] for mode in modes], WORDS, goes=6)]
+                if {*modes} - {SLICES}
+                else []
+            ),
         ]
     )
 
@@ -119,9 +132,12 @@ def profiles(entries: list[dict[str, Any]]) -> Grid:
         [
             Column("key", [Text(entry["key"]) for entry in entries], KEY_WIDTH),
             Column("GPU", [Text(device(entry["device"])) for entry in entries], NAME_WIDTH, goes=1),
+            Column("last run", [entry["created"][:10] for entry in entries], goes=3),
             Column("runs", [str(entry["runs"]) for entry in entries], goes=2, justify="right"),
+            Column("variants", [str(entry["variants"]) for entry in entries], goes=6, justify="right"),
             Column("kernels", [str(entry["kernels"]) for entry in entries], goes=4, justify="right"),
-            Column("launches", [units.count(entry["launches"]) for entry in entries], goes=3, justify="right"),
+            Column("launches", [units.count(entry["launches"]) for entry in entries], goes=5, justify="right"),
+            Column("size", [units.file_size(entry["bytes"]) for entry in entries], goes=5, justify="right"),
             Column("command", [Text(" ".join(entry["command"])) for entry in entries], 2 * NAME_WIDTH, cut="ellipsis"),
         ]
     )
@@ -135,13 +151,16 @@ def profile(entry: dict[str, Any]) -> Grid:
     def times(name: str, key: str, goes: int) -> Column:
         return Column(name, [units.nanoseconds(kernel[key]) for kernel in kernels], goes=goes, justify="right")
 
+    def mark(kernel: dict[str, Any]) -> str:
+        return "~" if kernel.get("doubtful") else "*" if kernel.get("beside") else ""
+
     def name(kernel: dict[str, Any]) -> Text:
-        return Text(f"{kernel['name']} *" if kernel.get("beside") else kernel["name"])
+        return Text(f"{kernel['name']} {mark(kernel)}".rstrip())
 
     def shape(kernel: dict[str, Any]) -> str:
         return f"{'x'.join(map(str, kernel['grid']))} x {'x'.join(map(str, kernel['block']))}"
 
-    beside = any(kernel.get("beside") for kernel in kernels)
+    marks = {mark(kernel) for kernel in kernels}
     return Grid(
         [
             Column("kernel", [name(kernel) for kernel in kernels], NAME_WIDTH),
@@ -158,7 +177,7 @@ def profile(entry: dict[str, Any]) -> Grid:
             ),
         ],
         title=_title(f"Profile {entry['key']} on {device(entry['device'])}"),
-        notes=["* timed beside other jobs only, which takes longer than alone"] if beside else [],
+        notes=[note for note in MARKED if note[0] in marks],
     )  # fmt: skip
 
 
@@ -224,9 +243,13 @@ def demo(summary: dict[str, Any]) -> Group:
     emulated = (
         " The emulated GPU shows the scheduling, not the speed of hardware." if summary["device"]["emulated"] else ""
     )
+    sharing = summary["device"]["sharing"]
     return Group(
         table,
         f"high: image classification, a request at a time; low: a training loop.{emulated}",
+        *([f"{sharing}. Assumed figures are no GPU's."] if sharing else []),
+        "Default sharing: programs take turns on the GPU as it likes, nobody goes first. "
+        f"With fikit the high-priority job allows {summary['max_slowdown']} on the device (--fikit-max-slowdown).",
         f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, "
         f"{summary['high_speedup']:.1f} times faster than with default sharing.",
         f"Low-priority job: used {share} of the device time that the high-priority job left.",
@@ -341,6 +364,9 @@ def _profile(record: dict[str, Any]) -> str:
     profile = record["profile"]
     if record["measured"]:
         return f"{profile['key']}, {'written by this run' if profile['stored'] else 'not stored'}"
+    if borrowed := profile.get("borrowed"):  # not in reports of before
+        known = f"{units.count(borrowed['known'])} of {units.count(borrowed['kernels'])} kernels known"
+        return f"{profile['key']}, {known}, {units.count(borrowed['borrowed'])} of them from {borrowed['run']}"
     if profile["found"]:
         return f"{profile['key']}, found"
     known = "samples of this run are stored for the next one" if profile["stored"] else "run once with --fikit-measure"

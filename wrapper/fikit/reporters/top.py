@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fikitd.report_format import MIXED
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fikit.reporters import table, units
+from fikit.reporters import device_mode, gpu_switch, table, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 
 BAR_WIDTH = 10
@@ -19,7 +20,7 @@ def view(use: dict[str, Any]) -> Group:
     for gpu in use["gpus"]:
         parts += ["", _heading(gpu)]
         if gpu["jobs"]:
-            parts.append(_jobs(gpu["jobs"]))
+            parts.append(_jobs(gpu["jobs"], gpu["device_mode"] == MIXED))
         parts += [
             Text(f"process {pid} uses this GPU around fikit: it is not scheduled", style="yellow")
             for pid in gpu["unmanaged"]
@@ -33,13 +34,17 @@ def _heading(gpu: dict[str, Any]) -> Text:
     text = Text(table.device(gpu), style="bold")
     facts = [units.gibibytes(gpu["memory_bytes"])] if gpu["memory_bytes"] else []
     facts.append(f"used {_percent(gpu['device_share'])}" if gpu["device_share"] is not None else "use not known yet")
+    if gpu["device_mode"] is not None:
+        facts.append(f"sharing: {device_mode.WORDS[gpu['device_mode']]}")
+    if gpu.get("switch") is not None:
+        facts.append(gpu_switch.measured(gpu["switch"]))
     if gpu["harvest"] is not None:
         facts.append(f"{_percent(gpu['harvest'])} of what the highest priority leaves goes to lower ones")
     text.append(f"  {', '.join(facts)}", style="not bold")
     return text
 
 
-def _jobs(jobs: list[dict[str, Any]]) -> Grid:
+def _jobs(jobs: list[dict[str, Any]], in_several_modes: bool) -> Grid:
     def bar(job: dict[str, Any]) -> Bar:
         return Bar(job["device_share"] or 0.0, BAR_WIDTH, table.PRIORITY_STYLES.get(job["priority_name"], ""))
 
@@ -55,6 +60,7 @@ def _jobs(jobs: list[dict[str, Any]]) -> Grid:
                 Column(name, list(cells), goes=goes, justify="right")
                 for (name, goes), cells in zip(own.items(), zip(*map(_own, jobs), strict=True), strict=True)
             ),
+            *([Column("sharing", [_mode(job) for job in jobs], WORDS, goes=7)] if in_several_modes else []),
         ],
         dense=True,
     )
@@ -72,6 +78,11 @@ def _own(job: dict[str, Any]) -> tuple[str, ...]:
         f"{units.gibibytes(job['memory_bytes'])}{limit}",
         str(len(job["pids"])),
     )
+
+
+def _mode(job: dict[str, Any]) -> str:
+    mode = job.get("device_mode")
+    return device_mode.WORDS[mode] if mode else ""
 
 
 def _percent(share: float | None) -> str:

@@ -33,6 +33,11 @@ def gibibytes(value: int) -> str:
     return f"{_three(value / 2**30)} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
 
 
+def file_size(value: int) -> str:
+    """`12 KiB`, `3.10 MiB`."""
+    return f"{_three(value / 2**20)} MiB" if value >= 2**20 else f"{-(-value // 2**10)} KiB"
+
+
 def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 

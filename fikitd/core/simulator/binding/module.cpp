@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "binding/knobs.hpp"
-#include "bound.hpp"
+#include "alone.hpp"
 #include "learn.hpp"
+#include "python_policy.hpp"
 #include "simulation.hpp"
 
 namespace nb = nanobind;
@@ -27,6 +28,13 @@ Knowledge knowledge_of(const std::string& name) {
   throw nb::value_error("unknown knowledge, use context, kernel or truth");
 }
 
+emu::Sharing sharing_of(const std::string& name) {
+  if (name == "slices") return emu::Sharing::slices;
+  if (name == "mps") return emu::Sharing::mps;
+  if (name == "merged") return emu::Sharing::merged;
+  throw nb::value_error("unknown sharing, use slices, mps or merged");
+}
+
 nb::dict results_of(const Job& job) {
   nb::list requests;
   for (const Request& request : job.requests()) requests.append(nb::make_tuple(request.arrival_ns, request.end_ns));
@@ -35,6 +43,7 @@ nb::dict results_of(const Job& job) {
   result["kernels"] = job.kernels();
   result["grants"] = job.granted();
   result["device_ns"] = job.device_ns();
+  result["work_ns"] = job.work_ns();
   return result;
 }
 
@@ -51,7 +60,9 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
   constexpr std::int64_t kLookNs = 1'000'000'000; // of manual time: so often Ctrl-C is heard
   Simulation simulation(setup, jobs);
   while (simulation.job(0).requests().size() < requests && simulation.now_ns() < until_ns) {
-    {
+    if (setup.make) { // its policy is Python
+      simulation.run(requests, std::min(until_ns, simulation.now_ns() + kLookNs));
+    } else {
       const nb::gil_scoped_release release;
       simulation.run(requests, std::min(until_ns, simulation.now_ns() + kLookNs));
     }
@@ -72,6 +83,8 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
   result["decisions"] = simulation.desk().decided();
   result["mispredicted_p99_ns"] = simulation.desk().misprediction().quantile_ns(0.99);
   result["jobs"] = results;
+  const policy::Device& seen = simulation.desk().device();
+  result["switch"] = seen.switch_ns < 0 ? nb::none() : nb::object(nb::make_tuple(seen.switch_ns, seen.spread_ns, seen.samples));
   return result;
 }
 
@@ -136,28 +149,45 @@ void bind(nb::module_& m) {
   nb::class_<Profile>(m, "Profile"); // NOLINT(bugprone-unused-raii): the registration is its constructor
   m.def(
       "learn",
-      [](const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, const nb::dict& tuning) {
+      [](const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const nb::dict& tuning) {
         const policy::Tuning constants = tuning_of(tuning);
         const nb::gil_scoped_release released;
-        return learn(trace, passes, until_ns, stored, constants);
+        return learn(trace, passes, until_ns, stored, fills, constants);
       },
-      "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false, "tuning"_a = nb::dict());
+      "trace"_a, "passes"_a, "until_ns"_a = kNever, nb::kw_only(), "stored"_a = false, "fills"_a = true, "tuning"_a = nb::dict());
 
   nb::class_<JobOptions>(m, "Job")
       .def("__init__",
            [](JobOptions* self, const Trace& trace, int priority, const Profile* profile, bool rhythm,
-              bool runs, bool managed, bool thinks, const std::vector<std::int64_t>& arrivals) {
+              bool runs, bool managed, bool fills, bool thinks, double weight, int mps_priority,
+              const std::vector<std::int64_t>& arrivals) {
              new (self) JobOptions{.trace = &trace,
                                    .priority = priority,
                                    .profile = profile,
                                    .rhythm = rhythm,
                                    .runs = runs,
                                    .managed = managed,
+                                   .fills = fills,
                                    .thinks = thinks,
+                                   .membership = {.mps = false, .priority = mps_priority, .weight = weight},
                                    .arrivals = arrivals};
            },
            "trace"_a, nb::kw_only(), "priority"_a, "profile"_a = nb::none(), "rhythm"_a = true, "runs"_a = true,
-           "managed"_a = true, "thinks"_a = true, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
+           "managed"_a = true, "fills"_a = true, "thinks"_a = true, "weight"_a = 1.0, "mps_priority"_a = 0, "arrivals"_a = std::vector<std::int64_t>(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>());
+
+  const Device usual;
+  nb::class_<Device>(m, "Device")
+      .def("__init__",
+           [](Device* self, const std::string& sharing, std::int64_t slice_ns, std::int64_t switch_ns, double overlap_slowdown,
+              bool idle_holds, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns) {
+             new (self) Device{sharing_of(sharing), slice_ns,          switch_ns,    overlap_slowdown,
+                               idle_holds,          launch_latency_ns, kernel_gap_ns};
+           },
+           "sharing"_a = "slices", nb::kw_only(), "slice_ns"_a = usual.slice_ns, "switch_ns"_a = usual.switch_ns,
+           "overlap_slowdown"_a = usual.overlap_slowdown, "idle_holds"_a = usual.idle_holds,
+           "launch_latency_ns"_a = usual.launch_latency_ns, "kernel_gap_ns"_a = usual.kernel_gap_ns)
+      .def_ro("slice_ns", &Device::slice_ns)
+      .def_ro("switch_ns", &Device::switch_ns);
 
   const Costs standard;
   nb::class_<Costs>(m, "Costs")
@@ -177,31 +207,32 @@ void bind(nb::module_& m) {
   const policy::Protection standard_protection;
   m.def(
       "simulate",
-      [](const std::string& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
-         const std::string& knowledge, std::int64_t launch_latency_ns, std::int64_t kernel_gap_ns, std::int64_t slice_ns,
-         std::int64_t switch_ns, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning, const nb::dict& scheduler, bool splits, std::int64_t lead_ns, const nb::dict& seen,
-         std::uint32_t draw) {
+      [](const nb::object& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
+         const std::string& knowledge, const Device& device, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
+         const nb::dict& tuning, const nb::dict& scheduler, std::uint32_t mark_every, bool splits, std::int64_t lead_ns,
+         const nb::dict& seen, std::uint32_t draw) {
         policy::Options options = options_of(scheduler);
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         options.tuning = tuning_of(tuning);
-        const Setup setup{.policy = policy,
+        options.switch_ns = device.sharing == emu::Sharing::slices ? device.switch_ns : 0;
+        options.overlaps = device.sharing == emu::Sharing::mps;
+        const bool named = nb::isinstance<nb::str>(policy);
+        const Setup setup{.policy = named ? nb::cast<std::string>(policy) : "",
+                          .make = named ? nullptr : python_policy(policy),
                           .options = options,
+                          .mark_every = mark_every,
                           .knowledge = knowledge_of(knowledge),
                           .costs = costs,
                           .seen = seen_of(seen, draw),
-                          .launch_latency_ns = launch_latency_ns,
-                          .kernel_gap_ns = kernel_gap_ns,
-                          .slice_ns = slice_ns,
-                          .switch_ns = switch_ns,
+                          .device = device,
                           .lead_ns = lead_ns,
                           .splits = splits};
         return simulate(setup, jobs, requests, until_ns);
       },
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
-      "launch_latency_ns"_a = kRecorded, "kernel_gap_ns"_a = kRecorded, "slice_ns"_a = 0, "switch_ns"_a = 0, "until_ns"_a = kNever,
+      "device"_a = Device{}, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict(), "scheduler"_a = nb::dict(), "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
+      "tuning"_a = nb::dict(), "scheduler"_a = nb::dict(), "mark_every"_a = 0, "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;
@@ -209,7 +240,8 @@ void bind(nb::module_& m) {
   nb::dict tuning;
   for (const auto& knob : policy::kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
   m.attr("TUNING") = tuning;
-  bind_bound(m);
+  bind_policy(m);
+  bind_alone(m);
 }
 
 } // namespace

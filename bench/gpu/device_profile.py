@@ -1,0 +1,84 @@
+"""The run's file as a device for emulator and simulator: the format of emulator/profiles, each constant with its origin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bench.record import BenchError
+
+Found = Mapping[str, Any]
+
+
+def toml(document: Found) -> str:
+    """BenchError where the file has no device."""
+    settings, parts = document["settings"], document["parts"]
+    gpu = settings.get("gpu") or {}
+    if not gpu.get("name"):
+        raise BenchError("the file says of no GPU what it is like")
+    device = gpu["name"]
+    measured, assumed = f"measured on {device}", "assumed"
+    lines = [
+        f"# {device} as an emulated GPU and for `fikit sim --device FILE`: of bench/gpu, {document.get('date', '')}, fikit {settings.get('fikit', '')}.",
+        f'# Each constant says where it is from: "{assumed}" or "{measured}". Figures of the emulated GPU say nothing about hardware.',
+        "",
+        "[device]",
+    ]
+    name = device if "Emulated" in device else f"Emulated {device}"
+
+    def put(key: str, value: Any, origin: str) -> None:
+        lines.append(f"{f'{key} = {_value(value)}':<30} # {origin}")
+
+    put("name", name, f"{measured}, with a word that says what this is")
+    put("memory", f"{max(1, round(gpu.get('memory_bytes', 0) / 2**30))}GiB", measured)
+    put("sharing", "slices", "the default of every GPU; mps: change it here")
+    for key, number, origin in _constants(parts, measured):
+        if number is None:
+            lines.append(f"# {key}: not found, the default (assumed) holds")
+        else:
+            put(key, number, origin)
+    put("concurrent_kernels", 128, f"{assumed}: resident grids of compute capability 7.0 and newer")
+    put("compute_capability", gpu.get("compute_capability", "9.0"), measured)
+    for kernel in ("fikit_spin", "fikit_stamp"):
+        lines += ["", "[[kernel]]"]
+        put("match", kernel, "the programs' own")
+        put("duration", "param0_ns", "the programs' own")
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+
+
+def _constants(parts: Found, measured: str) -> list[tuple[str, Any, str]]:
+    slices, mps = parts.get("slices") or {}, parts.get("mps") or {}
+    chains, full = slices.get("chains") or {}, slices.get("chains_full") or {}
+    long = slices.get("beside_long") or {}
+    slice_ns = _middle(full.get("slice_ns")) or _middle(chains.get("slice_ns"))
+    small, large = _middle(chains.get("switch_ns")), _middle(full.get("switch_ns"))
+    switch_ns = large if large is not None else small
+    beside_long = long.get("switch_ns")
+    usual = [one for one in slices.get("alone", []) if one["blocks"] == 1]
+    took = _middle(((slices.get("latency_alone") or {}).get("took_ns") or {}).get("all"))
+    latency_ns = (took - usual[0]["kernel_ns"]) / 2 if took is not None and usual else None
+    slowdown = (mps.get("chains_half") or {}).get("slowdown")
+    yields = (slices.get("gaps") or {}).get("idle_yields")
+    return [
+        ("slice_us", _us(slice_ns), f"{measured}, a turn that another process ended"),
+        ("switch_us", _us(switch_ns), f"{measured}, between kernels that fill the GPU; of one block: {_us(small)}, beside long ones: {_us(beside_long)}"),
+        ("idle_yields", yields, f"{measured}, the time from a lone kernel to the other process's next"),
+        ("overlap_slowdown", max(1.0, round(max(slowdown), 3)) if slowdown else None,
+         f"{measured} by MPS, two programs of half the GPU each that use no memory"),
+        ("launch_latency_us", _us(latency_ns), f"{measured}, half of what a lone kernel takes beyond itself, from the call to the end of the wait"),
+        ("kernel_gap_us", _us(usual[0]["gap_ns"] if usual else None), f"{measured}, between kernels in line"),
+    ]  # fmt: skip
+
+
+def _middle(spread: Found | None) -> float | None:
+    return None if spread is None else float(spread["middle"])
+
+
+def _us(ns: float | None) -> float | None:
+    """Never below zero: a clock that ticks slowly can say so of what takes no time."""
+    return None if ns is None else round(max(0.0, ns) / 1000, 2)

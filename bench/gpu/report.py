@@ -1,0 +1,37 @@
+"""`python -m bench gpu FILE.json`: the tables of a run on a GPU (bench/gpu/run.sh), and the device profile that it gives.
+
+The profile is of the format of emulator/profiles: `EMUCUDA_CONFIG=PROFILE` emulates such a device, `fikit sim --device PROFILE`
+simulates it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from bench.gpu import device_profile, tables
+from bench.record import BenchError, Result
+
+ABOUT = "the tables of a run on a GPU (bench/gpu/run.sh), and its device profile"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE.json", help="what bench/gpu/run.sh wrote")
+    parser.add_argument("--profile", type=Path, metavar="FILE.toml", help="default: beside FILE.json, with its name")
+
+
+def run(*, emulated: bool, file: Path, profile: Path | None = None) -> Result:
+    """Prints and writes; BenchError for a file that is none of such a run."""
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"couldn't read {file}: {error}") from error
+    if not isinstance(document, dict) or document.get("bench") != "gpu" or "parts" not in document:
+        raise BenchError(f"{file} is no file of bench/gpu/run.sh")
+    target = profile or file.with_suffix(".toml")
+    try:
+        target.write_text(device_profile.toml(document))
+    except OSError as error:
+        raise BenchError(f"couldn't write {target}: {error.strerror}") from error
+    return Result(f"{tables.of(document)}\n\nthe device profile is in {target}", bool(document.get("emulated")), {}, {})

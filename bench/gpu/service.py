@@ -1,0 +1,112 @@
+"""A fikitd of the run's own, whose policy changes while its clients live.
+
+The run plays systemd's part: it keeps fikitd's descriptors and hands them to the next one, whose fikit.toml says another
+policy (docs/admin.md, "Restart and upgrade"). The programs notice nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fikitd.client import Control, ControlError, DaemonUnreachable, wait_until_there
+from fikitd.profiles import ProfileStore
+
+from bench.gpu.fake_systemd import Systemd
+from bench.gpu.place import Place
+from bench.record import BenchError
+
+START_S = 10.0
+COMMAND = [sys.executable, "-c", "from fikitd.entry import fikitd; fikitd()"]
+
+
+class Service:
+    def __init__(self, place: Place) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="fikit-", dir=place.directory))
+        self.env = {**place.env, "FIKIT_CONFIG": str(self.root / "fikit.toml")}
+        self.log = self.root / "fikitd.log"
+        self.policy = ""
+        self._systemd = Systemd(self.root / "notify")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def use(self, policy: str) -> None:
+        """From now on fikitd has this policy; BenchError with its last words when it does not start."""
+        if policy == self.policy and self._process is not None and self._process.poll() is None:
+            return
+        self._end()
+        self._write_config(policy)
+        self._process = self._systemd.start([*COMMAND, "--config", self.env["FIKIT_CONFIG"]], self.log)
+        try:
+            wait_until_there(self.root / "run", self._process, START_S)
+            running = Control(self.root / "run").ping().split()[-1]
+        except (DaemonUnreachable, ControlError) as error:
+            raise BenchError(f"fikitd: {error}: {self._last_line()}") from error
+        if running != policy:
+            raise BenchError(f"fikitd has policy {running}, where it was told to have {policy}")
+        self.policy = policy
+
+    def _write_config(self, policy: str) -> None:
+        directories = {
+            key: str(self.root / key.removesuffix("_dir")) for key in ("run_dir", "report_dir", "profile_dir")
+        }
+        lines = ["[daemon]", *(f"{key} = {json.dumps(value)}" for key, value in directories.items())]
+        lines += ["idle_exit_s = 120", "unmanaged_s = 0", "[scheduler]", f'policy = "{policy}"', ""]
+        Path(self.env["FIKIT_CONFIG"]).write_text("\n".join(lines))
+
+    def managed(self, command: list[str], *options: str) -> list[str]:
+        """The command that runs `command` under this fikitd; `options` are `fikit run`'s."""
+        return [sys.executable, "-m", "fikit", "run", *options, "--", *command]
+
+    def report(self, pid: int) -> dict[str, Any] | None:
+        """What fikitd says of the program that `fikit run` runs as process `pid`; None where it knows none."""
+        with suppress(DaemonUnreachable, ControlError):
+            for job in Control(self.root / "run").jobs():
+                if str(job["job"]).startswith(f"run-{pid}-"):
+                    return dict(job)
+        return None
+
+    def kernels(self, profile: str) -> list[dict[str, Any]]:
+        """What is known of the kernels of the programs of this profile."""
+        try:
+            found = ProfileStore(self.root / "profile").load(os.getuid(), profile)
+        except OSError as error:
+            raise BenchError(f"there is no profile {profile}: {error}") from error
+        if found is None:
+            raise BenchError(f"there is no profile {profile}; fikitd said: {self._last_line()}")
+        return list(found["kernels"])
+
+    def wait_for_profile(self, profile: str, limit_s: float = 20.0) -> None:
+        deadline = time.monotonic() + limit_s
+        while profile not in ProfileStore(self.root / "profile").keys(os.getuid()):
+            if time.monotonic() > deadline:
+                raise BenchError(f"no profile {profile} was stored; fikitd said: {self._last_line()}")
+            time.sleep(0.02)
+
+    def _last_line(self) -> str:
+        with suppress(OSError):
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+            if lines:
+                return lines[-1][-400:]
+        return "nothing"
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        self._end()
+        self._systemd.stop()

@@ -1,0 +1,162 @@
+"""The run's file as tables for people. Pure: a document in, text out; what a part did not find is left out or said."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+Found = Mapping[str, Any]
+WIDTH = 118
+
+
+def of(document: Found) -> str:
+    """Everything that the file has."""
+    out = io.StringIO()
+    console = Console(file=out, width=WIDTH, color_system=None, highlight=False)
+    settings, parts = document["settings"], document["parts"]
+    gpu = settings.get("gpu") or {}
+    console.print(f"{settings.get('device') or 'no GPU'}{' (emulated)' if document.get('emulated') else ''}, "
+                  f"{gpu.get('driver') or 'driver unknown'}, {document.get('date', '')}, fikit {settings.get('fikit', '')}")  # fmt: skip
+    for name, show in SHOWN.items():
+        part = parts.get(name)
+        if part is None:
+            continue
+        if "error" in part:
+            console.print(f"{name}: {part['error']}")
+        if len(part) > ("error" in part):
+            show(console, part)
+    if settings.get("stuck"):
+        console.print(f"could not be ended: {', '.join(settings['stuck'])}")
+    return out.getvalue().rstrip()
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    return table
+
+
+def _us(ns: float | None) -> str:
+    return "-" if ns is None else f"{ns / 1000:.1f}"
+
+
+def _spread(spread: Found | None, unit: float = 1000) -> list[str]:
+    return ["-"] * 4 if spread is None else [f"{spread[key] / unit:.1f}" for key in ("p10", "p50", "p90", "p99")]
+
+
+def _costs(console: Console, part: Found) -> None:
+    table = _table("Calls, ns (with one reading of the clock)", "call", "p10", "p50", "p90", "p99")
+    for name, value in part.items():
+        if name.endswith("_ns") and (isinstance(value, Mapping) or value is None):
+            table.add_row(name.removesuffix("_ns"), *_spread(value, 1))
+    console.print(table)
+    if "kernel_ran_after_register" in part:
+        console.print(
+            f"a kernel still ran after memory was registered beside it: {part['kernel_ran_after_register']:.0%}"
+        )
+
+
+def _timing(console: Console, part: Found) -> None:
+    table = _table(
+        "Short kernels: what fikit measures against the truth",
+        "length",
+        "stream",
+        "true us",
+        "measured us",
+        "ratio",
+        "times",
+    )
+    for case in part["cases"]:
+        measured = (
+            [_us(case["measured_ns"]), f"{case['ratio']:.3f}", str(case["measured_count"])]
+            if "ratio" in case
+            else ["-"] * 3
+        )
+        table.add_row(_us(case["ns"]), "busy" if case["busy"] else "idle", _us(case["true_ns"]), *measured)
+    console.print(table)
+
+
+def _sharing(title: str) -> Any:
+    def show(console: Console, part: Found) -> None:
+        table = _table(f"{title}, us", "experiment", "what", "p10", "p50", "p90", "p99")
+        for name, found in part.items():
+            if not isinstance(found, Mapping):
+                continue
+            if "error" in found:
+                table.add_row(name, found["error"])
+                continue
+            for key in ("slice_ns", "switch_ns", "enter_ns", "leave_ns"):
+                value = found.get(key)
+                if isinstance(value, Mapping):
+                    table.add_row(name, key.removesuffix("_ns"), *_spread(value))
+                elif value is not None:
+                    table.add_row(name, key.removesuffix("_ns"), "", _us(value))
+            if "took_ns" in found:
+                table.add_row(name, "one kernel took", *_spread(found["took_ns"]["all"]))
+            for key in ("overlap", "slowdown", "idle_yields"):
+                if key in found:
+                    table.add_row(name, key, "", str(found[key]))
+        console.print(table)
+
+    return show
+
+
+def _conformance(console: Console, part: Found) -> None:
+    console.print(f"conformance: {part['as_expected']} of {part['programs']} programs as expected")
+    for name, found in part["different"].items():
+        if "error" in found:
+            console.print(f"  {name}: {found['error']}")
+            continue
+        for key, values in found.items():
+            console.print(f"  {name}.{key}: expected {values['expected']}, the driver says {values['said']}")
+
+
+def _pairs(console: Console, part: Found) -> None:
+    table = _table("A high program beside a low one, against each alone", "high + low", "requests", "sharing", "JCT ratio",
+                   "p99 ratio", "low speed", "harvest")  # fmt: skip
+    for cell in part.get("cells", []):
+        first = [" + ".join(cell["pair"]), cell["kind"], cell["way"]]
+        if "error" in cell:
+            table.add_row(*first, cell["error"])
+            continue
+        keys = ("jct_ratio", "p99_ratio", "low_speed", "harvest")
+        table.add_row(*first, *("-" if cell[key] is None else f"{cell[key]:.3f}" for key in keys))
+    console.print(table)
+    busy = _table(
+        "A request alone: device time and launches",
+        "program",
+        "fikit us",
+        "profiler us",
+        "fikit launches",
+        "profiler launches",
+    )
+    for name, found in part.get("device_ns", {}).items():
+        counts = [f"{found[key]:.1f}" if key in found else "-" for key in ("launches", "profiler_launches")]
+        busy.add_row(name, _us(found.get("fikit")), _us(found.get("profiler")), *counts)
+    console.print(busy)
+    for note in part.get("notes", []):
+        console.print(f"  {note}")
+
+
+def _frameworks(console: Console, part: Found) -> None:
+    for name, found in part.items():
+        if isinstance(found, Mapping):
+            console.print(f"under fikit: {name}: {found.get('error') or str(found['kernels']) + ' launches seen'}")
+
+
+SHOWN = {
+    "costs": _costs,
+    "launch": _costs,
+    "timing": _timing,
+    "slices": _sharing("Two programs without MPS"),
+    "mps": _sharing("Two programs by MPS"),
+    "conformance": _conformance,
+    "pairs": _pairs,
+    "frameworks": _frameworks,
+}

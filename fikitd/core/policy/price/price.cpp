@@ -1,0 +1,255 @@
+#include "price.hpp"
+
+#include <algorithm>
+
+namespace fikit::policy::price {
+
+void Price::learn(const LevelPolicy& higher) {
+  LevelPolicy::learn(higher);
+  const auto& other = static_cast<const Price&>(higher);
+  budgets_ = other.budgets_;
+  for (SlowdownBudget& budget : budgets_) budget.use(options().tuning);
+  guesses_ = other.guesses_;
+  served_ns_ = other.served_ns_;
+  level_ns_ = other.level_ns_;
+  holder_ = other.holder_, busy_until_ns_ = other.busy_until_ns_;
+  copies_.learn(other.copies_);
+}
+
+void Price::noted(const Event& event, const Client& client) {
+  SlowdownBudget& budget = budgets_[client.slot];
+  switch (event.kind) {
+    case EventKind::client_added:
+      budget.begin(event.time_ns, options().tuning, client.protection.max_slowdown);
+      guesses_[client.slot] = {};
+      served_ns_[client.slot] = 0;
+      copies_.came(client);
+      see_doubts();
+      break;
+    case EventKind::profiled: budget.profiled(event.outlook.slack); break;
+    case EventKind::copied:
+      if (copies_.copied(event, client)) look_at_gates();
+      if (const Copies::Low& lower = copies_.low(event.engine);
+          client.priority < lower.priority && event.time_ns < lower.over_ns) // it stands behind that one, perhaps
+        budget.copy_stands(event.time_ns, lower.end_ns);
+      break;
+    case EventKind::launched:
+      budget.launched(event, client);
+      if (event.granted) overran(client, client.overran_ns);
+      else if (!client.measuring && !client.closed) takes_device(client, event.time_ns, event.duration_ns + event.outlook.in_line_ns);
+      break;
+    case EventKind::drained:
+      if (event.waited && event.duration_ns == 0) {
+        budget.waited(event);
+        see_doubts();
+      } else {
+        budget.seen(client);
+        if (event.duration_ns >= 0) budget.told();
+      }
+      if (event.duration_ns >= 0) see_rest(event.time_ns);
+      break;
+    case EventKind::running: budget.seen(client); break;
+    case EventKind::waiting: comes_back(client); break;
+    case EventKind::grant_done:
+      copy_done(event);
+      see_rest(event.time_ns);
+      overran(client, client.overran_ns);
+      see_guess(event, client);
+      break;
+    default: break;
+  }
+}
+
+// The device does one thing after the other, and changes between clients. What the table reckons knows no changes.
+void Price::takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns) {
+  const std::int64_t change_ns = holder_ == client.id || holder_ == 0 ? 0 : options().switch_ns;
+  busy_until_ns_ = std::max(busy_until_ns_, t_ns) + change_ns + std::clamp<std::int64_t>(length_ns, 0, options().lease_ns);
+  holder_ = client.id;
+}
+
+// Of all that is not known to be complete no more is left.
+void Price::see_rest(std::int64_t t_ns) {
+  std::int64_t left_ns = 0;
+  for (const Client& client : clients().span()) left_ns += client.backlog.takes_ns();
+  busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (left_ns > 0 ? options().switch_ns : 0));
+}
+
+// What lower work takes beyond what was granted keeps those above it from the device, too.
+void Price::overran(const Client& client, std::int64_t ns) {
+  if (ns <= 0) return;
+  for (const Client& higher : clients().span())
+    if (higher.outranks(client)) budgets_[higher.slot].overran(ns);
+}
+
+// A kernel of unknown length is complete, perhaps: the next one is guessed to take about as long.
+void Price::see_guess(const Event& event, const Client& client) {
+  constexpr std::int64_t kLongestGuessNs = 10'000'000;
+  Guess& guess = guesses_[client.slot];
+  if (guess.asked_ns == 0) return;
+  overran(client, std::min(event.time_ns - guess.asked_ns - guess.length_ns, options().lease_ns));
+  const std::int64_t took_ns = std::clamp<std::int64_t>(event.time_ns - guess.asked_ns, 0, kLongestGuessNs);
+  guess.length_ns += (took_ns - guess.length_ns) / 4;
+  guess.asked_ns = 0;
+}
+
+// By another level's policy, which asked those above it.
+void Price::noted_given(const Given& given, const Client& client, std::int64_t now_ns) {
+  if (given.kind == Given::Kind::copy) {
+    grant_copy({.client = client, .engine = given.engine, .length_ns = given.granted.work_ns}, given.request, now_ns);
+  } else if (given.kind != Given::Kind::end_of_run) {
+    look(now_ns, client.priority);
+    spend(client, given.charged_ns, given.charged_ns);
+    if (given.granted.work_ns < 0) guesses_[client.slot].asked_ns = now_ns;
+  }
+}
+
+// From now on costs are those of this moment, for lower work of the priority `lowest` and above.
+void Price::look(std::int64_t now_ns, int lowest) {
+  now_ns_ = now_ns;
+  lower_ = lower_work(now_ns);
+  free_ns_ = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns(), busy_until_ns_});
+  above_count_ = 0;
+  for (const Client& client : clients().span()) {
+    if (client.measuring || client.priority >= lowest) continue;
+    above_[above_count_].client = &client;
+    see(above_[above_count_++]);
+  }
+}
+
+void Price::see(Higher& higher) const {
+  const Client& client = *higher.client;
+  const SlowdownBudget& budget = budgets_[client.slot];
+  budget.forecast(now_ns_, higher.forecast);
+  higher.at_work = client.progress.busy(now_ns_);
+  higher.calibration = budget.calibration(now_ns_);
+  higher.surcharge = budget.feared_surcharge(now_ns_, higher.at_work);
+  higher.doubtful = budget.doubtful(higher.at_work);
+  higher.affected = budget.affected(now_ns_);
+  higher.covers_ns = budget.covers_ns(now_ns_);
+  higher.worth = budget.worth(now_ns_, higher.at_work);
+  if (higher.at_work && !options().overlaps) higher.calibration = std::max(higher.calibration, 1.0);
+  higher.changes = holder_ != client.id;
+  const std::int64_t back_ns = higher.changes ? options().switch_ns : 0;
+  higher.delay_ns = higher.forecast.delay_ns({.end_ns = free_ns_, .back_ns = back_ns});
+  higher.free_ns = higher.forecast.free_ns(now_ns_, now_ns_ + options().lease_ns);
+}
+
+// The first piece of lower work after a client's own pays the switch to it and the one back. What comes behind it pays neither.
+Price::Cost Price::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+  const std::int64_t switch_ns = options().switch_ns;
+  const std::int64_t there_ns = holder_ == client.id ? 0 : switch_ns;
+  const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
+  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = switch_ns};
+  Cost cost;
+  cost.all_ns = higher.forecast.delay_ns(fill);
+  cost.delay_ns = cost.all_ns - higher.delay_ns;
+  // Where much comes unforeseen, the switches are charged for, too: a short kernel is not worth them.
+  const std::int64_t switches_ns = there_ns > 0 && higher.doubtful ? 2 * switch_ns : 0;
+  const double unforeseen_ns = higher.surcharge * static_cast<double>(length_ns + switches_ns);
+  cost.expected_ns = higher.affected * (higher.calibration * cost.delay_ns + unforeseen_ns);
+  cost.worst_ns = higher.forecast.worst_ns(fill);
+  cost.gain_ns = static_cast<double>(length_ns);
+  // At rest it opens the device for what comes behind it. A client at work takes the device back with its next kernel.
+  if (!higher.changes && !budgets_[higher.client->slot].in_segment())
+    cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(there_ns));
+  return cost;
+}
+
+Hold Price::objection(const Client& client, std::int64_t length_ns) const {
+  if (const Client* higher = keeps_from_gap(client, now_ns_)) return {.reason = Reason::does_not_fit, .by = higher->id};
+  for (const Higher& higher : above()) {
+    if (!higher.client->outranks(client)) continue;
+    const Hold hold = objection(higher, client, length_ns);
+    if (hold.reason != Reason::none) return hold;
+  }
+  return {};
+}
+
+Hold Price::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+  const Client& above = *higher.client;
+  if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
+  clients().asked();
+  const Cost cost = this->cost(higher, client, length_ns);
+  const std::int64_t max_delay_ns = above.protection.max_delay_ns;
+  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * options().switch_ns); // two, whatever else
+  if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
+  const bool foreseeable = higher.surcharge <= options().tuning.surprise || higher.covers_ns > 0;
+  const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
+  if (cost.delay_ns <= 0 && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
+  // Hard: what may come of it at worst is there to be paid.
+  if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
+    return {.reason = Reason::budget_spent, .by = above.id};
+  // Soft: what is expected of it is worth what it gains.
+  if (cost.expected_ns > higher.worth * cost.gain_ns)
+    return {.reason = higher.at_work ? Reason::behind : Reason::does_not_fit, .by = above.id};
+  return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
+}
+
+// Behind other lower work, going later gains the same, and costs nothing where the client is back before: only what it would not feel
+// goes ahead. And far ahead only what hardly anything is expected of.
+bool Price::waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const {
+  const Tuning& tuning = options().tuning;
+  if (static_cast<double>(ahead_ns()) <= tuning.near_ns) return false;
+  if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
+  // In slices what is queued takes the device from a client that comes back early between its own kernels, at two changes each.
+  if (options().switch_ns > 0 && !budgets_[higher.client->slot].in_segment() && higher.surcharge > 4 * tuning.surprise) return true;
+  if (higher.at_work) return false;
+  const std::int64_t felt_ns = length_ns - std::max<std::int64_t>(0, higher.forecast.slack_ns() - ahead_ns() / 2);
+  return felt_ns > 0 && higher.forecast.back_by(free_ns_) > 0;
+}
+
+bool Price::at_rest(const Client& client) const {
+  return std::ranges::none_of(above(), [&](const Higher& higher) {
+    return higher.client->outranks(client) && budgets_[higher.client->slot].in_segment();
+  });
+}
+
+bool Price::foreseeable(const Client& client) const {
+  return std::ranges::none_of(above(), [&](const Higher& higher) {
+    return higher.client->outranks(client) && higher.surcharge > options().tuning.surprise;
+  });
+}
+
+void Price::spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns) {
+  for (const Higher& higher : above()) {
+    if (!higher.client->outranks(client)) continue;
+    const Cost cost = this->cost(higher, client, length_ns);
+    const std::int64_t switches_ns = holder_ == client.id ? 0 : 2 * options().switch_ns;
+    budgets_[higher.client->slot].spend(cost.delay_ns, higher.calibration * cost.all_ns,
+                                        static_cast<double>(length_ns + switches_ns), now_ns_, higher.at_work);
+  }
+  takes_device(client, now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns), length_ns);
+  served(client, served_ns);
+  if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = now_ns_;
+}
+
+// Where much came unforeseen, who waits for lower work waits for its word.
+void Price::see_doubts() {
+  bool above = false; // of the level, and of those above it
+  bool doubtful = false;
+  int level = 0;
+  for (Client& client : clients().all()) {
+    if (client.priority != level) above = doubtful, level = client.priority;
+    doubtful |= !client.measuring && budgets_[client.slot].wary();
+    if (client.patient == (above && !client.measuring)) continue;
+    client.patient = above && !client.measuring;
+    clients().changed(client);
+  }
+}
+
+// Of clients whose gates are closed. Work that is not known to be over by its end keeps what comes after it from the device.
+Price::Lower Price::lower_work(std::int64_t now_ns) const {
+  Lower lower{.end_ns = now_ns, .hold = {}};
+  for (const Client& client : clients().span()) {
+    if (!client.closed || client.measuring) continue;
+    if (client.progress.uncertain_at(now_ns))
+      return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::uncertain, .by = client.id}};
+    if (client.late(now_ns))
+      return {.end_ns = now_ns + options().lease_ns, .hold = {.reason = Reason::run_ahead, .by = client.id}};
+    if (client.progress.finish_ns() <= lower.end_ns) continue;
+    lower = {.end_ns = client.progress.finish_ns(), .hold = {.reason = Reason::run_ahead, .by = client.id}};
+  }
+  return lower;
+}
+
+} // namespace fikit::policy::price

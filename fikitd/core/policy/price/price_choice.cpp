@@ -1,0 +1,168 @@
+// Who of those that wait goes next, whose run goes on, and when to ask again.
+#include <algorithm>
+#include <array>
+
+#include "price.hpp"
+
+namespace fikit::policy::price {
+
+Client* Price::choose(std::int64_t now_ns) {
+  if (!sets().waiting.any()) return nullptr;
+  look(now_ns, clients().at(sets().waiting.last()).priority);
+  if (ahead_ns() > options().lease_ns / 2) { // nobody is believed to be at work for much longer without a word
+    hold(sets().waiting, lower_.hold);
+    return nullptr;
+  }
+  Client* best = nullptr;
+  for (Client& client : clients().among(sets().waiting)) {
+    if (best != nullptr && best->priority != client.priority) break; // and all behind it
+    if (best != nullptr && !goes_before(client, *best)) continue;
+    const Hold why = answer(client);
+    hold(client, why);
+    if (why.reason == Reason::none) best = &client;
+  }
+  if (best == nullptr) return nullptr;
+  lengthen(*best);
+  const Launches& granted = granted_[best->slot];
+  spend(*best, asked_ns(*best, granted), granted.launches > 1 ? granted.work_ns : length_ns(*best));
+  return best;
+}
+
+// Why it may not go; Reason::none when it may. All of its run is asked about first, then its next kernel alone.
+Hold Price::answer(const Client& client) {
+  granted_[client.slot] = only_one(client);
+  if (const Client* equal = running_with_less(client); equal != nullptr && !due(client, now_ns_))
+    return {.reason = Reason::turn, .by = equal->id};
+  if (client.grant_count == kMaxGrants) return {.reason = Reason::run_ahead, .by = client.id};
+  if (client.waiting_duration_ns < 0 && (ahead_ns() != 0 || client.grant_count != 0))
+    return {.reason = Reason::unknown, .by = ahead_ns() > 0 ? lower_.hold.by : client.id};
+  const Launches run{.launches = client.run_launches, .work_ns = client.run_ns};
+  if (run.launches > 1 && objection(client, run.work_ns).reason == Reason::none) {
+    granted_[client.slot] = run;
+    return {};
+  }
+  return due(client, now_ns_) ? Hold{} : objection(client, asked_ns(client, only_one(client)));
+}
+
+// While all those above are at rest. Were somebody at work, his next launch would end it.
+void Price::lengthen(const Client& client) {
+  Launches& granted = granted_[client.slot];
+  const Launches& longer = client.long_run;
+  if (longer.launches <= granted.launches || !at_rest(client) || !foreseeable(client)) return;
+  if (objection(client, longer.work_ns).reason == Reason::none) granted = longer;
+}
+
+bool Price::may_extend(const Client& client) const {
+  const Run& run = client.run;
+  const std::int64_t most_ns = 4 * options().run_ahead_ns; // then the mark of its last launch says how far it is
+  return client.closed && !client.waiting && client.grant_count > 0 && client.grants[client.grant_count - 1].duration_ns >= 0 &&
+         run.taken && run.launches > 0 && run.granted_ns < most_ns && (run.half_granted(run.next) || run.half_granted(run.long_next));
+}
+
+bool Price::may_become_longer(const Client& client, const Launches& to) const {
+  return client.run.half_granted(to) && objection(client, client.run.more_ns(to)).reason == Reason::none;
+}
+
+Price::Extension Price::extended(std::int64_t now_ns) {
+  Client* best = nullptr;
+  for (Client& client : clients().among(sets().running))
+    if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
+  if (best == nullptr || running_with_less(*best) != nullptr) return {};
+  for (const Client& client : clients().among(sets().waiting | sets().elsewhere))
+    if (!goes_before(*best, client)) return {};
+  look(now_ns, best->priority);
+  const Run& run = best->run;
+  const bool may_be_long = run.long_next.launches > run.next.launches && at_rest(*best) && foreseeable(*best);
+  const bool far = may_be_long && may_become_longer(*best, run.long_next);
+  if (!far && !may_become_longer(*best, run.next)) return {};
+  const Launches& to = far ? run.long_next : run.next;
+  spend(*best, run.more_ns(to), run.more_ns(to));
+  return {.client = best, .to = to};
+}
+
+// What is left of a run was worth it when it was granted; a higher client may have launched since. And who launches more than was
+// left of it goes another way than what was granted.
+Client* Price::overstaying(std::int64_t now_ns) {
+  if (!sets().running.any()) return nullptr;
+  for (Client& client : clients().among(sets().running & sets().closed)) {
+    if (client.run.astray) return &client;
+    look(now_ns, client.priority);
+    const std::int64_t left_ns = client.run.left_ns;
+    const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
+    for (const Higher& higher : above()) {
+      if (!higher.client->outranks(client)) continue;
+      const std::int64_t switch_ns = options().switch_ns;
+      // In slices each of its launches takes the device from a client that is back, and costs two changes.
+      if (switch_ns > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
+      const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = switch_ns}) -
+                              higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = switch_ns});
+      if (higher.calibration * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
+    }
+  }
+  return nullptr;
+}
+
+// Nobody waits for longer than a second, and than ten below those who have no budget left, whose requests may queue, or who were
+// promised that no single delay is long.
+std::int64_t Price::patience_ns(const Client& client, std::int64_t now_ns) const {
+  for (const Client& higher : clients().span()) {
+    if (!higher.outranks(client)) continue;
+    const SlowdownBudget& budget = budgets_[higher.slot];
+    if (higher.protection.max_delay_ns != kNever || budget.overdrawn() || budget.others_may_wait(now_ns))
+      return 10 * options().ageing_ns;
+  }
+  return options().ageing_ns;
+}
+
+std::int64_t Price::length_ns(const Client& client) const {
+  return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : guesses_[client.slot].length_ns;
+}
+
+bool Price::goes_before(const Client& a, const Client& b) const {
+  if (a.priority != b.priority) return a.priority < b.priority;
+  const double served_a = served_ns_[a.slot], served_b = served_ns_[b.slot];
+  return served_a != served_b ? served_a < served_b : a.id < b.id;
+}
+
+const Client* Price::running_with_less(const Client& client) const {
+  for (const Client& other : clients().among(sets().closed & sets().granted)) {
+    const bool runs = other.priority == client.priority && &other != &client && (!other.waiting || other.grant_count == kMaxGrants);
+    if (runs && served_ns_[client.slot] > served_ns_[other.slot] + static_cast<double>(options().run_ahead_ns)) return &other;
+  }
+  return nullptr;
+}
+
+// What it did not ask for is not saved up for it: it is never far behind its equals.
+void Price::comes_back(const Client& client) {
+  double& served_ns = served_ns_[client.slot];
+  const double level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
+  if (client.grant_count == 0) served_ns = std::max(served_ns, level_ns - static_cast<double>(options().run_ahead_ns));
+}
+
+void Price::served(const Client& client, std::int64_t ns) {
+  double& served_ns = served_ns_[client.slot];
+  served_ns += static_cast<double>(ns);
+  level_ns_[static_cast<std::size_t>(client.priority)] = served_ns;
+}
+
+// Expected delays change as time goes by without an event: again when they may have become worth it.
+std::int64_t Price::next_change_ns(std::int64_t now_ns) const {
+  constexpr std::int64_t kAgainNs = 50'000;
+  constexpr std::int64_t kAgainShare = 16;
+  std::int64_t longest_ns = 0;
+  std::int64_t next_ns = next_end_ns(now_ns);
+  const auto at = [&](std::int64_t t_ns) { next_ns = t_ns > now_ns ? std::min(next_ns, t_ns) : next_ns; };
+  for (const Client& client : clients().among(clients().index().at_gate())) {
+    const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
+    longest_ns = std::max(longest_ns, waited_ns);
+    at(client.waiting_since_ns + (waited_ns < options().ageing_ns ? options().ageing_ns : patience_ns(client, now_ns)));
+  }
+  for (const Client& client : clients().span()) at(budgets_[client.slot].nobody_waits_from_ns());
+  const std::int64_t lower_end_ns = lower_work(now_ns).end_ns;
+  at(lower_end_ns - options().run_ahead_ns);
+  at(lower_end_ns - static_cast<std::int64_t>(options().tuning.near_ns));
+  at(free_ns_ - static_cast<std::int64_t>(options().tuning.reaction_ns));
+  return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
+}
+
+} // namespace fikit::policy::price

@@ -1,0 +1,242 @@
+#include "slowdown_budget.hpp"
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+namespace fikit::policy::price {
+namespace {
+
+constexpr double kLatelyNs = 200e6; // of lower work: what came before counts half
+
+// So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long (Pollaczek, Khinchine).
+double affected_inside(double load) { return 0.5 + 0.5 / ((1 - load) * (1 - load)); }
+double affected_from_start(double load) { return 1 / (1 - load); }
+
+// So many lengths of a request have n requests waited together that were served without a pause, if they came at random:
+// (n - 1) / 2 + the mean displacement of a parking function of size n - 1, within 5 %.
+double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * (std::sqrt(n) - 1); }
+
+} // namespace
+
+void SlowdownBudget::begin(std::int64_t now_ns, const Tuning& tuning, double max_slowdown) {
+  *this = SlowdownBudget{};
+  since_ns_ = now_ns, tuning_ = &tuning, max_slowdown_ = max_slowdown;
+  earn(tuning.advance_ns);
+}
+
+double SlowdownBudget::full_ns() const { return max_slowdown_ * tuning_->saved_ns * (arrivals_ ? tuning_->arrivals_saved : 1); }
+
+void SlowdownBudget::earn(double progress_ns) {
+  balance_ns_ = std::min(balance_ns_ + max_slowdown_ / tuning_->reserve * std::max(progress_ns, 0.0), full_ns());
+}
+
+void SlowdownBudget::launched(const Event& event, const Client& client) {
+  if (!in_segment_) begin_segment(event.time_ns);
+  const std::int64_t in_line_ns = alone_dry_ns_ > event.time_ns ? event.outlook.in_line_ns : 0;
+  depth_.launched(in_line_ns + std::clamp<std::int64_t>(event.duration_ns, 0, kHorizonNs));
+  alone_dry_ns_ = std::max(event.outlook.alone_dry_ns, event.time_ns);
+  seen(client);
+  slack_ = event.outlook.slack;
+  if (slack_.ns.back() == 0) slack_.ns.fill(std::max<std::int64_t>(event.gap_ns, 0)); // never seen
+  earn(static_cast<double>(event.time_ns - earned_until_ns_));
+  earned_until_ns_ = event.time_ns;
+}
+
+void SlowdownBudget::begin_segment(std::int64_t now_ns) {
+  const std::int64_t idle_ns = now_ns - since_ns_;
+  (open_ ? at_rest_ns_ : active_ns_) += static_cast<double>(idle_ns);
+  if (found_nobody(now_ns)) {
+    carried_ns_ = 0;
+    queue_ = {.begin_ns = now_ns};
+  }
+  const double stood_ns = copies_ns(idle_ns);
+  carried_ns_ += stood_ns;
+  // A host that is at work between two waits of a request goes on with it.
+  if (!open_ && !fresh_) earn(static_cast<double>(std::min(idle_ns, idle_.ns.back())) - stood_ns);
+  in_segment_ = true;
+  behind_ns_ = 0;
+  fresh_ = false;
+  depth_.begin();
+  first_ns_ = alone_dry_ns_ = earned_until_ns_ = now_ns;
+}
+
+// A host that goes on later than it always does has waited for something. With others there that was a copy, perhaps: a short one,
+// which passes the gate unseen, or one that stood behind a long one of a lower client.
+double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
+  constexpr std::int64_t kShortCopiesNs = 10'000'000; // a host that is later still has had something else to do
+  const std::int64_t lately_ns = idle_.usual_ns();
+  const bool regular = !open_ && lately_ns > 0;
+  const std::int64_t later_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
+  const std::int64_t short_ns = later_ns < kShortCopiesNs ? later_ns : 0;
+  if (copy_.until_ns > since_ns_ + idle_ns) return static_cast<double>(short_ns); // it did not wait for the long one
+  std::int64_t stood_ns = std::max<std::int64_t>(0, copy_.until_ns - std::max(copy_.since_ns, since_ns_));
+  if (!open_ && (regular || alone_idle_ns_ >= 0)) {
+    const std::int64_t usual_ns = alone_idle_ns_ >= 0 ? alone_idle_ns_ : lately_ns;
+    stood_ns = std::min(stood_ns, std::max<std::int64_t>(0, idle_ns - usual_ns));
+  }
+  return static_cast<double>(std::max(short_ns, stood_ns));
+}
+
+void SlowdownBudget::waited(const Event& event) {
+  if (!in_segment_) return; // it waited for nothing
+  const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
+  compare(delay_ns);
+  balance_ns_ += spent_ns_; // what was expected gives way to what was
+  carried_ns_ += delay_ns;
+  earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns);
+  open_ = event.outlook.open;
+  see_arrivals(event.time_ns);
+  if (open_ || !arrivals_) request_ended(event.time_ns);
+  active_ns_ += static_cast<double>(event.time_ns - first_ns_);
+  see_load();
+
+  in_segment_ = false;
+  left_over_ns_ = std::max(0.0, others_ns_ - delay_ns);
+  others_ns_ = spent_ns_ = expected_ns_ = forecast_ns_ = 0;
+  since_ns_ = event.time_ns;
+  slack_ = event.outlook.slack;
+  idle_ = event.outlook.idle;
+  alone_idle_ns_ = event.outlook.alone_idle_ns;
+}
+
+// Later than alone; and not less than by how much the segment was longer than the longest of its kind: a host that came late may
+// have waited before, for a copy or for room in its queue. Where it says when it came only much longer ones are taken for that: a
+// host may be a little slower by itself than it ever was.
+double SlowdownBudget::measured_delay_ns(const Event& event) const {
+  constexpr std::int64_t kUnclear = 32;
+  const Outlook& outlook = event.outlook;
+  const std::int64_t longer_ns = outlook.span_ns < 0 ? 0 : event.time_ns - first_ns_ - outlook.span_ns;
+  if (outlook.alone_end_ns == kLongAgo) return static_cast<double>(longer_ns);
+  if (event.began_ns == kLongAgo || outlook.after_ns == kLongAgo)
+    return static_cast<double>(std::max(std::min(finish_ns_, event.time_ns) - outlook.alone_end_ns, longer_ns));
+  return static_cast<double>(std::max(event.time_ns - outlook.alone_end_ns, longer_ns > outlook.span_ns / kUnclear ? longer_ns : 0));
+}
+
+// What came unforeseen is laid to lower work in the proportion in which it lately came of it.
+void SlowdownBudget::compare(double delay_ns) {
+  seen_.forecast_ns += forecast_ns_;
+  seen_.foreseen_ns += std::min(delay_ns, forecast_ns_);
+  if (seen_.forecast_ns > kLatelyNs / 4) seen_.forecast_ns /= 2, seen_.foreseen_ns /= 2;
+  std::array<double, 3> parts{};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double rate = unforeseen_[i].share(tuning_->enough_ns / 4) + tuning_->surprise;
+    parts[i] = rate * unforeseen_[i].now_ns;
+  }
+  const double all = parts[0] + parts[1];
+  for (std::size_t i = 0; i < parts.size() && all > 0; ++i) {
+    Unforeseen& of = unforeseen_[i];
+    if (of.now_ns == 0) of.delay_ns -= of.delay_ns / 32; // what is not tried again is forgotten
+    of.delay_ns += std::max(0.0, delay_ns - forecast_ns_) * parts[i] / all;
+    of.lower_ns += std::exchange(of.now_ns, 0);
+    if (of.lower_ns > kLatelyNs) of.lower_ns /= 2, of.delay_ns /= 2;
+  }
+}
+
+// What little is known leaves open is taken for nothing when the budget is full: what is not spent then is lost, and it is how one
+// finds out. It is taken for true when the budget is empty.
+double SlowdownBudget::calibration(std::int64_t now_ns) const {
+  const double doubt_ns = tuning_->enough_ns;
+  return (seen_.foreseen_ns + (1 - filled(now_ns)) * doubt_ns) / (seen_.forecast_ns + doubt_ns);
+}
+
+// It responds later by all that has been carried to it, and so does whoever waits behind it.
+void SlowdownBudget::request_ended(std::int64_t now_ns) {
+  balance_ns_ -= carried_ns_;
+  if (!arrivals_) {
+    carried_ns_ = 0;
+    return;
+  }
+  // Those that were served without a pause have waited for each other, which is progress, too.
+  queue_.served += 1;
+  const double alone_ns = std::max(0.0, static_cast<double>(now_ns - queue_.begin_ns) - carried_ns_);
+  const double waited_ns = alone_ns / queue_.served * waited_together(queue_.served);
+  earn(waited_ns - queue_.waited_ns);
+  queue_.waited_ns = std::max(waited_ns, queue_.waited_ns);
+}
+
+// Requests come from outside as long as, from time to time, one ends.
+void SlowdownBudget::see_arrivals(std::int64_t now_ns) {
+  constexpr std::int64_t kLonger = 4;
+  if (!arrivals_) {
+    arrivals_ = open_;
+    request_ = {.begin_ns = now_ns};
+  } else if (open_) {
+    request_ = {.begin_ns = now_ns, .longest_ns = std::max(request_.longest_ns, now_ns - request_.begin_ns)};
+  } else if (now_ns - request_.begin_ns > kLonger * request_.longest_ns && request_.longest_ns > 0) {
+    arrivals_ = false;
+  }
+}
+
+void SlowdownBudget::see_load() {
+  if (active_ns_ + at_rest_ns_ > tuning_->remembered_ns) active_ns_ /= 2, at_rest_ns_ /= 2;
+  if (!open_) return;
+  const double load = std::min(active_ns_ / std::max(active_ns_ + at_rest_ns_, 1.0), tuning_->highest_load);
+  affected_ = {.inside = affected_inside(load), .start = affected_from_start(load)};
+}
+
+std::int64_t SlowdownBudget::late_from_ns() const { return since_ns_ + idle_.late_ns(); }
+
+// That its wait has not ended says something only when its work is done, and its host has had time to say so.
+std::int64_t SlowdownBudget::earliest_wait_ns(std::int64_t now_ns) const {
+  if (!in_segment_) return now_ns + slack_.ns.front();
+  const std::int64_t due_ns = alone_dry_ns_ - behind_ns_ + slack_.ns.front();
+  return now_ns < finish_ns_ + kWordNs ? due_ns : std::max(due_ns, now_ns);
+}
+
+void SlowdownBudget::forecast(std::int64_t now_ns, Forecast& made) const {
+  if (!in_segment_) made.at_rest(idle_, since_ns_, now_ns, slack_.low_ns(), earliest_wait_ns(now_ns));
+  else if (depth_.high(finish_ns_ - now_ns)) made.certain(now_ns);
+  else {
+    const std::int64_t dry_ns = alone_dry_ns_ - behind_ns_;
+    made.in_segment(slack_, dry_ns, now_ns < finish_ns_ + behind_ns_ + kWordNs ? dry_ns : now_ns, earliest_wait_ns(now_ns));
+  }
+}
+
+// Those that come behind will be late by what is carried to them.
+double SlowdownBudget::left_ns(std::int64_t now_ns) const {
+  return found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
+}
+
+double SlowdownBudget::covers_ns(std::int64_t now_ns) const {
+  return left_ns(now_ns) / affected(now_ns);
+}
+
+// The price of a delay falls without end as the budget fills: what is not spent then is lost. So lower work goes where it is cheap, and
+// what always costs much goes where it costs least.
+double SlowdownBudget::worth(std::int64_t now_ns, bool at_work) const {
+  if (max_slowdown_ <= 0) return 0;
+  if (at_work) return tuning_->cheap;
+  const double f = filled(now_ns);
+  const double plenty = f / (1 - f * f * f * f);
+  // Those who queue shall not lose more than lower work gains.
+  return tuning_->cheap + (arrivals_ ? std::min(tuning_->arrivals_saved * plenty, 1.0) : plenty);
+}
+
+// The longer the client has stayed away, beyond what it ever did, the less of lower work will be there when it comes.
+double SlowdownBudget::exposed(std::int64_t now_ns) const {
+  if (in_segment_) return 1;
+  const double usual_ns = static_cast<double>(idle_.ns.back()) + tuning_->enough_ns;
+  return usual_ns / std::max(static_cast<double>(now_ns - since_ns_), usual_ns);
+}
+
+void SlowdownBudget::spend(double more_ns, double all_ns, double takes_ns, std::int64_t now_ns, bool at_work) {
+  forecast_ns_ += std::max(0.0, more_ns);
+  unforeseen_[when(at_work)].now_ns += exposed(now_ns) * takes_ns;
+  const double rest_ns = in_segment_ ? unforeseen_[0].now_ns : std::min(unforeseen_[0].now_ns, tuning_->enough_ns);
+  const double surcharge_ns = surcharge(0) * rest_ns + surcharge(1) * unforeseen_[1].now_ns + surcharge(2) * unforeseen_[2].now_ns;
+  const double expected_ns = affected(now_ns) * (all_ns + surcharge_ns);
+  balance_ns_ -= expected_ns - expected_ns_;
+  spent_ns_ += expected_ns - expected_ns_;
+  expected_ns_ = expected_ns;
+  others_ns_ += takes_ns;
+  if (in_segment_ && now_ns < finish_ns_) finish_ns_ += static_cast<std::int64_t>(takes_ns);
+}
+
+void SlowdownBudget::spend_on_copy(double delay_ns, double takes_ns, std::int64_t now_ns) {
+  balance_ns_ -= affected(now_ns) * delay_ns;
+  spent_ns_ += affected(now_ns) * delay_ns;
+  others_ns_ += takes_ns;
+}
+
+} // namespace fikit::policy::price

@@ -1,0 +1,35 @@
+// What was timed of kernels whose description has not come: it comes by the socket, on a busy node later than the times do.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client_page.hpp"
+
+namespace fikit::tracking {
+
+class Nameless {
+ public:
+  // So many of a client: its page says what it likes.
+  static constexpr std::size_t kMost = FIKIT_RING_ENTRIES;
+
+  void keep(const Report& report) {
+    if (kept_.size() < kMost) kept_.push_back(report);
+  }
+
+  // Those of a slot, oldest first: they are kept no longer.
+  std::vector<Report> take(std::uint32_t slot) {
+    const auto others = [slot](const Report& report) { return report.slot != slot; };
+    const auto first = std::stable_partition(kept_.begin(), kept_.end(), others);
+    std::vector<Report> taken(first, kept_.end());
+    kept_.erase(first, kept_.end());
+    return taken;
+  }
+
+ private:
+  std::vector<Report> kept_;
+};
+
+} // namespace fikit::tracking

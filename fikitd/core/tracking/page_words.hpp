@@ -1,0 +1,82 @@
+// The words of a client's page, one by one: how the daemon writes them, and how it reads what the client wrote. The client may
+// write anything into it at any time, so every read here is one load followed by a check, and nothing read is used as an index,
+// size or time without bounds.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "client_page.hpp"
+#include "fikit_rules.h"
+
+namespace fikit::tracking {
+
+class PageWords : public ClientPage {
+ public:
+  // In a page of an older version, what it does not know is not written.
+  PageWords(fikit_page& page, std::uint32_t version)
+      : page_(&page), knows_copies_(version >= FIKIT_SINCE_COPIES), knows_runs_(version >= FIKIT_SINCE_RUNS) {}
+
+  void open_gate() { page_->gate.store(FIKIT_GATE_OPEN, std::memory_order_release); }
+  void close_gate(std::int64_t until_ns) {
+    page_->gate_until_ns.store(until_ns, std::memory_order_release);
+    page_->gate.store(FIKIT_GATE_CLOSED, std::memory_order_release);
+  }
+  void grant(std::uint32_t request, std::uint64_t run_until) override {
+    extend_run(run_until);
+    page_->grant_seq.store(request, std::memory_order_release);
+  }
+  void extend_run(std::uint64_t run_until) override {
+    if (knows_runs_) page_->run_until.store(run_until, std::memory_order_release);
+  }
+  void end_run() override { extend_run(0); }
+  bool knows_runs() const override { return knows_runs_; }
+  void ask_copies(const policy::CopyEngines& engines) { // long ones
+    if (!knows_copies_) return;
+    for (std::size_t i = 0; i < engines.size(); ++i)
+      page_->copies_ask_from[i].store(engines[i] ? policy::kLongCopyBytes : 0, std::memory_order_relaxed);
+  }
+  void set_mark_every(std::uint32_t launches) { page_->mark_every.store(launches, std::memory_order_relaxed); } // 0: no marks
+  void set_known(std::uint32_t slot, bool gap) override {
+    const std::uint32_t bit = 1U << slot % 32;
+    if (gap) page_->gap_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);
+    else page_->gap_slots[slot / 32].fetch_and(~bit, std::memory_order_relaxed);
+    page_->known_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);
+  }
+
+  std::uint64_t launches() const override { return bounded(page_->launch_seq); }
+  bool reached(std::uint32_t mark) const override { return fikit_mark_reached(page_, mark); }
+  Request request() const {
+    Request request;
+    request.waiting = page_->waiting.load(std::memory_order_acquire) == 1;
+    request.sequence = page_->request_seq.load(std::memory_order_relaxed);
+    request.waiting = request.waiting && request.sequence != 0;
+    if (!request.waiting) return request;
+    const std::uint32_t slot = page_->request_slot.load(std::memory_order_relaxed);
+    request.slot = slot < FIKIT_SLOTS ? slot : 0;
+    if (knows_copies_) request.engine = engine_of(page_->request_copy.load(std::memory_order_relaxed));
+    request.bytes = bounded(page_->request_bytes);
+    request.posted_ns = page_->request_ns.load(std::memory_order_relaxed);
+    // A field of a later request means that this one has been withdrawn, and after the fence that is seen; the next look sees the
+    // later one whole.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    request.waiting = page_->waiting.load(std::memory_order_acquire) == 1 &&
+                      page_->request_seq.load(std::memory_order_relaxed) == request.sequence;
+    return request;
+  }
+
+ protected:
+  // Counters of a client that lies stop here, so that sums and differences of them cannot overflow.
+  static constexpr std::uint64_t kMaxCounter = std::uint64_t{1} << 53;
+  static std::uint64_t bounded(const std::atomic<std::uint64_t>& counter) {
+    return std::min(counter.load(std::memory_order_relaxed), kMaxCounter);
+  }
+  fikit_page* page_;
+
+ private:
+  bool knows_copies_;
+  bool knows_runs_; // the client may write another version into its page; which one it was given does not change
+};
+
+} // namespace fikit::tracking

@@ -1,0 +1,65 @@
+// When one client's work ends that begins where its own, or another client's, has just ended: so much later than reckoned does
+// it begin. What SwitchMeter makes a switch of.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "device_use.hpp"
+#include "predictor/prediction.hpp"
+#include "switch_meter.hpp"
+
+namespace fikit::tracking {
+
+class SwitchWatch {
+ public:
+  // overlaps: its kernels run beside others'; then its lateness tells nothing of a switch. use, meter: of its GPU; both outlive it, or leave() is called before they go.
+  // turn_ns: so long at least a client has the device where clients take turns.
+  SwitchWatch(policy::ClientId client, int level, bool overlaps, double turn_ns, DeviceUse& use, SwitchMeter& meter);
+  SwitchWatch(const SwitchWatch&) = delete;
+  SwitchWatch& operator=(const SwitchWatch&) = delete;
+
+  void granted(std::int64_t now_ns);
+  // request: of a grant; 0: through an open gate.
+  void launched(std::uint64_t number, std::uint32_t request, std::int64_t t_ns, const predictor::DurationPrediction& predicted);
+  // A copy between host and device was handed over: its host may wait for that, too, and launches stand behind it.
+  void copied() { copied_ = true; }
+  // All launches up to this one, or up to the last of this grant, are complete. all: whatever it has launched, or may launch on a
+  // grant, is among them.
+  void complete(std::uint64_t number, bool all, const Moment& when);
+  void grant_complete(std::uint32_t request, bool all, const Moment& when);
+  // Launches were not seen.
+  void lost() { count_ = 0, partly_ = true; }
+  void leave(std::int64_t now_ns);
+
+ private:
+  // A launch that is not known to be complete.
+  struct Launch {
+    std::uint64_t number = 0;
+    std::uint32_t request = 0;
+    std::int64_t t_ns = 0;
+    std::int64_t duration_ns = 0; // predicted; negative: unknown
+    std::int64_t spread_ns = 0;
+  };
+  static constexpr std::size_t kKept = 16; // the newest; of more at once it is not known well when the first began
+  void begin(std::int64_t t_ns);
+  void drop(std::size_t count, bool all, const Moment& when);
+  void look(std::size_t count, const Moment& end);
+  std::optional<Moment> others_end(std::int64_t from_ns, const Moment& end, int& level) const;
+
+  DeviceUse& use_;
+  SwitchMeter& meter_;
+  Stay stay_;
+  bool overlaps_;
+  std::int64_t short_ns_;
+  std::int64_t queued_ns_;
+  bool entered_ = true;
+  bool partly_ = false; // before the oldest of these, others may have been launched that are not complete
+  bool copied_ = false; // since all was complete
+  std::array<Launch, kKept> launches_{}; // oldest first
+  std::size_t count_ = 0;
+};
+
+} // namespace fikit::tracking

@@ -1,0 +1,47 @@
+// A client's copies: when it makes them, for those below it; at its gate, how long they take.
+#include <algorithm>
+#include <utility>
+
+#include "client_tracker.hpp"
+
+namespace fikit::tracking {
+
+void ClientTracker::ask_for_copy(const Request& request, std::int64_t t_ns, policy::Policy& policy) {
+  end_run();
+  copy_ = {.engine = request.engine, .request = request.sequence, .bytes = request.bytes};
+  policy.apply({.kind = policy::EventKind::waiting,
+                .client = id_,
+                .time_ns = t_ns,
+                .request = request.sequence,
+                .engine = request.engine,
+                .duration_ns = foresight_.copies(request.engine).expected_ns(request.bytes)});
+}
+
+void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
+  const policy::Engine engine = engine_of(report.slot);
+  if (engine == policy::Engine::compute) return; // garbage
+  switch_watch_.copied();
+  const policy::Client* view = policy.client(id_);
+  if (copy_.request == granted_ && copy_.bytes == report.value && copy_.begin_ns == policy::kNever && view != nullptr)
+    copy_.begin_ns = std::max(t_ns, view->progress.finish_ns());
+  policy::Event event{.kind = policy::EventKind::copied, .client = id_, .time_ns = t_ns, .engine = engine};
+  if (foresees(policy)) event.outlook = foresight_.copied(engine, t_ns, report.value);
+  policy.apply(event);
+}
+
+void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy) {
+  exclusives_.grant_done(request);
+  if (request == granted_) owes_launch_ = false; // also where the driver refused it
+  // A mark was not reached yet at since_ns. A host that reports it has found out at t_ns, however long it was over then.
+  const std::int64_t over_ns = since_ns < t_ns ? std::max(since_ns, t_ns - look_ns_) : policy::kLongAgo;
+  switch_watch_.grant_complete(request, request == granted_, {.since_ns = over_ns, .until_ns = t_ns});
+  if (request == copy_.request && copy_.begin_ns < t_ns)
+    foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
+  if (const policy::Client* view = policy.client(id_)) {
+    const std::int64_t end_ns = view->reckoned_end_ns(request).value_or(t_ns);
+    note_ran(outstanding_.count_of(request), std::clamp(end_ns, std::min(since_ns, t_ns), t_ns));
+  }
+  policy.apply({.kind = policy::EventKind::grant_done, .client = id_, .time_ns = t_ns, .request = request});
+}
+
+} // namespace fikit::tracking

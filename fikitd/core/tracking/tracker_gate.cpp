@@ -1,0 +1,96 @@
+// A client at its gate: what it asks for, and what it is told. Of a new kernel neither says anything before the kernel's
+// description is there.
+#include <algorithm>
+
+#include "client_tracker.hpp"
+
+namespace fikit::tracking {
+
+bool ClientTracker::describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns) {
+  // It comes by the socket, a moment after the first use of the slot; while fikitd reads a profile, 5 ms and more.
+  constexpr std::int64_t kDescriptionNs = 20'000'000;
+  if (slot == 0 || slot >= FIKIT_SLOTS || identities_[slot] != 0 || nameless_[slot]) return false;
+  const bool just_used = t_ns > now_ns - kDescriptionNs && t_ns < now_ns + kDescriptionNs;
+  nameless_[slot] = !just_used;
+  return just_used;
+}
+
+bool ClientTracker::look_at_request(const Request& request, bool patient, std::int64_t now_ns, policy::Policy& policy) {
+  undescribed_ = false;
+  bool changed = false;
+  if (posted_ != 0 && (!request.waiting || request.sequence != posted_)) {
+    policy.apply({.kind = policy::EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = posted_});
+    posted_ = 0;
+    changed = true;
+  }
+  if (!request.waiting) holds_.left(now_ns);
+  if (!is_news(request)) return changed;
+  const predictor::Identity kernel = identity(request.slot);
+  undescribed_ = patient && describes_soon(request.slot, request.posted_ns, now_ns);
+  if (undescribed_) return changed;
+  const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  // Who waits for his turn to be measured alone launches through an open gate: that ends the gap, and the wait is part of it.
+  if (request.engine == policy::Engine::compute && !measure_) end_gap(t_ns, policy.client(id_));
+  posted_ = request.sequence;
+  first_ns_ = std::min(first_ns_, t_ns);
+  holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  if (request.engine != policy::Engine::compute) {
+    ask_for_copy(request, t_ns, policy);
+    return true;
+  }
+  const predictor::Prediction& predicted = predict(kernel).completed;
+  policy::Event event{.kind = policy::EventKind::waiting,
+                      .client = id_,
+                      .time_ns = t_ns,
+                      .exclusive = exclusives_.is(request.slot),
+                      .request = request.sequence,
+                      .duration_ns = predicted.duration_ns};
+  if (policy.looks_ahead() && page_.knows_runs()) event.outlook = foresight_.waiting(kernel, predicted);
+  tell(event, policy);
+  return true;
+}
+
+void ClientTracker::gate_opened(std::int64_t now_ns) {
+  closed_ = false;
+  holds_.granted(now_ns);
+  owes_launch_ = false;
+  posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
+  end_run();
+}
+
+bool ClientTracker::grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) {
+  granted_ = request;
+  owes_launch_ = true;
+  if (request != copy_.request) switch_watch_.granted(now_ns);
+  holds_.granted(now_ns);
+  note_grant(now_ns);
+  posted_ = 0;
+  count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone
+  run_ = {.until = launches > 1 ? page_.launches() + launches : 0, .lease_ns = now_ns + lease_ns_, .taken = false};
+  page_.grant(request, run_.until);
+  return request != copy_.request;
+}
+
+// Nobody waits for it: who asks meanwhile is answered by a grant.
+void ClientTracker::extend_run(std::uint32_t launches) {
+  if (run_.until == 0) return; // its lease is over
+  run_.until += launches;
+  page_.extend_run(run_.until);
+}
+
+void ClientTracker::end_run() {
+  if (run_.until == 0) return;
+  run_.until = 0;
+  page_.end_run();
+}
+
+// Which grant a launch was made on. What goes on without asking is of the newest one, also where its thread has looked at the
+// page while that was being written.
+std::uint32_t ClientTracker::grant_of(std::uint32_t said) {
+  const bool first = !std::exchange(run_.taken, true);
+  if (launches_ >= run_.until) return said;
+  if (!first) ++passed_;
+  return granted_;
+}
+
+} // namespace fikit::tracking

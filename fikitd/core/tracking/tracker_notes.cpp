@@ -1,0 +1,163 @@
+// What a client's events are put down as: why it waited, for the report, and its schedule, for a picture of it.
+#include <algorithm>
+
+#include "client_tracker.hpp"
+
+namespace fikit::tracking {
+namespace {
+
+// Longer idle times are pauses of the program (start-up, compilation, input): nobody offered them to others as gaps.
+constexpr std::int64_t kPauseNs = 50'000'000;
+
+} // namespace
+
+
+void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
+  if (view == nullptr || launches_ == 0) return;
+  if (!view->progress.uncertain()) idle_.add({.launches = launches_, .since_ns = view->progress.dry_ns()});
+  const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
+  const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
+  if (known) certain_ = launches_;
+  // A measurement is compared with itself.
+  const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && solo_.boundary_follows());
+  if (boundary) paused(std::max<std::int64_t>(idle_ns, 0));
+  solo_.gap_ended(boundary);
+  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
+  if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
+}
+
+// What its siblings launched meanwhile is no part of its span either.
+void ClientTracker::paused(std::int64_t idle_ns) {
+  paused_ns_ += idle_ns;
+  if (siblings_ != nullptr && together_.begin_ns >= 0)
+    together_.begin_ns += std::min(siblings_->work_ns - together_.end_ns, static_cast<double>(idle_ns));
+}
+
+void ClientTracker::count_kernel() {
+  ++kernels_;
+  ++traffic_.kernels;
+}
+
+void ClientTracker::note_siblings(std::int64_t duration_ns) {
+  if (together_.begin_ns < 0) together_.begin_ns = siblings_->work_ns;
+  siblings_->work_ns += static_cast<double>(std::max<std::int64_t>(duration_ns, 0));
+  together_.end_ns = siblings_->work_ns;
+}
+
+// view: as the policy sees the client, with this launch.
+void ClientTracker::note_launch(const Report& report, std::int64_t t_ns, std::int64_t duration_ns, const policy::Client* view) {
+  const bool mine = report.kind == FIKIT_ENTRY_GRANTED && static_cast<std::uint32_t>(report.value) == granted_;
+  // At a gate that has opened meanwhile, launches do not say which request they were.
+  if (mine || report.kind == FIKIT_ENTRY_EXPIRED || !closed_)
+    holds_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  if (view == nullptr) return;
+  if (report.kind == FIKIT_ENTRY_LAUNCH && view->stood_ns > 0) {
+    holds_.stood(view->stood_behind, t_ns, view->stood_ns);
+    stood_.counted(view->stood_until_ns);
+  }
+  const bool known = duration_ns >= 0 && !view->progress.uncertain();
+  journal_.add({.t_ns = t_ns,
+                .length_ns = duration_ns,
+                .predicted_ns = known ? view->progress.finish_ns() : policy::kUnknown,
+                .by = 0,
+                .slot = static_cast<std::uint16_t>(std::min<std::uint32_t>(report.slot, FIKIT_SLOTS)),
+                .kind = JournalKind::launch,
+                .reason = 0});
+}
+
+void ClientTracker::note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns) {
+  journal_.add({.t_ns = t_ns,
+                .length_ns = idle_ns,
+                .predicted_ns = predicted_ns,
+                .by = 0,
+                .slot = 0,
+                .kind = JournalKind::gap,
+                .reason = 0});
+}
+
+void ClientTracker::note_grant(std::int64_t now_ns) {
+  journal_.add({.t_ns = now_ns,
+                .length_ns = 0,
+                .predicted_ns = 0,
+                .by = 0,
+                .slot = static_cast<std::uint16_t>(holds_.slot()),
+                .kind = JournalKind::grant,
+                .reason = 0});
+}
+
+void ClientTracker::note_drain(std::int64_t t_ns) {
+  journal_.add({.t_ns = t_ns, .length_ns = 0, .predicted_ns = 0, .by = 0, .slot = 0, .kind = JournalKind::drain, .reason = 0});
+}
+
+// What is found complete at the same look ran one after the other, and none of it before what others have been told of.
+void ClientTracker::note_ran(std::size_t count, std::int64_t until_ns) {
+  if (count == 0) return;
+  std::int64_t from_ns = until_ns - outstanding_.length_ns(count);
+  std::int64_t before_ns = from_ns;
+  for (std::size_t i = ran_count_; i > 0 && ran_[i - 1].until_ns > before_ns; --i) {
+    const std::int64_t sooner_ns = ran_[i - 1].until_ns - before_ns;
+    before_ns = ran_[i - 1].from_ns -= sooner_ns;
+    ran_[i - 1].until_ns -= sooner_ns;
+  }
+  for (; count > 0; --count) {
+    const Outstanding::Work work = outstanding_.take();
+    const Ran ran{.launched_ns = work.launched_ns, .from_ns = from_ns, .until_ns = from_ns + work.length_ns, .last = count == 1};
+    from_ns = ran.until_ns;
+    if (ran_count_ < ran_.size()) ran_[ran_count_++] = ran;
+  }
+}
+
+std::span<const Ran> ClientTracker::take_ran() {
+  const auto ran = std::span(ran_).first(std::exchange(ran_count_, 0));
+  for (Ran& each : ran) {
+    each.from_ns = std::max(each.from_ns, ran_until_ns_);
+    each.until_ns = ran_until_ns_ = std::max(each.until_ns, each.from_ns);
+  }
+  return ran;
+}
+
+void ClientTracker::lower_ran(ClientId lower, std::span<const Ran> ran) {
+  Stood::Time together; // until one of its own kernels comes between
+  const auto put_down = [&] {
+    if (together.length_ns > 0) holds_.stood(lower, together.until_ns - together.length_ns, together.length_ns);
+  };
+  stood_.beside(ran, [&](const Stood::Time& stood) {
+    if (stood.length_ns == 0) return;
+    if (stood.until_ns - stood.length_ns > together.until_ns) {
+      put_down();
+      together = stood;
+    } else {
+      together.length_ns += stood.length_ns;
+      together.until_ns = stood.until_ns;
+    }
+  });
+  put_down();
+}
+
+std::vector<Stats::Held> ClientTracker::held_now(std::int64_t now_ns) const {
+  std::vector<Stats::Held> held;
+  for (const HoldSum& sum : holds_.sums(now_ns)) {
+    Stats::Held& entry = held.emplace_back();
+    entry.sum = sum;
+    const predictor::Identity kernel = identity(sum.slot);
+    if (const predictor::Kernel* known = measured_.alone.kernel(kernel)) entry.kernel = known->name;
+    if (const predictor::Cost* cost = this->cost(kernel)) entry.p90_ns = cost->duration.quantile_ns(0.9);
+  }
+  return held;
+}
+
+std::vector<JournalEvent> ClientTracker::events(std::int64_t now_ns) const {
+  std::vector<JournalEvent> events = journal_.events();
+  const std::optional<JournalEvent> wait = holds_.going_on(now_ns);
+  if (wait && journal_.keeps()) events.push_back(*wait);
+  return events;
+}
+
+std::vector<std::string> ClientTracker::kernel_names() const {
+  std::vector<std::string> names(identities_.size());
+  for (std::size_t slot = 0; slot < names.size(); ++slot)
+    if (const predictor::Kernel* known = measured_.alone.kernel(identities_[slot])) names[slot] = known->name;
+  return names;
+}
+
+} // namespace fikit::tracking

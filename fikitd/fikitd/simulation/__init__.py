@@ -1,0 +1,1 @@
+"""What simulations are made of; `fikitd.simulator` is their public face."""

@@ -1,0 +1,136 @@
+"""A program whose job was told to join MPS asks fikitd before the driver begins; whatever comes, it begins and runs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from shim_daemon import JOIN, MAY_JOIN, Daemon, refusal
+from shim_program import Program
+
+pytest_plugins = ["shim_fixtures"]
+
+Start = Callable[..., Program]
+StartDaemon = Callable[..., Daemon]
+
+MAY = struct.pack("<II", JOIN, 8)
+RUN = """
+def libc_says():
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_char_p
+    return (libc.getenv(b"CUDA_MPS_PIPE_DIRECTORY") or b"").decode()
+context()
+check(launch(function('k')))
+fake.fake_pipes_at_init.restype = ctypes.c_char_p
+say(fake.fake_pipes_at_init().decode() or "-", libc_says() or "-", calls('cuLaunchKernel'))
+"""
+
+
+def told(daemon: Daemon) -> dict[str, str]:
+    """What fikitd and the plugin tell a job's programs."""
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(daemon.path.parent / "mps" / "0123")}
+
+
+def outside(daemon: Daemon) -> str:
+    return str(daemon.path.parent / "mps" / "outside")
+
+
+def purposes(daemon: Daemon) -> list[int]:
+    return [struct.unpack_from("<H", hello, 12)[0] for hello in daemon.hellos]
+
+
+def test_who_may_join_begins_with_the_pipe_directory_that_it_was_told(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    pipes = told(fikitd)["CUDA_MPS_PIPE_DIRECTORY"]
+    out, err = program(RUN, fikitd, **told(fikitd)).finish()
+    assert (out, err) == (f"{pipes} {pipes} 1\n", "")
+    assert purposes(fikitd) == [MAY_JOIN, 0], "it asks before it works, and once"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"x",
+        b"\0" * 8,
+        b"\xff" * 2048,
+        struct.pack("<II", JOIN, 9),
+        struct.pack("<III", JOIN, 8, 0),
+        struct.pack("<II", JOIN, 2**32 - 1),
+        struct.pack("<II", 2, 8),
+        struct.pack("<II", 3, 8),
+        refusal(""),
+        None,
+    ],
+    ids=["one byte", "zeros", "as long as any", "another size", "too long", "huge", "welcome", "refused unsaid", "refused without a reason", "fikitd of before"],
+)  # fmt: skip
+def test_whatever_is_answered_instead_the_program_runs_outside_with_one_line(
+    program: Start, daemon: StartDaemon, answer: bytes | None
+) -> None:
+    fikitd = daemon(join=answer)
+    out, err = program(RUN, fikitd, **told(fikitd)).finish()
+    assert out == f"{outside(fikitd)} {told(fikitd)['CUDA_MPS_PIPE_DIRECTORY']} 1\n"
+    assert "runs outside MPS, in time slices of its own: " in err
+    assert err.count("\n") == 1
+    assert not err.endswith(": .\n")
+    assert purposes(fikitd)[-1] == 0, "it is managed all the same"
+
+
+def test_a_refusal_is_said_with_fikitds_reason(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=refusal("it has 36 of 48 MPS clients on this GPU"))
+    out, err = program(RUN, fikitd, **told(fikitd)).finish()
+    assert out.startswith(outside(fikitd))
+    assert (
+        err
+        == "fikit: this program runs outside MPS, in time slices of its own: it has 36 of 48 MPS clients on this GPU.\n"
+    )
+
+
+def test_a_fikitd_that_says_nothing_costs_seconds_and_no_more(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=b"")
+    timed = "import time\nt = time.monotonic()\n" + RUN + "say(time.monotonic() - t)\n"
+    out, err = program(timed, fikitd, **told(fikitd)).finish()
+    said, seconds = out.splitlines()
+    assert said.startswith(outside(fikitd))
+    assert 4 < float(seconds) < 9
+    assert "runs outside MPS" in err
+
+
+def test_without_fikitd_the_program_runs_outside(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    fikitd.stop()
+    out, err = program(RUN, fikitd, **told(fikitd)).finish()
+    assert out.startswith(outside(fikitd))
+    assert err.count("\n") == 2, "neither MPS nor priorities"
+
+
+@pytest.mark.parametrize("pipes", ["", "/tmp/nvidia-mps", "{directory}/mpsx/0123", "{directory}/mps"])
+def test_who_was_told_nothing_of_fikits_mps_asks_nothing(program: Start, daemon: StartDaemon, pipes: str) -> None:
+    fikitd = daemon(join=MAY)
+    pipes = pipes.format(directory=fikitd.path.parent)
+    out, err = program(RUN, fikitd, **({"CUDA_MPS_PIPE_DIRECTORY": pipes} if pipes else {})).finish()
+    assert (out, err) == (f"{pipes or '-'} {pipes or '-'} 1\n", "")
+    assert purposes(fikitd) == [0]
+
+
+def test_a_pipe_directory_too_long_for_any_path_is_left_as_it_is(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=refusal("no"))
+    long = f"{fikitd.path.parent}/mps/{'x' * 5000}"
+    out, _ = program(RUN, fikitd, CUDA_MPS_PIPE_DIRECTORY=long).finish()
+    assert out.split()[0] == outside(fikitd)
+    assert out.split()[1] == long
+
+
+def test_a_child_of_a_fork_asks_for_a_place_of_its_own(program: Start, daemon: StartDaemon) -> None:
+    fikitd = daemon(join=MAY)
+    code = """
+import os, sys
+check(cu.cuInit(0))
+child = os.fork()
+if child == 0:
+    cu.cuInit(0)
+    os._exit(0)
+say(os.waitpid(child, 0)[1])
+"""
+    assert program(code, fikitd, **told(fikitd)).finish() == ("0\n", "")
+    assert purposes(fikitd) == [MAY_JOIN, MAY_JOIN]

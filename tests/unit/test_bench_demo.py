@@ -1,0 +1,32 @@
+"""What the demo's bench makes of the demos' summaries; the demos themselves are its runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from cli_samples import SUMMARY
+
+from bench import demo
+from bench.record import BenchError
+
+
+def summary(slowdown: float) -> dict[str, Any]:
+    return SUMMARY | {"high_slowdown": slowdown}
+
+
+def test_runs_within_the_promise_are_counted() -> None:
+    told = demo.result([summary(1.02), summary(1.05), summary(1.051)], emulated=True, slurm=False)
+    assert told.values == {"within": 2, "runs": 3, "median": 1.05, "most": 1.051}
+    assert "2 of 3 within 1.05" in told.summary
+    assert "slices mode: 1,024 us, switch 50 us (assumed), emulated" in told.summary
+    assert told.samples["high_default_sharing"] == [3.0] * 3
+
+
+def test_a_demo_that_measured_nothing_is_one_sentence_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.CompletedProcess([sys.executable], 1, "", "fikit: no room\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: ended)
+    with pytest.raises(BenchError, match="measured nothing; it said: fikit: no room"):
+        demo.run(emulated=True, runs=1)

@@ -1,0 +1,158 @@
+"""The run on a GPU (bench/gpu): its figures from requests, the order of its cells, its tables and the device profile."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.gpu import device_profile, measures, pairs, report, tables
+from bench.record import BenchError
+
+MS = 1_000_000
+
+
+def closed(count: int, each_ms: int, start_ms: int = 0) -> list[list[int]]:
+    moments = [(start_ms + i * each_ms) * MS for i in range(count + 1)]
+    return [[begin, begin, end] for begin, end in itertools.pairwise(moments)]
+
+
+def test_a_request_at_the_edge_of_the_window_counts_by_its_part() -> None:
+    assert measures.done(closed(10, 10), 5 * MS, 95 * MS) == pytest.approx(9)
+    assert measures.done([[0, 0, 100 * MS]], 50 * MS, 60 * MS) == pytest.approx(0.1)
+
+
+def test_times_are_from_the_arrival_and_without_the_warm_up() -> None:
+    requests = [[0, 0, 50], [100, 120, 150], [200, 200, 230]]
+    assert measures.times(requests, 100) == [50, 30]
+
+
+def test_a_cell_says_what_the_high_program_pays_and_what_the_low_one_gets() -> None:
+    alone = {"mean_ns": 10 * MS, "p99_ns": 10 * MS}
+    # The high program: 12 ms instead of 10, of which 4 ms are the device's. The low one: 20 ms instead of 10, the device busy all along.
+    found = measures.beside(closed(100, 12), closed(60, 20), (0, 1200 * MS), alone, 100.0, (4 * MS, 10 * MS))
+    assert found["jct_ratio"] == pytest.approx(1.2)
+    assert found["low_speed"] == pytest.approx(0.5)
+    assert found["low_jct_ratio"] == pytest.approx(2)
+    assert found["harvest"] == pytest.approx(0.5 / (1 - 4 / 12), rel=0.01)
+
+
+def test_there_is_no_harvest_where_the_high_program_leaves_nothing_or_nobody_knows() -> None:
+    alone = {"mean_ns": 10 * MS, "p99_ns": 10 * MS}
+    for device in ((12 * MS, 10 * MS), (None, 10 * MS), (4 * MS, None)):
+        found = measures.beside(closed(100, 12), closed(60, 20), (0, 1200 * MS), alone, 100.0, device)
+        assert found["harvest"] is None
+        assert found["jct_ratio"] == pytest.approx(1.2)
+
+
+def test_a_program_that_did_nothing_is_no_figure() -> None:
+    with pytest.raises(ValueError, match="no request"):
+        measures.summary([])
+
+
+def test_arrivals_are_the_same_for_every_way_of_sharing() -> None:
+    first = measures.arrivals("decode", 5 * MS, 4_000 * MS)
+    assert first == measures.arrivals("decode", 5 * MS, 4_000 * MS)
+    assert first != measures.arrivals("batch", 5 * MS, 4_000 * MS)
+    assert len(first) == pytest.approx(800, rel=0.15)
+    assert first == sorted(first)
+
+
+def test_what_the_time_cuts_off_is_worth_least() -> None:
+    order = pairs.cells(pairs.TORCH_PAIRS, pairs.WAYS, ("closed", "arrivals"))
+    assert len(order) == 60
+    assert {cell.pair for cell in order[:24]} == set(pairs.TORCH_PAIRS[:2])
+    assert {cell.way for cell in order[:6]} == {"slices", "budget", "mps"}
+    assert all(cell.kind == "closed" for cell in order[:12])
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    gpu = {"name": "NVIDIA H100", "memory_bytes": 80 << 30, "compute_capability": "9.0", "driver": "580"}
+    return {
+        "bench": "gpu",
+        "date": "today",
+        "emulated": False,
+        "settings": {"device": "NVIDIA H100", "gpu": gpu},
+        "parts": parts,
+    }
+
+
+def spread(middle: float) -> dict[str, float]:
+    return {"count": 9, "p10": middle, "p50": middle, "p90": middle, "p99": middle, "middle": middle}
+
+
+SLICES = {
+    "alone": [{"blocks": 1, "kernel_ns": 20_000, "gap_ns": 1_100, "tick_ns": 32}],
+    "chains": {"overlap": 0.0, "slowdown": [1, 1], "slice_ns": spread(2_010_000), "switch_ns": spread(31_000)},
+    "chains_full": {"overlap": 0.0, "slowdown": [1, 1], "slice_ns": spread(2_020_000), "switch_ns": spread(95_500)},
+    "beside_long": {"switch_ns": 99_000.0, "turns": 40, "slice_ns": None},
+    "gaps": {
+        "took_ns": {"all": spread(90_000), "by_gap_ns": {}},
+        "enter_ns": None,
+        "leave_ns": None,
+        "idle_yields": False,
+    },
+    "latency_alone": {"took_ns": {"all": spread(30_000), "by_gap_ns": {}}},
+}
+
+
+def test_the_profile_has_what_was_measured_and_says_so() -> None:
+    text = device_profile.toml(
+        document(slices=SLICES, mps={"chains_half": {"overlap": 0.99, "slowdown": [1.04, 1.07]}})
+    )
+    device = tomllib.loads(text)["device"]
+    assert device["name"] == "Emulated NVIDIA H100"
+    assert (device["slice_us"], device["switch_us"], device["idle_yields"]) == (2020.0, 95.5, False)
+    assert (device["overlap_slowdown"], device["launch_latency_us"], device["kernel_gap_us"]) == (1.07, 5.0, 1.1)
+    for line in text.splitlines():
+        if line.startswith(("slice_us", "switch_us", "idle_yields", "overlap_slowdown")):
+            assert "measured on NVIDIA H100" in line
+
+
+def test_what_was_not_found_is_no_constant_of_the_profile() -> None:
+    text = device_profile.toml(document(slices={"chains": {"error": "it broke"}}, mps={"error": "there is no MPS"}))
+    assert not {"slice_us", "switch_us", "overlap_slowdown", "idle_yields"} & set(tomllib.loads(text)["device"])
+    assert "# switch_us: not found" in text
+
+
+def test_a_file_without_a_gpu_gives_no_profile() -> None:
+    with pytest.raises(BenchError, match="no GPU"):
+        device_profile.toml({"settings": {}, "parts": {}})
+
+
+CELL = {"way": "budget", "pair": ["decode", "batch"], "kind": "closed"}
+
+
+def test_tables_show_what_there_is_and_say_what_failed() -> None:
+    cells = [
+        {**CELL, "jct_ratio": 1.031, "p99_ratio": 1.2, "low_speed": 0.4, "harvest": None},
+        {**CELL, "error": "it hung"},
+    ]
+    text = tables.of(document(
+        costs={"error": "not built"}, slices=SLICES, mps={"error": "there is no MPS here"},
+        conformance={"programs": 2, "as_expected": 1, "different": {"events": {"a": {"expected": "0", "said": "1"}}}},
+        pairs={"cells": cells, "notes": ["the time was over"], "device_ns": {"decode": {"fikit": 900_000, "launches": 8.0}}},
+        timing={"cases": [{"ns": 3000, "busy": True, "true_ns": 3100.0, "measured_ns": 3000.0, "ratio": 0.97, "measured_count": 9}]},
+    ))  # fmt: skip
+    for words in ("costs: not built", "95.5", "there is no MPS here", "1 of 2 programs", "expected 0, the driver says 1", "1.031",
+                  "it hung", "the time was over", "0.970"):  # fmt: skip
+        assert words in text
+
+
+def test_the_command_prints_the_tables_and_writes_the_profile(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    file.write_text(json.dumps(document(slices=SLICES)))
+    assert "95.5" in report.run(emulated=True, file=file).summary
+    assert tomllib.loads((tmp_path / "gpu.toml").read_text())["device"]["switch_us"] == 95.5
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"bench": "launch"}'])
+def test_another_file_is_refused_in_a_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(BenchError, match="other"):
+        report.run(emulated=True, file=file)

@@ -1,0 +1,28 @@
+"""A policy as an option: one by its former name is taken, and a line says how it is called now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fikit.reporters.line import say
+from fikitd import config
+
+
+def current(name: str) -> str:
+    """The same policy by the name that it has now."""
+    if name not in config.FORMER_POLICIES:
+        return name
+    say(f"warning: {config.renamed_policy(name)}")
+    return config.FORMER_POLICIES[name]
+
+
+class PolicyName(click.Choice[str]):
+    """One of fikitd's policies."""
+
+    def __init__(self) -> None:
+        super().__init__(config.POLICIES)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(current(value) if isinstance(value, str) else value, param, ctx)
