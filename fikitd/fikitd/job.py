@@ -277,7 +277,7 @@ class Job:
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
             "unmanaged": self.unmanaged,
-            **totals.fields(),
+            **totals.fields(self.record.measure),
             **held.fields(),
             "memory": {
                 "limit_bytes": self.record.mem_bytes or None,

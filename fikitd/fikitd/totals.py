@@ -90,8 +90,11 @@ class Totals:
             return None
         return round(self.span_ns / self.solo_ns, 4)
 
-    def fields(self) -> dict[str, Any]:
-        """The part of a report record that is counters (docs/design/contracts.md, "Report records")."""
+    def fields(self, measured: bool = False) -> dict[str, Any]:
+        """The part of a report record that is counters (docs/design/contracts.md, "Report records").
+
+        `measured`: its own times are the profile, and a ratio to them says nothing.
+        """
         return {
             "kernels": self.kernels,
             "gpu_time_s": _seconds(self.gpu_time_ns),
@@ -102,7 +105,7 @@ class Totals:
             "unfinished": self.unfinished,
             "span_s": self.span_ns / 1e9,
             "solo_s": _seconds(self.solo_ns),
-            "slowdown": self._slowdown(),
+            "slowdown": None if measured else self._slowdown(),
             "wait": {
                 "count": self.wait_count,
                 "total_s": self.wait_total_ns / 1e9,

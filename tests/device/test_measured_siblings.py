@@ -44,7 +44,8 @@ def test_ranks_that_are_measured_together_leave_times_of_kernels_alone(
 ) -> None:
     measured = ranks(count, measure=True)
     assert measured["kernels"] == count * LAUNCHES
-    assert 0.7 < measured["slowdown"] < 1.3
+    assert measured["slowdown"] is None, "its own times are the profile"
+    assert 0.7 < measured["span_s"] / measured["solo_s"] < 1.3
     profile = ProfileStore(daemon.profiles).load(os.getuid(), "mine")
     assert profile is not None
     (kernel,) = (kernel for kernel in profile["kernels"] if not kernel["context"])

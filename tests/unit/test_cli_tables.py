@@ -117,7 +117,8 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
     assert "7 of 1 834 launches of kernels that nothing has timed\n" in shown
     assert "1.90 s: all 1 834 launches not" in drawn(table.report({**new, "untimed": 0, "unfinished": 1834}))
     assert " < 1.90 s " in drawn(table.reports([new]), table.PIPE_WIDTH)
-    assert "3.21 s: 3 of 1 834 launches not" in drawn(table.report({**REPORT, "unfinished": 3}))
+    assert "3.21 s: 30 of 1 834 launches not" in drawn(table.report({**REPORT, "unfinished": 30}))
+    assert "3.21 s\n" in drawn(table.report({**REPORT, "unfinished": 3})), "0.2 % change no figure"
     shown = drawn(table.report({**REPORT, "doubtful": 900}), table.PIPE_WIDTH)
     assert "3.21 s: 900 of 1 834 launches of kernels whose only times are doubtful" in shown
 
@@ -132,6 +133,15 @@ def test_what_there_was_not_is_not_told_in_numbers() -> None:
 def test_a_job_that_did_not_do_all_that_it_launched_is_not_compared() -> None:
     shown = drawn(table.report({**REPORT, "slowdown": None, "unfinished": 1800}))
     assert "8.42 s, not compared with its profile: it did not do all that it launched" in shown
+
+
+def test_a_profile_that_was_found_is_not_called_missing() -> None:
+    shown = drawn(table.report({**REPORT, "slowdown": None, "solo_s": None}))
+    assert "8.42 s, not compared with its profile, which does not know all its kernels" in shown
+    missing = {**REPORT["profile"], "found": False}
+    assert "no profile to compare with" in drawn(
+        table.report({**REPORT, "slowdown": None, "solo_s": None, "profile": missing})
+    )
 
 
 @pytest.mark.parametrize(

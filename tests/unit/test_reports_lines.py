@@ -44,6 +44,13 @@ def test_a_task_and_a_component_are_said_by_the_number_that_users_know(place: di
     assert summary_line(record(KNOWN, **place)).startswith(f"fikit: job 12 {known}high: ")
 
 
+def test_a_measured_job_is_not_compared_with_itself() -> None:
+    """Alone on its GPU it was "33.00x of its profile's solo time"."""
+    stats = {**NOTHING, "kernels": 60, **KNOWN, "span_ns": 33 * KNOWN["solo_ns"]}
+    assert Totals().plus(stats).fields(measured=True)["slowdown"] is None
+    assert Totals().plus(stats).fields()["slowdown"] == 33.0
+
+
 def test_an_emulated_device_is_said() -> None:
     line = summary_line(record(KNOWN, device={**DEVICE, "emulated": True}))
     assert line.endswith("waited 12 ms (emulated GPU)")

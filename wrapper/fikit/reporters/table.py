@@ -25,6 +25,7 @@ PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
 PIPE_WIDTH = 160
+SLIGHT = 0.01  # of the launches: what is not known of so few changes no sum that is shown
 WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's key
     "unfinished": "not known to have completed",
     "untimed": "of kernels that nothing has timed",
@@ -301,8 +302,12 @@ def priority(record: dict[str, Any]) -> Text:
 def _against_profile(record: dict[str, Any]) -> str:
     if nothing_completed(record) or (record["kernels"] and not record["span_s"]):
         return "nothing is known to have completed"
+    if record["measured"]:
+        return "which its profile is made of"
     if record["slowdown"] is None and record["solo_s"] is not None:
         return "not compared with its profile: it did not do all that it launched"
+    if record["slowdown"] is None and record["profile"]["found"]:
+        return "not compared with its profile, which does not know all its kernels"
     if record["slowdown"] is None:
         return "no profile to compare with"
     return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
@@ -328,7 +333,7 @@ def _gpu_time(record: dict[str, Any]) -> str:
         f"{'all' if record[key] == record['kernels'] else f'{units.count(record[key])} of'} "
         f"{units.count(record['kernels'])} launches {what}"
         for key, what in WITHOUT_TIME.items()
-        if record.get(key)
+        if record.get(key, 0) > (SLIGHT * record["kernels"] if bound is None else 0)
     ]
     if bound is None:
         time = units.duration(record["gpu_time_s"])
