@@ -14,6 +14,8 @@ from typing import Any
 
 from fikitd.reports import ReportStore
 from fikitd.simulator import MERGED, Device, Observed
+from fikitd.switches import DIRECTORY as SWITCHES
+from fikitd.switches import Switches
 from fikitd.traces import TraceStore
 
 from bench import slow_motion
@@ -109,6 +111,14 @@ class Stage:
     def trace(self, job: str) -> dict[str, Any] | None:
         """What `fikit trace` shows; None for a job that left no events behind."""
         return _stored(TraceStore(Path(self._daemon.report_dir)).load, job)
+
+    def switch_ns(self, since_s: float) -> int | None:
+        """How long the device takes to go to another process, as fikitd has measured it since then (`time.time`); None: it has not."""
+        directory = Path(self._daemon.run_dir) / SWITCHES
+        files = directory.iterdir() if directory.exists() else ()
+        place = next((file.name for file in files if file.stat().st_mtime >= since_s), None)
+        found = None if place is None else Switches(Path(self._daemon.run_dir)).of(place)
+        return None if found is None else found.switch_ns
 
     def report(self, job: str) -> dict[str, Any]:
         """What `fikit-report` shows."""

@@ -182,6 +182,7 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
     managed = replace(high, options=["--priority", "high", "--profile", case.high])
     low = stages.Job(book.file(case.low), options=["--priority", "low", "--profile", case.low])
     alone = stage.run([high], case.device)
+    begun_s = time.time()
     with stage.learnt_before():
         shared = stage.run([managed, low], case.device)
         delayed, _ = (stage.report(job)["delayed"] for job in shared.job_ids)
@@ -202,6 +203,7 @@ def measure(stage: stages.Stage, book: Book, case: Case) -> Measured:
         "span_ms": shared.observed.span_ns / 1e6,
         "alone_ms": alone.observed.span_ns / 1e6,
         "lead_ms": shared.lead_ns / 1e6,
+        "switch_us": None if (switch_ns := stage.switch_ns(begun_s)) is None else switch_ns / 1e3 / STRETCH,
     }
     seen = reactions(low_trace, high_trace, shared.events, shared.pids[1])
     turns_us = host_pace.turns_us(shared.events, shared.pids[0], shared.begun_ns, shared.requests, len(waits))
@@ -302,6 +304,7 @@ class Bench:
                 state = machine_state(begun)
                 self.kept.save(str(case), number, ({**row, "machine": state}, seen))
                 said = f"JCT ratio {row['high_jct_ratio']:.3f}, harvest {row['harvest']:.3f}"
+                said += "" if row["switch_us"] is None else f", switch {row['switch_us']:.0f} us"
                 took = f"{state['took_s']:.0f} s, load {state['load']:.1f}"
                 print(f"{done}/{len(missing)}  {case}, round {number}: {said} ({took})", file=sys.stderr, flush=True)
 

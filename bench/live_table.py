@@ -118,11 +118,25 @@ def _dispatcher(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
         )
 
 
+def switches_us(row: dict[str, Any]) -> list[float]:
+    """What fikitd measured of the switch in each round that showed it one."""
+    return [seen["switch_us"] for seen in row["live"] if seen.get("switch_us") is not None]
+
+
+def _switches(rows: list[dict[str, Any]]) -> str:
+    found = [us for row in rows for us in switches_us(row)]
+    rounds = sum(len(row["live"]) for row in rows)
+    if not found:
+        return f"a switch was measured in none of {rounds} rounds"
+    between = f"{statistics.median(found):.0f} us ({min(found):.0f} to {max(found):.0f})"
+    return f"a switch was measured in {len(found)} of {rounds} rounds: {between} of the recording's time"
+
+
 def live_result(rows: list[dict[str, Any]], policy: str, stretch: float, settings: dict[str, Any]) -> Result:
     width = max(len(row["case"]) for row in rows)
     lines = [
         f"policy {policy}, {stretch:g} times as long as recorded, emulated; simulated and live",
-        *_compared(rows, width), "", *_low_times(rows, width), "", *_dispatcher(rows, width),
+        *_compared(rows, width), "", *_low_times(rows, width), "", *_dispatcher(rows, width), _switches(rows),
     ]  # fmt: skip
     jct, harvest = zip(*(difference(row) for row in rows), strict=True)
     within = sum(agrees(row) for row in rows)

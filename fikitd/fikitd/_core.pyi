@@ -357,9 +357,10 @@ class Model:
     def export(self) -> list[_Kernel]: ...
 
 class SwitchMeter:
-    """How long a GPU takes to go to another process, by how late work begins."""
+    """How long a GPU takes to go to another process, by how late work begins. turn_ns: so long at least a client has the
+    device where clients take turns."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, *, turn_ns: float = ...) -> None: ...
     def began(
         self, client: int, level: int, lateness_ns: int, changed: bool, *, idle: bool = True, by: int = 0
     ) -> None:

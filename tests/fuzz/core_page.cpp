@@ -119,7 +119,7 @@ class World {
   std::unique_ptr<policy::Policy> policy_;
   policy::Decisions decisions_;
   Page honest_page_, liar_page_;
-  dispatcher::Traffic traffic_;
+  dispatcher::Traffic traffic_{options_.tuning};
   std::unique_ptr<dispatcher::Client> honest_, liar_;
   std::int64_t now_ns_ = 1'000'000'000'000;
 };

@@ -169,7 +169,7 @@ class World {
 
   std::unique_ptr<policy::Policy> policy_;
   policy::Decisions decisions_;
-  dispatcher::Traffic traffic_;
+  dispatcher::Traffic traffic_{policy::Tuning{}};
 
  public:
   std::vector<Job> jobs;

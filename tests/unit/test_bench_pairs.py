@@ -227,6 +227,14 @@ def test_the_table_says_how_many_pairs_agree() -> None:
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 3
 
 
+def test_what_was_measured_of_the_switch_is_said_with_how_often() -> None:
+    rows = [row("known", 0.5, (1.0, 0.5), (1.0, 0.5)), row("unknown", 0.5, (1.0, 0.5))]
+    assert "a switch was measured in none of 3 rounds" in live_table.live_result(rows, "prio", 10.0, {}).summary
+    rows[0]["live"][0]["switch_us"], rows[0]["live"][1]["switch_us"] = 47.6, None
+    said = live_table.live_result(rows, "prio", 10.0, {}).summary
+    assert "a switch was measured in 1 of 3 rounds: 48 us (48 to 48) of the recording's time" in said
+
+
 def test_the_table_has_the_range_of_several_rounds_and_what_the_low_job_did() -> None:
     rows = [row("case", 0.5, (1.05, 0.5), (1.02, 0.53), (1.03, 0.54))]
     rows[0]["live"][1]["low_time"] = None  # a trace was too short

@@ -42,6 +42,21 @@ def test_the_switch_is_found_within_15_us_or_a_fifth(switch_us: int, seed: int) 
     assert count == 60
 
 
+@pytest.mark.parametrize("switch_us", [0, 20, 50, 100, 200])
+def test_where_turns_are_ten_times_as_long_all_is(switch_us: int) -> None:
+    meter, slow = SwitchMeter(), SwitchMeter(turn_ns=10e6)
+    draw = random.Random(switch_us)
+    for number in range(120):
+        late = round(20 + draw.gauss(0, 8)) + (switch_us if number % 2 == 0 else 0)
+        meter.began(1, 1, late * US, number % 2 == 0)
+        slow.began(1, 1, 10 * late * US, number % 2 == 0)
+    found, stretched = meter.cost(), slow.cost()
+    assert found is not None
+    assert stretched is not None
+    assert stretched[0] == 10 * found[0]
+    assert abs(stretched[1] - 10 * found[1]) <= 10
+
+
 def test_it_is_not_known_before_there_is_enough_of_both_kinds() -> None:
     meter = SwitchMeter()
     for _ in range(200):

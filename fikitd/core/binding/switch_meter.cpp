@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "outlook.hpp"
+#include "policy/tuning.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,7 +19,7 @@ namespace fikit::binding {
 void bind_switch_meter(nb::module_& m) {
   using tracking::SwitchMeter;
   nb::class_<SwitchMeter>(m, "SwitchMeter")
-      .def(nb::init<>())
+      .def(nb::init<double>(), nb::kw_only(), "turn_ns"_a = policy::Tuning{}.turn_ns)
       .def("began",
            [](SwitchMeter& self, std::uint32_t client, int level, std::int64_t lateness_ns, bool changed, bool idle, int by) {
              self.began({.client = client, .level = std::max(level, by), .own_level = level, .changed = changed, .idle = idle,

@@ -37,6 +37,7 @@ Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, 
       spin_(spin_ns),
       mark_every_(mark_every),
       policy_(policy::make_policy(policy, options)),
+      traffic_(options.tuning),
       trace_events_(trace_events) {
   if (policy_ == nullptr)
     throw std::invalid_argument(policy::unknown_policy(policy));

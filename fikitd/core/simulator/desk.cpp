@@ -10,6 +10,7 @@ using policy::EventKind;
 Desk::Desk(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen)
     : policy_(terms.make ? std::make_unique<policy::Policy>(terms.make, terms.options) : policy::make_policy(policy, terms.options)),
       terms_(terms),
+      traffic_(terms.options.tuning),
       notes_(Reaction(costs.observe_ns, seen.observe_ns, seen.draw)),
       done_(Reaction(costs.done_ns, seen.done_ns, seen.draw)),
       late_(costs.late_ns, seen.late_ns, seen.draw),

@@ -24,7 +24,7 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
       room_(std::move(client.room)),
       journal_(claim_.more(client.journal * sizeof(JournalEvent)) ? client.journal : 0),
       holds_(client.id, journal_),
-      switch_watch_(client.id, client.priority, client.overlaps, options.tuning.turn_ns, traffic.use, traffic.switches) {
+      switch_watch_(client.id, client.priority, client.overlaps, traffic.use, traffic.switches) {
   for (predictor::Model* model : {&measured_.alone, &measured_.beside, &measured_.doubtful}) model->keep_within(room_);
   foresight_.keep_within(room_);
 }

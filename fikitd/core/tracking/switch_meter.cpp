@@ -3,10 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <span>
 
 namespace fikit::tracking {
 namespace {
+
+// Parts of a turn. A later beginning has another reason;
+constexpr double kAtMost = 5;
+// a switch is known to within so much, or an eighth of itself;
+constexpr double kSure = .006;
+// and half of the values lie within so much, or a quarter of it.
+constexpr double kAgree = .02;
 
 template <class Values>
 auto middle(Values values) {
@@ -21,6 +29,8 @@ double error_of_median(std::int64_t deviation_ns, std::size_t count) {
 }
 
 } // namespace
+
+SwitchMeter::SwitchMeter(double turn_ns) : turn_ns_(turn_ns) {}
 
 void SwitchMeter::Window::add(std::int32_t ns) {
   values_[next_] = ns;
@@ -64,7 +74,8 @@ SwitchMeter::Client* SwitchMeter::place(std::uint32_t client, int level) {
 }
 
 void SwitchMeter::began(const Beginning& b) {
-  if (b.late_ns < -kAtMostNs || b.late_ns > kAtMostNs) return;
+  const double at_most_ns = std::min(kAtMost * turn_ns_, double{std::numeric_limits<std::int32_t>::max()});
+  if (std::abs(static_cast<double>(b.late_ns)) > at_most_ns) return;
   Client* const client = place(b.client, b.own_level);
   if (client == nullptr) return;
   const auto same = [&](const Heard& heard) { return heard.level == b.level && heard.changed == b.changed && heard.idle == b.idle; };
@@ -87,7 +98,7 @@ const SwitchMeter::Heard* SwitchMeter::heard(const Client& client, bool changed,
 
 // Of what it launched on an idle device; where that is not known, of what stood behind other work there: when that work was
 // over is less sure.
-std::optional<SwitchCost> SwitchMeter::word(const Client& client, int level) {
+std::optional<SwitchCost> SwitchMeter::word(const Client& client, int level) const {
   for (const bool idle : {true, false}) {
     const Heard* const kept = heard(client, false, idle, level);
     const Heard* const changed = heard(client, true, idle, level);
@@ -98,15 +109,14 @@ std::optional<SwitchCost> SwitchMeter::word(const Client& client, int level) {
 }
 
 // A client whose work is late now for one reason and now for another shows that by values that do not agree: it knows nothing.
-std::optional<SwitchCost> SwitchMeter::word(const Heard& changed, const Heard& kept) {
-  constexpr std::int64_t kSureNs = 6'000;
-  constexpr std::int64_t kAgreeNs = 20'000;
+std::optional<SwitchCost> SwitchMeter::word(const Heard& changed, const Heard& kept) const {
   const Window& after = changed.late;
   const Window& before = kept.late;
   const std::int64_t switch_ns = after.median() - before.median();
   const double spread = std::hypot(error_of_median(after.deviation(), after.count()), error_of_median(before.deviation(), before.count()));
-  if (spread > static_cast<double>(std::max(kSureNs, switch_ns / 8))) return std::nullopt;
-  if (std::max(after.half_width(), before.half_width()) > std::max(kAgreeNs, switch_ns / 4)) return std::nullopt;
+  const auto within = [&](double part, double of_switch) { return std::max(part * turn_ns_, of_switch * static_cast<double>(switch_ns)); };
+  if (spread > within(kSure, 1. / 8)) return std::nullopt;
+  if (static_cast<double>(std::max(after.half_width(), before.half_width())) > within(kAgree, 1. / 4)) return std::nullopt;
   return SwitchCost{.switch_ns = switch_ns,
                     .spread_ns = std::llround(spread),
                     .count = static_cast<std::uint32_t>(std::min(after.count(), before.count())),

@@ -36,8 +36,12 @@ class SwitchMeter {
   static constexpr std::size_t kClients = 16;
   static constexpr std::size_t kWindow = 63;             // newest of a client and kind
   static constexpr std::size_t kEnough = 8;              // of each kind; less tells nothing
-  static constexpr std::int32_t kAtMostNs = 5'000'000;   // a later beginning has another reason
+  static constexpr std::int32_t kAtMostNs = 5'000'000;   // no switch takes longer
   static constexpr int kLowest = 9;
+
+  // turn_ns: so long at least a client has the device where clients take turns. What is sure, and what agrees, are parts of it.
+  explicit SwitchMeter(double turn_ns);
+  double turn_ns() const { return turn_ns_; }
 
   void began(const Beginning& beginning);
   // By what clients of this level and those above it have reported, and of no others. None: not known yet.
@@ -79,9 +83,10 @@ class SwitchMeter {
   };
   Client* place(std::uint32_t client, int level);
   static const Heard* heard(const Client& client, bool changed, bool idle, int level);
-  static std::optional<SwitchCost> word(const Client& client, int level);
-  static std::optional<SwitchCost> word(const Heard& changed, const Heard& kept);
+  std::optional<SwitchCost> word(const Client& client, int level) const;
+  std::optional<SwitchCost> word(const Heard& changed, const Heard& kept) const;
 
+  double turn_ns_;
   std::array<Client, kClients> clients_{};
   std::size_t count_ = 0;
   std::uint64_t told_ = 0;

@@ -7,20 +7,23 @@
 namespace fikit::tracking {
 namespace {
 
-// Times that are less sure than this say nothing of a switch. A dispatcher looks at its pages more often while a launch waits.
-constexpr std::int64_t kSureNs = 45'000;
+// Parts of a turn. Times that are less sure say nothing of a switch; a dispatcher looks at its pages more often while a launch waits.
+constexpr double kSure = .045;
 // Where work follows other work at once, when that was over: its middle would be wrong always in the same way.
-constexpr std::int64_t kEdgeNs = 12'000;
-// Parts of a turn. Longer work may have to wait in its middle, for whoever comes meanwhile has a turn after this one;
+constexpr double kEdge = .012;
+// Longer work may have to wait in its middle, for whoever comes meanwhile has a turn after this one;
 constexpr double kShort = 0.6;
 // and who has stood behind another's work for longer than this may have had a turn in its middle.
 constexpr double kQueued = 0.4;
 
+std::int64_t part_of(const SwitchMeter& meter, double part) { return std::llround(part * meter.turn_ns()); }
+
 } // namespace
 
-SwitchWatch::SwitchWatch(policy::ClientId client, int level, bool overlaps, double turn_ns, DeviceUse& use, SwitchMeter& meter)
+SwitchWatch::SwitchWatch(policy::ClientId client, int level, bool overlaps, DeviceUse& use, SwitchMeter& meter)
     : use_(use), meter_(meter), stay_{.client = client, .level = level, .newest = {}, .before = {}}, overlaps_(overlaps),
-      short_ns_(std::llround(kShort * turn_ns)), queued_ns_(std::llround(kQueued * turn_ns)) {
+      sure_ns_(part_of(meter, kSure)), edge_ns_(part_of(meter, kEdge)), short_ns_(part_of(meter, kShort)),
+      queued_ns_(part_of(meter, kQueued)) {
   use_.enter(stay_);
 }
 
@@ -102,7 +105,7 @@ std::optional<Moment> SwitchWatch::others_end(std::int64_t from_ns, const Moment
 void SwitchWatch::look(std::size_t count, const Moment& end) {
   const Moment& own = stay_.newest.over;
   const std::int64_t t_ns = launches_[0].t_ns;
-  if (end.width_ns() > kSureNs || own.until_ns <= use_.left_ns()) return;
+  if (end.width_ns() > sure_ns_ || own.until_ns <= use_.left_ns()) return;
   int level = 0;
   const std::optional<Moment> others = others_end(t_ns, end, level);
   if (!others) return;
@@ -110,7 +113,7 @@ void SwitchWatch::look(std::size_t count, const Moment& end) {
   if (!kept && own.until_ns > others->since_ns) return; // nobody can say whose work was last
   const Moment& before = kept ? own : *others;
   const bool idle = t_ns >= before.until_ns; // when it was launched
-  if (!idle && (t_ns > before.since_ns || before.width_ns() > kEdgeNs)) return;
+  if (!idle && (t_ns > before.since_ns || before.width_ns() > edge_ns_)) return;
   // Behind its own work it may have had the end of a turn, before the others'.
   if (!kept && !idle && own.until_ns > t_ns) return;
   if (!kept && before.until_ns - t_ns > queued_ns_) return;
@@ -124,7 +127,7 @@ void SwitchWatch::look(std::size_t count, const Moment& end) {
     variance += static_cast<double>(launch.spread_ns) * static_cast<double>(launch.spread_ns);
   }
   const double unsure_ns = std::sqrt(variance) + static_cast<double>(end.width_ns() + (idle ? 0 : before.width_ns())) / 2;
-  if (work_ns > short_ns_ || unsure_ns > static_cast<double>(kSureNs)) return;
+  if (work_ns > short_ns_ || unsure_ns > static_cast<double>(sure_ns_)) return;
   meter_.began({.client = stay_.client,
                 .level = kept ? stay_.level : std::max(stay_.level, level),
                 .own_level = stay_.level,

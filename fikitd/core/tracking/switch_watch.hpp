@@ -16,8 +16,7 @@ namespace fikit::tracking {
 class SwitchWatch {
  public:
   // overlaps: its kernels run beside others'; then its lateness tells nothing of a switch. use, meter: of its GPU; both outlive it, or leave() is called before they go.
-  // turn_ns: so long at least a client has the device where clients take turns.
-  SwitchWatch(policy::ClientId client, int level, bool overlaps, double turn_ns, DeviceUse& use, SwitchMeter& meter);
+  SwitchWatch(policy::ClientId client, int level, bool overlaps, DeviceUse& use, SwitchMeter& meter);
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
@@ -53,6 +52,8 @@ class SwitchWatch {
   SwitchMeter& meter_;
   Stay stay_;
   bool overlaps_;
+  std::int64_t sure_ns_;
+  std::int64_t edge_ns_;
   std::int64_t short_ns_;
   std::int64_t queued_ns_;
   bool entered_ = true;

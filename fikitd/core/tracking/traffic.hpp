@@ -11,6 +11,8 @@
 namespace fikit::tracking {
 
 struct Traffic {
+  explicit Traffic(const policy::Tuning& tuning) : switches(tuning.turn_ns) {}
+
   std::uint64_t kernels = 0; // that they sent to it
   DeviceUse use;
   SwitchMeter switches;
