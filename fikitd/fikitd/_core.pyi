@@ -221,6 +221,10 @@ class Dispatcher:
         resume: the page has been in use, with a dispatcher that is no more.
         """
 
+    def set_priority(self, client_id: int, priority: int) -> None:
+        """0 (highest) to 9, from now on: its gate opens for a moment, and what it stands there with is asked anew. Raises ValueError for
+        an unknown client and one that measures."""
+
     def ended(self, client_id: int) -> None:
         """The client's process is gone: reports that it began and did not finish are no longer waited for (20 ms else)."""
 
@@ -448,6 +452,9 @@ class Policy:
         in_line_ns: int = 0,
         high_ns: int | None = None,
     ) -> list[tuple[Any, ...]]: ...
+    def change_priority(self, client: int, priority: int, time_ns: int) -> list[tuple[Any, ...]]:
+        """Its gate is open then: what it stood there with has to be said anew, if a decision closes it. Raises ValueError for an
+        unknown client, one that measures, and the priority that it has."""
     def held(self, client: int) -> tuple[str, int] | None:
         """Of a client that waits, by the last decision: the reason, and the client that is blamed."""
     def index_agrees(self) -> bool:

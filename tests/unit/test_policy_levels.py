@@ -70,6 +70,7 @@ STEP = st.one_of(
     st.tuples(st.just("launch"), st.just(HIGH), WORK, PAUSE),
     st.tuples(st.just("drain"), st.just(HIGH), WORK, PAUSE),
     st.tuples(st.just("again"), st.sampled_from([NORMAL, LOW, LOWEST]), WORK, PAUSE),
+    st.tuples(st.just("priority"), st.sampled_from([NORMAL, LOW]), WORK, PAUSE),
     st.tuples(st.just("tick"), st.just(HIGH), WORK, PAUSE),
 )
 
@@ -87,12 +88,15 @@ class Run:
 
     def __post_init__(self) -> None:
         self.policy = Policy(self.name, lease_ns=LEASE)
+        self.priorities = dict(PRIORITIES)
         for client, priority in PRIORITIES.items():
             self.policy.event("client_added", client, 0, priority=priority)
 
     def event(self, kind: str, client: int, **fields: Any) -> tuple[Decisions, Decisions]:
         """What it decides about those above, and about those below."""
-        decisions = self.policy.event(kind, client, self.now, **fields)
+        return self.named(self.policy.event(kind, client, self.now, **fields))
+
+    def named(self, decisions: Decisions) -> tuple[Decisions, Decisions]:
         assert self.policy.index_agrees()
         for decision in decisions:
             if decision[0] == "grant":
@@ -113,6 +117,8 @@ class Run:
             return self.answer(client, what)
         if action == "again":
             return self.again(client)
+        if action == "priority":
+            return self.change_priority(client)
         return self.high(action, what)
 
     def high(self, action: str, what: int | None) -> tuple[Decisions, Decisions]:
@@ -135,8 +141,16 @@ class Run:
         self.standing.discard(client)
         self.granted = {grant for grant in self.granted if grant[0] != client}
         above, below = self.event("client_removed", client)
-        more = self.event("client_added", client, priority=PRIORITIES[client])
+        more = self.event("client_added", client, priority=self.priorities[client])
         return above + more[0], below + more[1]
+
+    def change_priority(self, client: int) -> tuple[Decisions, Decisions]:
+        """To the other one that keeps its place among those above and those below."""
+        now = self.priorities[client]
+        self.priorities[client] = {5: 4, 4: 5, 8: 7, 7: 8}[now]
+        self.standing.discard(client)  # its gate was opened
+        self.granted = {grant for grant in self.granted if grant[0] != client}
+        return self.named(self.policy.change_priority(client, self.priorities[client], self.now))
 
     def report(self, client: int, kind: str, request: int, duration_ns: int | None, **fields: Any) -> Any:
         over = (kind == "grant_done" and (client, request) in self.granted) or (kind == "drained" and duration_ns == 0)

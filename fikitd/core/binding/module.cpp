@@ -94,10 +94,12 @@ class ManualPolicy {
     foresight::foretell(alone_[client], event);
     const bool taken = policy_->apply(event);
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
-    policy_->decide(time_ns, decisions_);
-    nb::list list;
-    for (const policy::Decision& decision : decisions_.items()) list.append(to_tuple(decision));
-    return list;
+    return decide(time_ns);
+  }
+
+  nb::list change_priority(policy::ClientId client, int priority, std::int64_t time_ns) {
+    if (!policy_->change_priority(client, priority, time_ns)) throw nb::value_error("unknown client, it measures, or has that priority");
+    return decide(time_ns);
   }
 
   // Of a client that waits: (reason, who is blamed).
@@ -113,6 +115,13 @@ class ManualPolicy {
   bool index_agrees() const { return policy_->index_agrees(); }
 
  private:
+  nb::list decide(std::int64_t time_ns) {
+    policy_->decide(time_ns, decisions_);
+    nb::list list;
+    for (const policy::Decision& decision : decisions_.items()) list.append(to_tuple(decision));
+    return list;
+  }
+
   static policy::EventKind kind_of(const std::string& name) {
     for (std::size_t i = 0; i < policy::kEventNames.size(); ++i)
       if (name == policy::kEventNames[i]) return static_cast<policy::EventKind>(i);
@@ -352,6 +361,7 @@ void bind_dispatcher(nb::module_& m) {
            },
            "priority"_a = 9)
       .def("remember_switch", &Dispatcher::remember_switch, "switch_ns"_a, "spread_ns"_a, "count"_a, "priority"_a, released)
+      .def("set_priority", &Dispatcher::set_priority, "client_id"_a, "priority"_a, released)
       .def("ended", &Dispatcher::ended, "client_id"_a, released)
       .def("remove_client",
            [](Dispatcher& self, policy::ClientId id) {
@@ -470,6 +480,7 @@ void bind_policy(nb::module_& m) {
            "long_run_launches"_a = 1, "long_run_ns"_a = nb::none(),
            "began_ns"_a = nb::none(), "engine"_a = "compute", "in_line_ns"_a = 0,
            "high_ns"_a = nb::none())
+      .def("change_priority", &ManualPolicy::change_priority, "client"_a, "priority"_a, "time_ns"_a)
       .def("held", &ManualPolicy::held, "client"_a)
       .def("index_agrees", &ManualPolicy::index_agrees)
       .def_prop_ro("queue_free_ns", &ManualPolicy::queue_free_ns)

@@ -39,6 +39,7 @@ class Client {
 
   ClientId id() const { return tracker_.id(); }
   int priority() const { return priority_; }
+  void set_priority(int priority) { priority_ = priority, tracker_.set_priority(priority); }
   bool measuring() const { return tracker_.measuring(); }
   bool closed() const { return tracker_.closed(); }
   Siblings* siblings() const { return tracker_.siblings(); } // on its GPU; nullptr: it belongs to no job

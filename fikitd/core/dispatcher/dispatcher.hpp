@@ -85,6 +85,9 @@ class Dispatcher {
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
   // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.
   std::vector<tracking::SwitchMeter::Word> switches();
+  // From now on. Its gate opens for a moment, and is closed again if it is to be. Throws std::invalid_argument for an unknown client,
+  // one that measures, and a priority that is none.
+  void set_priority(ClientId id, int priority);
   // What is known of the GPU now, by reports of clients of this priority and above.
   policy::Device device(int priority = 9);
   // A fikitd of before has measured it so, by reports of clients of this priority and above. It holds until this one has, for

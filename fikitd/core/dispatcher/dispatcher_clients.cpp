@@ -29,6 +29,10 @@ void check(const policy::Options& options, std::int64_t spin_ns) {
     if (ns < 0 || ns > policy::kHorizonNs) throw std::invalid_argument("times must be between 0 and 10 s");
 }
 
+void check_priority(int priority) {
+  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+}
+
 } // namespace
 
 Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
@@ -53,7 +57,7 @@ Dispatcher::~Dispatcher() { stop(); }
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
                             std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps) {
-  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+  check_priority(priority);
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
   check(protection);
@@ -142,6 +146,25 @@ void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt
   policy_->apply({.kind = policy::EventKind::profiled, .client = id, .time_ns = now(), .outlook = profiled.profiled()});
 }
 
+void Dispatcher::set_priority(ClientId id, int priority) {
+  check_priority(priority);
+  const std::lock_guard lock(mutex_);
+  Client& changed = client(id);
+  if (changed.measuring()) throw std::invalid_argument("a client that measures has no priority");
+  if (changed.priority() == priority) return;
+  const std::int64_t now_ns = now();
+  changed.open_gate(now_ns);
+  changed.ask_copies({});
+  changed.set_priority(priority);
+  read(changed);
+  policy_->change_priority(id, priority, now_ns);
+  policy_->apply({.kind = policy::EventKind::profiled, .client = id, .time_ns = now_ns, .outlook = changed.profiled()});
+  traffic_.tell_now(*policy_);
+  decide(now());
+  tell_clients();
+  doorbells_.ring_own();
+}
+
 std::shared_ptr<predictor::Room> Dispatcher::room(ClientId id) {
   const std::lock_guard lock(mutex_);
   return client(id).room();
@@ -183,7 +206,7 @@ policy::Device Dispatcher::device(int priority) {
 
 void Dispatcher::remember_switch(std::int64_t switch_ns, std::int64_t spread_ns, std::uint32_t count, int priority) {
   if (switch_ns < 0 || switch_ns > tracking::SwitchMeter::kAtMostNs || spread_ns < 0) throw std::invalid_argument("no GPU's switch takes so long");
-  if (priority < 0 || priority > 9) throw std::invalid_argument("priority must be 0 (highest) to 9");
+  check_priority(priority);
   const std::lock_guard lock(mutex_);
   traffic_.remembered = {.switch_ns = switch_ns, .spread_ns = spread_ns, .count = count, .level = priority};
   traffic_.tell_now(*policy_);

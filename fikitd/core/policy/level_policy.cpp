@@ -25,8 +25,22 @@ void LevelPolicy::begin(const LevelPolicy& lower, std::int64_t now_ns) {
            .measuring = client.measuring,
            .protection = client.protection},
           client.slot);
-    if (client.priority <= level_ && !client.measuring) clients_.take_over(client, now_ns);
+    Client& known = *clients_.find(client.id);
+    if (client.closed) clients_.close(known, now_ns);
+    known.asks = client.asks;
+    take_over(client, now_ns);
   }
+}
+
+void LevelPolicy::change_priority(const Client& client, int priority, std::int64_t now_ns) {
+  apply({.kind = EventKind::client_removed, .client = client.id, .time_ns = now_ns});
+  apply({.kind = EventKind::client_added, .client = client.id, .time_ns = now_ns, .priority = priority, .protection = client.protection},
+        client.slot);
+}
+
+void LevelPolicy::take_over(const Client& known, std::int64_t now_ns) {
+  const Client* client = clients_.find(known.id);
+  if (client->decided != Decided::below && !client->measuring) clients_.take_over(known, now_ns);
 }
 
 bool LevelPolicy::apply(const Event& event, std::size_t slot) {

@@ -45,13 +45,18 @@ class LevelPolicy {
   // Knows from now on all that another one of its kind does, of a higher level: nothing of that is a lower client's word.
   virtual void learn(const LevelPolicy& higher);
 
-  // Above all others there are: who is there, and of those of its level and above what they have launched and is not over.
+  // Above all others there are: who is there, whose gate is closed, and of those of its level and above what they have launched and is not over.
   void begin(const LevelPolicy& lower, std::int64_t now_ns);
 
   // slot: of a client that is added; kMaxClients: any that is free. See Policy.
   bool apply(const Event& event, std::size_t slot = kMaxClients);
   // What another level's policy granted just now.
   void give(const Given& given, std::int64_t now_ns);
+
+  // The client goes, and comes again with this priority.
+  void change_priority(const Client& client, int priority, std::int64_t now_ns);
+  // Of a client of its level or above: its work that is not over, as another one knew it.
+  void take_over(const Client& known, std::int64_t now_ns);
 
   // Of the GPU, from reports of clients of its level and above and of no others.
   void know(const Device& device) { device_ = device; }

@@ -27,6 +27,16 @@ bool Policy::add(const Event& event) {
   return true;
 }
 
+bool Policy::change_priority(ClientId id, int priority, std::int64_t now_ns) {
+  const Client* known = lowest().client(id);
+  if (known == nullptr || known->measuring || known->priority == priority) return false;
+  const Client before = *known;
+  for (const Level& level : levels()) level->change_priority(before, priority, now_ns);
+  see_levels(now_ns);
+  for (const Level& level : levels()) level->take_over(before, now_ns);
+  return true;
+}
+
 // One for each priority below the highest, or, if there is no such priority, the one that knows most.
 void Policy::see_levels(std::int64_t now_ns) {
   std::array<bool, LevelPolicy::kNoLevel> closed{};

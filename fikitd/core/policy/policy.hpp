@@ -26,6 +26,11 @@ class Policy {
   // a past that later events already contradict. False: the client is unknown, known already, or one too many.
   bool apply(const Event& event);
 
+  // The client has another priority from now on. Its gate is open: if it is to be closed, the next decide() says so, and what stands
+  // there is said to wait anew. Nothing is known any more of what it was granted, or of its budget. False: it is unknown, measures,
+  // or has that priority.
+  bool change_priority(ClientId id, int priority, std::int64_t now_ns);
+
   // Tells each level what is known of the GPU by the reports of clients of that level and above: device_of(level), level at most 9.
   // Nothing that a lower client reports of the GPU reaches decisions about those above it.
   template <class DeviceOf>

@@ -110,6 +110,7 @@ class ClientTracker {
   // Are marks behind its work wanted? Somebody waits for it while its gate is open and another one is not.
   bool awaited_by(bool any_gate_closed) const { return any_gate_closed && !closed_ && !measure_; }
   void set_alone(bool alone); // on its GPU
+  void set_priority(int priority) { switch_watch_.set_level(priority); }
   // When granted work of it was on the device, as far as that is known, of what it reported complete since the last call.
   std::span<const Ran> take_ran(); // valid until the next report
   // That of a lower client.

@@ -32,6 +32,7 @@ class SwitchWatch {
   // Launches were not seen.
   void lost() { count_ = 0, partly_ = true; }
   void leave(std::int64_t now_ns);
+  void set_level(int level) { stay_.level = level; }
 
  private:
   // A launch that is not known to be complete.
