@@ -79,6 +79,15 @@ class Control:
         """The job is over: finish and store its report. Its report line, as `summary`."""
         return printable(self._ask("end", job).rstrip("\n"))
 
+    def priority(self, job: str, priority: int) -> int:
+        """The job has this priority from now on, 0 (highest) to 9; which it has then. ControlError: the caller may not."""
+        answer = self._ask("priority", job, str(priority)).strip()
+        if answer not in map(str, range(10)):
+            raise DaemonUnreachable(
+                f"what fikitd at {self.path} says is no answer to priority: {printable(answer)[:80]}"
+            )
+        return int(answer)
+
     def mps(self, job: str) -> dict[str, str]:
         """The variables by which the job's programs become clients of MPS on their GPU; none where they do not."""
         pairs = (line.partition("=") for line in self._ask("mps", job).splitlines())

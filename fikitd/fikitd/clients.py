@@ -68,6 +68,7 @@ class Clients:
             gpus=gpus, jobs=jobs, mps=mps, present=present, store=store, storage=storage, work=work, keeper=keeper,
             proc=proc,
         )  # fmt: skip
+        self.change_priority = self._managed.change_priority
         self._gpus = gpus
         self._devices = devices
         self._jobs = jobs

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
-from fikitd import build
+from fikitd import build, priorities
 from fikitd.job import Job
 from fikitd.jobs import Jobs
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.peer import Peer
 from fikitd.present import Present
-from fikitd.records import JobRecords
+from fikitd.records import JobRecord, JobRecords
 from fikitd.reports import summary_line
 from fikitd.scarcity import run_out, scarce
 from fikitd.shares import HEAVY_REQUESTS, NoPlace, Places
 from fikitd.storage import Storage, StorageTimeout, reason
 from fikitd.untrusted import printable
 from fikitd.workers import Call, Rights
+
+_log = logging.getLogger("fikitd")
 
 REQUEST_BYTES: Final = 1024
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -52,7 +55,9 @@ class Control:
         work: Call,
         policy: str,
         shutdown: Callable[[], None],
+        change_priority: Callable[[JobRecord], None],
     ) -> None:
+        """change_priority: of the clients of a record's job."""
         self._jobs = jobs
         self._mps, self._records = mps, records
         self._present = present
@@ -60,6 +65,7 @@ class Control:
         self._work = work
         self._policy = policy
         self._shutdown = shutdown
+        self._change_priority = change_priority
         self._traces = Places(HEAVY_REQUESTS)
         self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[Answer]]]] = {
             "ping": (0, self._ping),
@@ -69,6 +75,7 @@ class Control:
             "trace": (1, self._trace),
             "node": (0, self._node),
             "end": (1, self._end),
+            "priority": (2, self._priority),
             "mps": (1, self._join_mps),
             "shutdown": (0, self._stop),
         }
@@ -171,6 +178,42 @@ class Control:
             return ()
         await self._jobs.end(arguments[0])
         return (summary_line(job.report()), "\n")
+
+    async def _priority(self, peer: Peer, arguments: list[str]) -> Answer:
+        """Its owner may lower it, and raise it again to what was approved; root may do anything."""
+        job_id, said = arguments
+        record = self._records.get(job_id)
+        if record is None or peer.uid not in (0, os.geteuid(), record.uid):
+            raise RequestError(f"job {printable(job_id)} is not running under this fikitd, or is not yours")
+        try:
+            priority = priorities.parse(said)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        approved = record.priority if record.approved is None else record.approved
+        if priority < approved and peer.uid not in (0, os.geteuid()):
+            raise RequestError(
+                f"job {job_id} cannot have priority {priorities.name(priority)}: {priorities.name(approved)} was approved for it, "
+                "and only root may give it more"
+            )
+        if record.measure:
+            raise RequestError(
+                f"job {job_id} measures, so it has no priority: it waits for nobody, and nobody waits for it"
+            )
+        if priority != record.priority:
+            try:
+                record = self._records.change_priority(record, priority)
+            except OSError as error:
+                if scarce(error):
+                    raise
+                raise RequestError(
+                    f"the priority of job {job_id} cannot be noted, so it stays: {reason(error)}"
+                ) from None
+            self._jobs.change_priority(record)
+            self._change_priority(record)
+            _log.info(
+                "job %s: priority %d from now on, by uid %d", job_id, priority, peer.uid, extra={"uid": record.uid}
+            )
+        return (f"{record.priority}\n",)
 
     async def _join_mps(self, peer: Peer, arguments: list[str]) -> Answer:
         """The variables by which the job's programs become clients of MPS; none where they do not."""

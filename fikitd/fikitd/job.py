@@ -168,6 +168,14 @@ class Job:
             self.processes += 1
         self._changed()
 
+    def change_priority(self, record: JobRecord) -> None:
+        """Waits for it are waits for that from now on; what others have waited for it before stays as it was noted."""
+        before, now = priorities.name(self.record.priority), priorities.name(record.priority)
+        self.warn(f"its priority was {before} until {iso(time.time_ns())}, and {now} from then on")
+        self.record = record
+        for client_id in self._clients:
+            self._owners.note(client_id, record)
+
     def ran_in(self, mode: str) -> None:
         """One of its programs shares the GPU in this device mode."""
         self.modes.add(mode)

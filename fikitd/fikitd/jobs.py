@@ -98,8 +98,14 @@ class Jobs:
         job = self._jobs.get(record.job)
         if job is None or (job.quiet and job.record.started_ns != record.started_ns):
             job = self._jobs[record.job] = Job(record, device, self._policy, self._owners)
-        job.record = record  # its first step has written the name into it
+        job.record = self._records.in_force(record)  # its first step has written the name into it
         return job
+
+    def change_priority(self, record: JobRecord) -> None:
+        """The job of this record has the record's priority from now on."""
+        job = self._jobs.get(record.job)
+        if job is not None and job.record.started_ns == record.started_ns:
+            job.change_priority(record)
 
     def get(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)

@@ -119,6 +119,7 @@ class Managed:
         self._present = present
         self._gpus = gpus
         self._users: dict[int, int] = {}  # by client
+        self._serving: dict[int, tuple[Client, Dispatcher]] = {}  # those that were admitted
         self._jobs = jobs
         self._mps = mps
         self._store = store
@@ -202,7 +203,8 @@ class Managed:
         return page, doorbell
 
     def _admit(self, client: Client, dispatcher: Dispatcher, page: int, doorbell: int) -> None:
-        record, job = client.record, client.job
+        # It may have changed since its process was identified.
+        record, job = client.record, client.job = client.job.record, client.job
         try:
             terms = self._gpus.protection(record, job.warn)
             dispatcher.add_client(
@@ -213,6 +215,14 @@ class Managed:
             )  # fmt: skip
         except (OSError, ValueError, RuntimeError) as error:
             raise Refused(f"the dispatcher of {client.device.uuid} took no more clients: {reason(error)}") from None
+        self._serving[client.number] = client, dispatcher
+
+    def change_priority(self, record: JobRecord) -> None:
+        """The clients of the record's job have its priority from now on."""
+        for client, dispatcher in self._serving.values():
+            if (client.record.job, client.record.started_ns) == (record.job, record.started_ns):
+                client.record = record
+                dispatcher.set_priority(client.number, record.priority)
 
     def _introduce(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
         """From here on the counters are the job's, whatever happens to the connection."""
@@ -397,6 +407,7 @@ class Managed:
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
         job = client.job
+        del self._serving[client.number]
         self._present.went(client.number)
         job.trace.went(client.number)
         if self.leaving:  # it goes on, and so do its counters

@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from fikitd import priorities, quantities
+from fikitd.changed_priorities import ChangedPriorities
 from fikitd.scarcity import scarce
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import integer, is_name, printable
@@ -50,6 +51,7 @@ class JobRecord:
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
     array: `12_3`, task 3 of array 12. het: `12+1`, component 1 of heterogeneous job 12.
+    priority: in force; approved: what slurmctld approved, where that is another one.
     """
 
     job: str
@@ -69,6 +71,7 @@ class JobRecord:
     batch: bool = False
     array: str = ""
     het: str = ""
+    approved: int | None = None
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -139,6 +142,7 @@ class JobRecord:
             started_ns=whole("started_ns", 2**63 - 1, 0),
             max_slowdown=share("max_slowdown"),
             max_delay_ns=whole("max_delay_ns", quantities.MAX_NS) if "max_delay_ns" in values else None,
+            approved=whole("approved", priorities.LOWEST) if "approved" in values else None,
         )
 
     @classmethod
@@ -168,6 +172,7 @@ class JobRecords:
         self._complained: set[str] = set()
         self._unfinished: set[Path] = set()
         self._users = Users(self)
+        self._changed = ChangedPriorities(run_dir)
 
     def users(self, *, fresh: bool = False) -> frozenset[int]:
         """Who has a job here; cheap enough to be asked for every connection, unless it is to be `fresh`."""
@@ -181,7 +186,7 @@ class JobRecords:
         try:
             if (owner := path.lstat().st_uid) not in (0, os.geteuid()):
                 raise RecordError(f"job record {path} is unusable: it belongs to uid {owner}")
-            return JobRecord.read(path)
+            return self.in_force(JobRecord.read(path))
         except OSError as error:
             if scarce(error):
                 raise
@@ -191,6 +196,18 @@ class JobRecords:
                 self._complained.add(job)
                 _log.warning("%s", error)
             return None
+
+    def in_force(self, record: JobRecord) -> JobRecord:
+        """The record with the priority that its job has now."""
+        return self._changed.in_force(record)
+
+    def change_priority(self, record: JobRecord, priority: int) -> JobRecord:
+        """The record as it is from now on. OSError: nothing has changed."""
+        return self._changed.change(record, priority)
+
+    def forget_changes(self, jobs: Container[str]) -> None:
+        """Of all jobs but these."""
+        self._changed.keep_only(jobs)
 
     def gone(self, job: str) -> bool:
         """Whether there is none, not even one that cannot be read: the job is over."""

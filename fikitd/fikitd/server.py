@@ -146,6 +146,7 @@ class Server:
             work=call,
             policy=config.scheduler.policy,
             shutdown=self._stop.set,
+            change_priority=self._clients.change_priority,
         )
         self._proc = proc
         self._spare = SpareDescriptor()
@@ -298,6 +299,8 @@ class Server:
             await asyncio.sleep(interval_s)
             self._jobs.sweep()
             self._records.remove_unfinished()
+            with suppress(OSError):
+                self._records.forget_changes({record.job for record in self._records.all()})
             if self._users:
                 self._users.refresh()  # where the kernel does not tell of new records
             if not (self._run_dir / CONTROL_NAME).exists():

@@ -88,11 +88,13 @@ def test_kernels_that_were_described_before_are_known_after_it(daemon: Service, 
 
 
 def test_priorities_hold_under_the_next_daemon(daemon: Service, runner: Runner) -> None:
-    lower, low = held(runner, priority=8)
+    lower, low = held(runner, priority=1)
     higher, high = held(runner, priority=1)
+    daemon.control.priority(lower, 8)
     daemon.restart(signal.SIGKILL)
     for job in (lower, higher):
         eventually(lambda job=job: daemon.control.job(job)["kernels"] == 40)
+    assert [daemon.control.job(job)["priority"] for job in (lower, higher)] == [8, 1]
     waits = daemon.control.job(lower)["wait"]["count"]
     assert low.communicate("x", timeout=60)[1] == ""
     report = eventually(lambda: (now := daemon.control.job(lower))["state"] == "ended" and now)

@@ -129,6 +129,9 @@ class FakeDispatcher:
         }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
 
+    def set_priority(self, client_id: int, priority: int) -> None:
+        self.clients[client_id]["priority"] = priority
+
     def ended(self, client_id: int) -> None:
         self.clients[client_id]["ended"] = True
 

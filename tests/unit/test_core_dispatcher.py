@@ -353,3 +353,49 @@ def test_one_client_too_many_is_an_error_and_changes_nothing() -> None:
             FakeClient(running, 0, 0)
         for client in clients:
             os.close(client.doorbell)
+
+
+def test_a_priority_that_is_changed_moves_the_gates_and_what_stood_there_goes_on() -> None:
+    with fake.dispatcher("prio") as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        request = low.ask()
+        assert eventually(lambda: any(entry["by"] == 2 for entry in running.stats(1)["held"])), "it has been seen"
+        running.set_priority(1, 0)
+        assert not low.closed
+        assert high.closed
+        low.launch()
+        waits = high.ask()
+        running.set_priority(1, 8)
+        assert low.closed
+        assert not high.closed
+        assert not high.granted(waits), "its gate was opened for it"
+        high.drained()
+        again = low.ask()
+        assert again != request
+        assert eventually(lambda: low.granted(again))
+
+
+def test_a_priority_that_cannot_be_is_refused() -> None:
+    with fake.dispatcher("prio") as running:
+        FakeClient(running, 1, 8)
+        FakeClient(running, 2, 1, measure=True)
+        for client, priority, why in ((1, 10, "0 .highest. to 9"), (2, 3, "measures"), (7, 3, "client")):
+            with pytest.raises((ValueError, IndexError, KeyError), match=why):
+                running.set_priority(client, priority)
+
+
+def test_priorities_change_while_clients_ask_and_nobody_is_left_at_a_gate() -> None:
+    with fake.dispatcher("budget", lease_ns=20 * MS) as running:
+        clients = [FakeClient(running, number, 8) for number in (1, 2, 3)]
+        for round_ in range(60):
+            running.set_priority(1 + round_ % 3, round_ % 10)
+            for client in clients:
+                if client.closed:
+                    request = client.ask()
+                    assert eventually(lambda c=client, r=request: not c.closed or c.granted(r)), f"round {round_}"
+                    if client.granted(request):
+                        client.pass_gate()
+                else:
+                    client.launch()
+                    client.drained()
