@@ -14,7 +14,7 @@ class UserError(click.ClickException):
 
 def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The names in `known` that a person who typed `word` may have meant, best first."""
-    return difflib.get_close_matches(word, list(known), n=limit, cutoff=0.5)
+    return difflib.get_close_matches(word, list(known), n=limit, cutoff=0.6)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
