@@ -57,6 +57,8 @@ class _Held(TypedDict):
     p90_ns: float | None
     count: int
     total_ns: int
+    cost_ns: int
+    """Of total_ns, without work of the client's own on the device: what the wait cost of its elapsed time."""
 
 class _Journal(TypedDict):
     """`events`: records of 32 bytes, fikitd/core/tracking/journal.hpp; `lost`: so many older ones are gone; `kernels`: a line
@@ -66,6 +68,18 @@ class _Journal(TypedDict):
     lost: int
     kernels: bytes
     by: list[int]
+
+class _Spent(TypedDict):
+    """Where a client's time went since it came (fikitd/core/tracking/time_account.hpp); the rest was spent as alone."""
+
+    elapsed_ns: int
+    start_ns: int
+    end_ns: int
+    pauses_ns: int
+    waited_ns: int
+    delayed_ns: int
+    late_ns: int
+    unexplained_ns: int
 
 class _Stats(TypedDict):
     kernels: int
@@ -95,6 +109,7 @@ class _Stats(TypedDict):
     expired: int
     drifted: int
     held: list[_Held]
+    spent: _Spent
     heard_ns: int
 
 def bucket_of(ns: int) -> int:
@@ -261,6 +276,9 @@ class Dispatcher:
     def stats(self, client_id: int) -> _Stats:
         """Figures so far; gap times are sums over the offered ones. None: the profile does not know 99 % of the launches."""
 
+    def spent(self, client_id: int) -> _Spent:
+        """The part of `stats` that says where its time went: it costs little."""
+
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a client measured or sampled, as entries of a profile."""
 
@@ -372,6 +390,35 @@ class SwitchMeter:
         of whose work was there before; idle: that was over when the client's was launched."""
     def cost(self, level: int = 9) -> tuple[int, int, int] | None:
         """Its ns, their spread, how many beginnings say so, by reports of this level and above; None while it is not known."""
+
+class JobWork:
+    """What the processes of one job launched on one GPU."""
+
+    def __init__(self) -> None: ...
+
+class TimeAccount:
+    """Where a client's time goes, driven by hand. `others`: how many kernels other jobs have sent to the GPU by then."""
+
+    def __init__(self, time_ns: int, job: JobWork | None = None, measured: bool = False) -> None: ...
+    def at_gate(self, time_ns: int) -> None:
+        """A request stands at the gate."""
+
+    def left_gate(self, time_ns: int) -> int:
+        """No more; how much of the time, since it was last asked, the wait has cost."""
+
+    def launched(self, time_ns: int, work_ns: int | None, gap_ns: int | None, others: int = 0) -> None:
+        """A kernel that alone takes so long, with such a gap behind it; None: nobody knows."""
+
+    def complete(
+        self, time_ns: int, began_ns: int | None = None, *, left_ns: int = 0, all: bool = True, others: int = 0
+    ) -> None:
+        """Launches are complete, but for so much work; the host has waited for that since began_ns, None: it has not."""
+
+    def lost(self) -> None:
+        """Reports were lost: what it does until the next event is not known."""
+
+    def spent(self, time_ns: int, others: int = 0) -> _Spent:
+        """So far."""
 
 class Copies:
     """A client's copies in one direction."""

@@ -58,6 +58,16 @@ class _Sum:
     p90_ns: float | None = None
     total_ns: int = 0
     count: int = 0
+    cost_ns: int = 0  # of total_ns, without work of the job's own on the device: what it cost of its elapsed time
+
+
+class Cost(NamedTuple):
+    """What waits at the gate, or `lower_work` on the device, cost a job of its elapsed time."""
+
+    reason: str
+    job: str | None
+    priority: int | None
+    ns: int
 
 
 @dataclass
@@ -79,7 +89,14 @@ class Held:
             total.p90_ns = entry["p90_ns"] if key.kernel else None
             total.total_ns += entry["total_ns"]
             total.count += entry["count"]
+            total.cost_ns += entry.get("cost_ns", 0)
         return more
+
+    def costs(self) -> list[Cost]:
+        return [
+            Cost(key.reason, key.job, key.priority, total.total_ns if key.reason == LOWER_WORK else total.cost_ns)
+            for key, total in self.sums.items()
+        ]
 
     def rows(self) -> list[list[Any]]:
         """The longest of them for the ledger, the rest summed up by reason; `from_rows` reads them."""
@@ -89,14 +106,16 @@ class Held:
             total = kept.sums.setdefault(_Key(key.reason, None, None, ""), _Sum())
             total.total_ns += rest.total_ns
             total.count += rest.count
-        return [[*key, total.p90_ns, total.total_ns, total.count] for key, total in kept.sums.items()]
+            total.cost_ns += rest.cost_ns
+        return [[*key, total.p90_ns, total.total_ns, total.count, total.cost_ns] for key, total in kept.sums.items()]
 
     @staticmethod
     def from_rows(rows: list[list[Any]]) -> Held:
         """ValueError or TypeError for what `rows` did not write."""
         held = Held()
-        for reason, job, priority, kernel, p90_ns, total_ns, count in rows:
-            held.sums[_Key(str(reason), job, priority, str(kernel))] = _Sum(p90_ns, int(total_ns), int(count))
+        for reason, job, priority, kernel, p90_ns, total_ns, count, *cost_ns in rows:  # rows of before have no cost
+            sums = _Sum(p90_ns, int(total_ns), int(count), *map(int, cost_ns))
+            held.sums[_Key(str(reason), job, priority, str(kernel))] = sums
         return held
 
     def fields(self) -> dict[str, Any]:
@@ -111,6 +130,7 @@ class Held:
                     "kernel": key.kernel,
                     "p90_us": None if total.p90_ns is None else total.p90_ns / 1e3,
                     "total_s": total.total_ns / 1e9,
+                    "cost_s": total.cost_ns / 1e9,
                     "count": total.count,
                 }
                 for key, total in longest

@@ -7,12 +7,15 @@ import itertools
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from fikitd import priorities, trace_format, traces
+from fikitd import elapsed, priorities, trace_format, traces
+from fikitd.elapsed import About
 from fikitd.held import Held, Owners
+from fikitd.job_time import Edges, JobTime, SpentNow
 from fikitd.ledger import Entry
 from fikitd.memory import MemoryPage
 from fikitd.protocol import Device
@@ -72,6 +75,10 @@ class Job:
         self.profile_found = False
         self.profile_stored: bool | None = None
         self.borrowed: Borrowed | None = None
+        self.time = JobTime(self.started_ns, measured=record.measure)
+        self.max_slowdown: float | None = None  # that lower jobs may cost it; None: its policy promises nothing
+        self.places: Counter[str] = Counter()  # its clients, by the names under which their GPUs are shared
+        self.beside_others = False  # of its own importance, or above it
         self.warnings: list[str] = []
         self.modes: set[str] = set()  # in which its programs shared the GPU
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
@@ -112,6 +119,9 @@ class Job:
             held=self._held.rows(),
             warnings=list(self.warnings),
             modes=sorted(self.modes),
+            time=self.time.rows(time.time_ns()),
+            max_slowdown=self.max_slowdown,
+            beside_others=self.beside_others,
         )
 
     def go_on_from(self, entry: Entry) -> None:
@@ -127,6 +137,8 @@ class Job:
         self.borrowed = Borrowed(*entry.borrowed) if entry.borrowed else None
         self.warnings = list(entry.warnings)
         self.modes = set(entry.modes)
+        self.time.go_on_from(entry.time)
+        self.max_slowdown, self.beside_others = entry.max_slowdown, entry.beside_others
         self._changed()
 
     @property
@@ -146,6 +158,8 @@ class Job:
     def give_up_lost(self) -> None:
         """Say that nobody takes the counters of clients that the fikitd before this one did not leave to it."""
         lost, self._unsettled = self._unsettled - self._expected, 0
+        if not self._expected:
+            self.time.give_up()
         if lost > 0:
             self.processes += lost
             who, what = ("a process", "it") if lost == 1 else (f"{lost} processes", "they")
@@ -160,8 +174,10 @@ class Job:
             self.complete.set()
         self._changed()
 
-    def client_came(self, client_id: int, pid: int, stats_now: StatsNow) -> None:
+    def client_came(self, client_id: int, pid: int, stats_now: StatsNow, spent_now: SpentNow | None = None) -> None:
+        """`spent_now`: the part of `stats_now` that says where its time went, where that can be had for less."""
         self._clients[client_id] = stats_now
+        self.time.came(client_id, spent_now or (lambda: stats_now()["spent"]), time.time_ns())
         self._owners.note(client_id, self.record)
         if pid not in self._pids:  # a process with several GPUs has a client for each
             self._pids.add(pid)
@@ -185,13 +201,16 @@ class Job:
         """In which mode its programs shared the GPU; `mixed` where not all in one."""
         return next(iter(self.modes)) if len(self.modes) == 1 else MIXED if self.modes else SLICES
 
-    def client_went(self, client_id: int, pid: int, stats: Stats) -> None:
+    def client_went(self, client_id: int, pid: int, stats: Stats) -> Edges:
+        """How long its start and its end took, for its profile."""
         self._clients.pop(client_id, None)
+        edges = self.time.went(client_id, stats["spent"], time.time_ns())
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
         self._held = self._held.plus(stats["held"], self._owners)
         self.last_seen_ns, self._seen_s = time.time_ns(), time.monotonic()
         self._changed()
+        return edges
 
     def memory(self, uuid: str) -> MemoryPage:
         """The page that the job's processes on this GPU share; OSError when none can be made."""
@@ -285,8 +304,9 @@ class Job:
             "ended": iso(self.last_seen_ns) if over else None,
             "processes": self.processes,
             "unmanaged": self.unmanaged,
-            **totals.fields(self.record.measure),
+            **totals.fields(),
             **held.fields(),
+            **self._time_fields(totals, held),
             "memory": {
                 "limit_bytes": self.record.mem_bytes or None,
                 "peak_bytes": self.peak_memory_bytes,
@@ -300,6 +320,17 @@ class Job:
             },
             "warnings": list(self.warnings),
         }
+
+    def _time_fields(self, totals: Totals, held: Held) -> dict[str, Any]:
+        """Where its time went, and what follows from it."""
+        about = About(
+            priority=self.record.priority,
+            measured=self.record.measure,
+            kernels=totals.kernels,
+            max_slowdown=self.max_slowdown,
+            beside_others=self.beside_others,
+        )
+        return elapsed.fields(self.time.sums(), held.costs(), about)
 
     async def trace_so_far(self, storage: Storage) -> AsyncIterator[bytes] | None:
         """The blocks of its trace (`traces.pieces`), each taken from its dispatcher when it is asked for; None: it has none."""

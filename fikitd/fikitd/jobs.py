@@ -66,12 +66,18 @@ class Jobs:
         """The GPUs of jobs that have clients."""
         return {job.device.uuid for job in self.all() if not job.quiet}
 
-    def client_came(self, job: Job) -> None:
-        """A client's counters are the job's from now on."""
+    def client_came(self, job: Job, place: str) -> None:
+        """A client on a GPU, by the name under which it is shared: its counters are the job's from now on."""
+        job.places[place] += 1
+        for other in self.all():
+            if other is not job and other.places[place] > 0:
+                job.beside_others |= other.record.priority <= job.record.priority
+                other.beside_others |= job.record.priority <= other.record.priority
         self._note(job)
 
-    def client_ended(self, job: Job, then: Callable[[], None]) -> None:
+    def client_ended(self, job: Job, place: str, then: Callable[[], None]) -> None:
         """One of its clients is gone, with its counters taken. `then` follows, on whatever thread, when that is noted."""
+        job.places[place] -= 1
         self._note(job, then)
         if job.quiet:
             self._went_quiet(job)
@@ -84,6 +90,7 @@ class Jobs:
 
     async def store(self) -> None:
         """Every report as far as it is known: fikitd leaves, and its jobs and clients go on under the next one."""
+        self._note_all()
         await asyncio.gather(*(self._files.store(job) for job in self.all()))
 
     async def finish(self) -> None:
@@ -176,10 +183,17 @@ class Jobs:
             self._forget(job)
 
     def sweep(self) -> None:
-        """Forget quiet jobs whose record is gone although nobody said `end`; their reports are stored."""
+        """Forget quiet jobs whose record is gone although nobody said `end`; their reports are stored. Note the others' times."""
+        self._note_all()
         for job in self.all():
             if job.quiet and job.quiet_s > 10 * QUIET_S and self._records.gone(job.record.job):
                 self._forget(job)
+
+    def _note_all(self) -> None:
+        """Where the time of running clients went: a next fikitd knows nothing of it but what is noted."""
+        for job in self.all():
+            if not job.quiet:
+                self._note(job)
 
     def _forget(self, job: Job) -> None:
         """Nothing of it stays: a task that waits for more of the job would keep its memory pages open."""

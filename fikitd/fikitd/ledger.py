@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd.held import Held
+from fikitd.job_time import JobTime
 from fikitd.protocol import Device
 from fikitd.records import JobRecord
 from fikitd.storage import SETTLE_LOOK_S, read_bounded
@@ -58,6 +59,9 @@ class Entry:
     held: list[list[Any]] = field(default_factory=list)  # Held.rows()
     warnings: list[str] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)  # in which its programs shared the GPU
+    time: dict[str, Any] = field(default_factory=dict)  # JobTime.rows()
+    max_slowdown: float | None = None
+    beside_others: bool = False
 
 
 class Ledger:
@@ -155,6 +159,7 @@ def _read(path: Path) -> Entry:
     if document.pop("version") != VERSION:
         raise ValueError("of another version of fikitd")
     Held.from_rows(document.get("held", []))  # or it cannot be used
+    JobTime(0, measured=False).go_on_from(document.get("time", {}))
     if document.get("record"):
         JobRecord.parse(document["record"])
     counted = document["totals"]

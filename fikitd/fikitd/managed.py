@@ -20,6 +20,7 @@ from fikitd import protocol
 from fikitd._core import identify
 from fikitd.gpus import Departed, Dispatcher, Gpus
 from fikitd.job import Borrowed, Job, iso
+from fikitd.job_time import Edges
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept, Notes
 from fikitd.memory import MemoryPage, NoShare
@@ -27,8 +28,10 @@ from fikitd.mps.clients import Clients as MpsClients
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
 from fikitd.present import Present
+from fikitd.profile_format import edges_of
 from fikitd.profile_key import Program, program_of_process
 from fikitd.profiles import ProfileStore
+from fikitd.protection import PROMISING
 from fikitd.protocol import Device, ProtocolError
 from fikitd.records import JobRecord
 from fikitd.report_format import SLICES
@@ -79,6 +82,8 @@ class Client:
         self.described_bytes = 0  # by descriptions of its kernels
         self.kept: Kept | None = None  # from the fikitd before this one
         self.notes: Notes | None = None  # for the next one
+        self.known_edges: Edges | None = None  # by its profile
+        self.edges = Edges(0, 0, 0)  # its start and its end, when it has gone
         self.counted = False  # in the job's counters, which take care that no next fikitd counts it again
 
     def borrowed(self, stats: Stats) -> Borrowed | None:
@@ -207,6 +212,7 @@ class Managed:
         record, job = client.record, client.job = client.job.record, client.job
         try:
             terms = self._gpus.protection(record, job.warn)
+            job.max_slowdown = terms.max_slowdown if job.policy in PROMISING else None
             dispatcher.add_client(
                 client.number, page, doorbell, record.priority, record.measure,
                 max_slowdown=terms.max_slowdown, max_delay_ns=terms.max_delay_ns, gang=job.number,
@@ -229,7 +235,8 @@ class Managed:
         number, pid, device, job = client.number, client.peer.pid, client.device, client.job
         self._users[number] = client.record.uid
         stats_now = partial(dispatcher.stats, number)
-        job.client_came(number, pid, stats_now)
+        job.client_came(number, pid, stats_now, partial(dispatcher.spent, number))
+        job.time.knows(number, client.known_edges)
         if client.kept is None:  # of others the job knows it
             job.ran_in(client.mode)
         self._mps.works(pid, lambda: int(stats_now()["unfinished"]))
@@ -241,7 +248,7 @@ class Managed:
         )  # fmt: skip
         job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))
         client.came()
-        self._jobs.client_came(job)
+        self._jobs.client_came(job, client.place)
 
     def _welcome(  # noqa: PLR0917
         self,
@@ -363,6 +370,8 @@ class Managed:
         for sentence in found.skipped:
             client.job.warn(sentence)
         client.stood_in, client.choices = found.stood_in, found.choices
+        client.known_edges = found.edges if any(found.edges) else None
+        client.job.time.knows(client.number, client.known_edges)
         return packed
 
     async def _read_profile(self, client: Client, rights: Rights, seen: bytes) -> tuple[Found, bytes | None]:
@@ -420,12 +429,12 @@ class Managed:
             self._users.pop(client.number, None)
             departed = dispatcher.take_client(client.number)
             stats = departed.stats
-            job.client_went(client.number, client.peer.pid, stats)
+            client.edges = job.client_went(client.number, client.peer.pid, stats)
             self._mps.stops(client.peer.pid, int(stats["unfinished"]))
             if client.program.key:
                 job.uses_profile(client.program.key, stats["kernels"], client.borrowed(stats))
             job.saves(asyncio.ensure_future(self._keep_what_it_did(client, departed, stats)))
-            self._jobs.client_ended(job, self._drop_when_noted(client))
+            self._jobs.client_ended(job, client.place, self._drop_when_noted(client))
 
     def _drop_when_noted(self, client: Client) -> Callable[[], None]:
         """What is dropped before the job's counters have it is lost, and what stays afterwards counts twice, for whoever is killed
@@ -486,6 +495,7 @@ class Managed:
             "span_ns": stats["span_ns"],
             "launches": stats["kernels"],
             "peak_bytes": client.peak_memory_bytes,
+            "edges": client.edges._asdict(),
         }
         arguments = {
             "directory": str(self._store.directory), "uid": record.uid, "about": about,
@@ -504,13 +514,14 @@ class Found(NamedTuple):
     skipped: list[str]
     stood_in: str
     choices: int
+    edges: Edges  # all 0: not known
 
     @classmethod
     def of(cls, said: Any) -> Found:
         """Of a worker's result. ValueError for one that is none."""
         skipped = _sentences(said)
         stood_in = printable(string(said.get("stood_in"), "stood_in", MOST_OF_A_COMMAND))
-        return cls(skipped, stood_in, integer(said.get("choices"), "choices", 0, 2**16))
+        return cls(skipped, stood_in, integer(said.get("choices"), "choices", 0, 2**16), edges_of(said.get("edges")))
 
 
 def _sentences(said: Any) -> list[str]:

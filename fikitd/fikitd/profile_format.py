@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fikitd import profile_rhythm, schema
 from fikitd._core import merge_statistics
+from fikitd.job_time import Edges
 from fikitd.profile_key import ROLES, variant_of
 from fikitd.untrusted import integer, is_name, number, printable, string
 
@@ -67,9 +68,19 @@ def checked(document: Any) -> Profile:
         "span_ns": integer(document.get("span_ns", 0), "span_ns", 0, 2**63),
         "launches": integer(document.get("launches", 0), "launches", 0, MAX_COUNT),
         "peak_bytes": integer(document.get("peak_bytes", 0), "peak_bytes", 0, 2**63),
+        "edges": edges_of(document.get("edges"))._asdict(),
         "kernels": [_kernel(kernel) for kernel in _list(document.get("kernels"), "kernels", MAX_KERNELS)],
         "rhythm": profile_rhythm.checked(document.get("rhythm")),
     }
+
+
+def edges_of(raw: Any) -> Edges:
+    """How long the start and the end of a run took; ValueError for what is none. Profiles of before do not know: 0."""
+    if raw is None:
+        return Edges(0, 0, 0)
+    if not isinstance(raw, dict):
+        raise ValueError("edges is not an object")
+    return Edges(*(integer(raw.get(name, 0), f"edges.{name}", 0, MAX_NS) for name in Edges._fields))
 
 
 def _kernel(raw: Any) -> Kernel:
@@ -136,6 +147,16 @@ def _identity(kernel: Kernel) -> tuple[Any, ...]:
     return (kernel["name"], kernel["module"], shape, tuple(kernel["context"]))
 
 
+def _shortest(edges: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """A first run compiles, a later one does not: what a start takes alone is what the shortest took."""
+    known = [each for each in edges if each.get("start_ns")]
+    leads = [lead_ns for each in known if (lead_ns := each["lead_ns"])]  # those of processes that came alone
+    return {
+        "lead_ns": min(leads, default=0),
+        **{name: min((each[name] for each in known), default=0) for name in ("start_ns", "end_ns")},
+    }
+
+
 def merge(profiles: Iterable[Profile]) -> Profile | None:
     """One profile that says what all of them say, in an order of its own; None of none. Gains fields `runs` and `variants`.
 
@@ -166,6 +187,7 @@ def merge(profiles: Iterable[Profile]) -> Profile | None:
         "span_ns": sum(profile["span_ns"] for profile in every),
         "launches": sum(profile["launches"] for profile in every),
         "peak_bytes": max(profile["peak_bytes"] for profile in every),
+        "edges": _shortest(profile.get("edges", {}) for profile in every),
         "runs": sum(profile.get("runs", 1) for profile in every),
         "variants": len({variant_of(profile["command"], profile["role"]) for profile in every}),
         "kernels": [kernels[identity] for identity in sorted(kernels)],

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -271,6 +271,7 @@ def document(
     kernels: Sequence[Kernel],
     role: str = "",
     rhythm: Rhythm | None = None,
+    edges: Mapping[str, int] | None = None,
 ) -> Profile:
     """The profile of one run, from what the native core measured."""
     return {
@@ -284,6 +285,7 @@ def document(
         "span_ns": span_ns,
         "launches": launches,
         "peak_bytes": peak_bytes,
+        "edges": profile_format.edges_of(edges)._asdict(),
         "kernels": list(kernels),
         "rhythm": rhythm or None,
     }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from fikitd.config import SchedulerConfig
 from fikitd.quantities import percent
 from fikitd.records import JobRecord
+
+PROMISING: Final = frozenset({"budget", "price"})  # the policies that keep lower jobs within max_slowdown
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fikitd import schema
+from fikitd.elapsed import WHY_NOT
 from fikitd.schema import amount, empty_or, flag, moment, name, null_or, one_of, several, text, whole
 
 FORMAT: Final = "fikit-report"
@@ -41,8 +42,10 @@ _HELD = schema.fields(
     {
         "reason": text(64), "job": null_or(name), "priority": null_or(_PRIORITY), "kernel": text(1024),
         "p90_us": null_or(_TIME), "total_s": _TIME, "count": _COUNT,
-    }
+    },
+    {"cost_s": _TIME},
 )  # fmt: skip
+_HOST = schema.fields({"start_s": _TIME, "late_s": _TIME, "end_s": _TIME, "unknown_s": _TIME})
 _DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
 _MEMORY = schema.fields({"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT})
 _BORROWED = schema.fields({"run": text(1024), "kernels": _COUNT, "known": _COUNT, "borrowed": _COUNT})
@@ -64,6 +67,9 @@ _RECORD = schema.fields(
     {  # which reports of before do not have
         "array": text(64), "het": text(64), "unmanaged": _COUNT, "gpu_time_at_most_s": null_or(_TIME),
         "untimed": _COUNT, "beside": _COUNT, "doubtful": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
+        "elapsed_s": _TIME, "alone_s": _TIME, "waited_s": _TIME, "delayed_s": _TIME, "host_s": _TIME, "unexplained_s": _TIME,
+        "pauses_s": _TIME, "host": _HOST, "no_slowdown": one_of(*WHY_NOT), "max_slowdown": null_or(amount(1)),
+        "kept": null_or(flag), "kept_unknown": one_of(*WHY_NOT),
         "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES), "device_mode": MODE,
     },
 )  # fmt: skip

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fikitd import report_format
+from fikitd import elapsed, report_format
 from fikitd.report_format import MIXED, MPS, OTHER_MPS, Report
 from fikitd.user_files import Kind, UserFiles
 
@@ -91,7 +91,7 @@ _STORED: Final = {True: "stored", False: "not stored", None: "not stored yet"}
 
 def summary_line(record: Report) -> str:
     """The line at the end of a job's output, such as
-    `fikit: job 12 high: 1.04x of its profile's solo time, 1834 kernels, GPU time 3.2 s, waited 12 ms`."""
+    `fikit: job 12 high: 1.04x of its time alone (1.05x allowed), 1834 kernels, GPU time 3.2 s, waited 12 ms`."""
     kernels, profile = record["kernels"], record["profile"]
     facts: list[str] = []
     if record["measured"]:
@@ -99,10 +99,7 @@ def summary_line(record: Report) -> str:
         facts += _gpu_time(record)
         facts.append(f"profile {profile['key']} {_STORED[profile['stored']]}")
     else:
-        if nothing_completed(record):
-            facts.append("nothing is known to have completed")
-        elif record["slowdown"] is not None:
-            facts.append(f"{record['slowdown']:.2f}x of its profile's solo time")
+        facts += [said] if (said := against_alone(record)) else []
         facts.append(_count(kernels, "kernel"))
         facts += _gpu_time(record)
         facts.append(f"waited {duration(record['wait']['total_s'])}")
@@ -132,9 +129,32 @@ def place_of(record: Report) -> str:
     return str(record.get("array") or record.get("het") or "")
 
 
-def nothing_completed(record: Report) -> bool:
-    """Nothing to compare with its profile: it was killed before it waited for any of its kernels, perhaps."""
-    return record["solo_s"] is not None and not record["span_s"]
+def against_alone(record: Report) -> str:
+    """`1.04x of its time alone (1.05x allowed)`, or what is missing for that; nothing where there is nothing to compare, and for
+    reports of before, which compared their span with the profile and left out start-up and pauses."""
+    if not has_times(record):
+        return ""
+    if record["slowdown"] is not None:
+        return f"{record['slowdown']:.2f}x of its time alone{_allowed(record)}"
+    elapsed_s = max(record["elapsed_s"], 1e-9)
+    if record["no_slowdown"] == elapsed.UNEXPLAINED:
+        return f"not compared with its time alone: {record['unexplained_s'] / elapsed_s:.0%} of it is not explained"
+    if record["no_slowdown"] == elapsed.EDGES and record["profile"]["found"]:
+        unknown = f"{duration(record['host']['unknown_s'])} of {duration(elapsed_s)}"
+        return f"not compared with its time alone: no profile knows how long it takes to start and end ({unknown})"
+    return ""
+
+
+def has_times(record: Report) -> bool:
+    """Reports of before do not say where the time went."""
+    return record.keys() >= elapsed.KEYS
+
+
+def _allowed(record: Report) -> str:
+    if record["max_slowdown"] is None:
+        return ""
+    missed = ", which lower jobs did not keep to" if record["kept"] is False else ""
+    return f" ({1 + record['max_slowdown']:.4g}x allowed{missed})"
 
 
 def gpu_time_bound(record: Report) -> float | None:

@@ -84,17 +84,8 @@ class Totals:
             gap_error_p90_ns=weighted("gap_error_p90_ns"),
         )
 
-    def _slowdown(self) -> float | None:
-        """solo_ns is that of all launches: it is compared only where they have been done."""
-        if not self.solo_ns or not self.span_ns or self.unfinished > SLIGHT * self.kernels:
-            return None
-        return round(self.span_ns / self.solo_ns, 4)
-
-    def fields(self, measured: bool = False) -> dict[str, Any]:
-        """The part of a report record that is counters (docs/design/contracts.md, "Report records").
-
-        `measured`: its own times are the profile, and a ratio to them says nothing.
-        """
+    def fields(self) -> dict[str, Any]:
+        """The part of a report record that is counters (docs/design/contracts.md, "Report records")."""
         return {
             "kernels": self.kernels,
             "gpu_time_s": _seconds(self.gpu_time_ns),
@@ -105,7 +96,6 @@ class Totals:
             "unfinished": self.unfinished,
             "span_s": self.span_ns / 1e9,
             "solo_s": _seconds(self.solo_ns),
-            "slowdown": None if measured else self._slowdown(),
             "wait": {
                 "count": self.wait_count,
                 "total_s": self.wait_total_ns / 1e9,

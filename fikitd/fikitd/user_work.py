@@ -63,6 +63,7 @@ def _load_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descripto
         "sentences": _sentences(skipped),
         "stood_in": short(found.stood_in),
         "choices": found.choices,
+        "edges": found.profile.get("edges") if found.profile is not None else None,
     }
     return said, [packed]
 

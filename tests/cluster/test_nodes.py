@@ -87,7 +87,7 @@ def test_processes_of_all_nodes_measure_one_profile_and_every_launch_counts(node
     # The shim times no launch that would have to wait for another thread's timing: nearly all are.
     assert durations(profile) == sum(map(durations, written)) > 0.9 * profile["launches"]
     [output, *_] = on_all(nodes, GPU, HIGH, "--fikit-profile=common", program, str(KERNELS), "20000")
-    assert "x of its profile's solo time" in output
+    assert "x of its time alone" in output
 
 
 def test_a_command_in_a_sandbox_of_two_nodes_meets_both(nodes: Cluster) -> None:

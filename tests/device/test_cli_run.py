@@ -228,7 +228,7 @@ def test_measured_program_leaves_a_profile_that_the_next_run_finds(site: dict[st
     (kernel,) = shown["kernels"]
     assert kernel["name"] == "fikit_spin"
     assert kernel["p50_ns"] == pytest.approx(100_000, rel=0.2)
-    assert "of its profile's solo time" in fikit(site, "run", *program).stderr
+    assert "of its time alone" in fikit(site, "run", *program).stderr
 
 
 def test_first_program_of_a_site_whose_report_directory_is_not_made_yet_is_managed(

@@ -73,8 +73,11 @@ def test_a_measured_program_is_known_in_its_next_run(daemon: Fikitd, runner: Run
     report = daemon.report(job)
     assert report["profile"] == {"key": key, "found": True, "stored": True, "borrowed": None}
     assert report["gpu_time_s"] == pytest.approx(alone_s(profile, 100), rel=0.01)
-    assert report["slowdown"] == pytest.approx(report["span_s"] / report["solo_s"], rel=0.01)
-    assert f"{report['slowdown']:.2f}x of its profile's solo time, 100 kernels, GPU time" in summary
+    parts = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
+    assert sum(report[part] for part in parts) == pytest.approx(report["elapsed_s"], abs=1e-6)
+    assert (report["waited_s"], report["delayed_s"], report["unexplained_s"]) == (0, 0, 0), "nobody else was there"
+    assert report["slowdown"] == pytest.approx(report["elapsed_s"] / report["alone_s"], rel=0.01)
+    assert f"{report['slowdown']:.2f}x of its time alone, 100 kernels, GPU time" in summary
 
 
 def test_rank_0_and_the_others_have_times_of_their_own(daemon: Fikitd, runner: Runner) -> None:
@@ -126,7 +129,7 @@ def test_a_program_that_nobody_measured_is_known_in_its_next_run(daemon: Fikitd,
     second = daemon.report(job)
     assert (second["profile"]["key"], second["profile"]["found"]) == (key, True)
     assert second["gpu_time_s"] == pytest.approx(alone_s(profile, 200), rel=0.01)
-    assert "x of its profile's solo time, 200 kernels" in summary
+    assert "x of its time alone, 200 kernels" in summary
 
 
 def test_a_named_profile_is_used_by_another_command_line(daemon: Fikitd, runner: Runner) -> None:
@@ -202,7 +205,7 @@ def test_what_a_cancelled_program_had_queued_is_no_time_on_the_gpu(daemon: Fikit
     there_s = time.monotonic() - begun_s
     runner.end(job)
     report = daemon.report(job)
-    assert (report["gpu_time_s"], report["slowdown"], report["untimed"]) == (None, None, 0)
+    assert (report["gpu_time_s"], report["delayed_s"], report["untimed"]) == (None, 0, 0)
     assert report["unfinished"] == report["kernels"] > 50
     assert 0 < report["gpu_time_at_most_s"] < there_s
     assert "GPU time at most" in summary_line(report)

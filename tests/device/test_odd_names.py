@@ -41,7 +41,7 @@ def test_a_program_with_such_a_name_is_managed_reported_and_learnt_from(daemon: 
 
     job, err, summary = runner.run(20, 50_000)
     assert (err, daemon.report(job)["profile"]["found"]) == ("", True)
-    assert "of its profile's solo time" in summary
+    assert "of its time alone" in summary
     assert all(warning.isprintable() for warning in daemon.report(job)["warnings"])
     log = daemon.log.read_bytes()
     assert b"Traceback" not in log

@@ -15,7 +15,10 @@ REPORT: dict[str, Any] = {
     "priority": 1, "priority_name": "high", "measured": False, "policy": "paper", "device": DEVICE,
     "device_mode": "slices",
     "started": "2026-11-21T12:00:00Z", "ended": "2026-11-21T12:00:09Z", "processes": 1,
-    "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1, "slowdown": 1.0395,
+    "kernels": 1834, "gpu_time_s": 3.21, "span_s": 8.42, "solo_s": 8.1,
+    "elapsed_s": 9.0, "alone_s": 8.658, "waited_s": 0.009, "delayed_s": 0.013, "host_s": 0.3, "unexplained_s": 0.02,
+    "pauses_s": 0.5, "host": {"start_s": 0.2, "late_s": 0.1, "end_s": 0.0, "unknown_s": 0.0},
+    "slowdown": 1.0395, "no_slowdown": "", "max_slowdown": 0.05, "kept": True, "kept_unknown": "",
     "wait": {"count": 96, "total_s": 0.012, "mean_us": 125.0, "p99_us": 420.0},
     "held": [
         {"reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.009, "count": 80},
@@ -31,7 +34,9 @@ REPORT: dict[str, Any] = {
 }  # fmt: skip
 MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
-    "held": [], "delayed": [], "solo_s": None, "slowdown": None, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
+    "held": [], "delayed": [], "solo_s": None, "slowdown": None, "no_slowdown": "measured", "max_slowdown": 0.05,
+    "kept": None, "kept_unknown": "measured", "elapsed_s": 9.0, "alone_s": 9.0, "waited_s": 0.0, "delayed_s": 0.0,
+    "host_s": 0.0, "unexplained_s": 0.0, "host": {"start_s": 0.0, "late_s": 0.0, "end_s": 0.0, "unknown_s": 0.0}, "wait": {"count": 0, "total_s": 0.0, "mean_us": 0.0, "p99_us": 0.0},
     "memory": {"limit_bytes": None, "peak_bytes": 123 * 2**20, "refused": 0},
     "expired": 2, "drifted": 3, "warnings": ["profile directory /shared is read-only, the profile was not stored"],
     "profile": {"key": "train-99", "found": False, "stored": None},

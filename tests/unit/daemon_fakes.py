@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from fikitd._core import pack_profile
 from fikitd.client import Control
 from fikitd.config import Config, DaemonConfig, SchedulerConfig
+from fikitd.job_time import FIELDS
 from fikitd.server import Server
 from fikitd.storage import Storage
 from fikitd.traces import events_of
@@ -31,6 +32,7 @@ NOTHING: dict[str, Any] = {
     "wait_p99_ns": 0, "gaps_offered": 0, "gaps_filled": 0, "others_kernels": 0, "predicted_gap_ns": 0,
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
     "drifted": 0, "held": [],
+    "spent": {f"{name}_ns": 0 for name in FIELDS},
 }  # fmt: skip
 UUID = bytes(range(16))
 
@@ -152,6 +154,9 @@ class FakeDispatcher:
 
     def stats(self, client_id: int) -> dict[str, Any]:
         return {**NOTHING, "kernels": len(self.clients[client_id]["described"]), **self.core.stats}
+
+    def spent(self, client_id: int) -> dict[str, int]:
+        return dict(self.stats(client_id)["spent"])
 
     def journal(self, client_id: int) -> dict[str, Any]:
         assert client_id in self.clients

@@ -29,7 +29,7 @@ def report(*argv: str) -> Result:
 
 def test_named_job_is_shown(store: ReportStore) -> None:
     store.save(REPORT)
-    assert "1.04x of its profile's solo time" in report("12").output
+    assert "1.04x of its time alone (1.05x allowed)" in report("12").output
 
 
 def test_without_a_name_the_newest_job_is_shown(store: ReportStore) -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
 from fikit.reporters import grid, picture, table, units
+from fikitd.elapsed import KEYS
 from rich.console import Console, RenderableType
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -50,7 +51,7 @@ def test_a_long_name_or_a_usual_terminal_cuts_no_number() -> None:
     long = {**REPORT, "name": "x" * 300}
     for width in (80, table.PIPE_WIDTH):
         shown = drawn(table.reports([long, MEASURED]), width)
-        for text in ("12", "xxx", "run-77-1", "1 834", "3.21 s", "8.42 s", "1.04x", "12.0 ms"):
+        for text in ("12", "xxx", "run-77-1", "1 834", "3.21 s", "9.00 s", "1.04x", "12.0 ms"):
             assert text in shown
         assert len(shown.splitlines()) < 16
         shown = drawn(table.profile(PROFILE), width)
@@ -83,9 +84,9 @@ def test_no_number_and_no_word_is_cut_whatever_the_width(width: int) -> None:
 
 
 def test_columns_that_have_no_room_are_named() -> None:
-    assert "no room for: state, kernels, GPU\n" in drawn(table.reports([REPORT, MEASURED]), 60)
+    assert "no room for: state, kernels, GPU time, GPU\n" in drawn(table.reports([REPORT, MEASURED]), 60)
     assert "no room" not in drawn(table.reports([REPORT, MEASURED]), 110)
-    assert " against solo   1.04x\n" in drawn(table.reports([REPORT, MEASURED]), 40), "below each other"
+    assert " against alone   1.04x\n" in drawn(table.reports([REPORT, MEASURED]), 40), "below each other"
     assert "no room" not in drawn(table.demo(SUMMARY), 40), "a bar says what a number says"
 
 
@@ -124,24 +125,48 @@ def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None
 
 
 def test_what_there_was_not_is_not_told_in_numbers() -> None:
-    killed = {**REPORT, "span_s": 0.0, "solo_s": None, "slowdown": None, "gaps": {**REPORT["gaps"], "offered": 0}}
-    shown = drawn(table.report(killed))
-    assert "0, nothing is known to have completed" in shown
-    assert "gap length" not in shown
+    killed = {**REPORT, "span_s": 0.0, "slowdown": None, "gaps": {**REPORT["gaps"], "offered": 0}}
+    shown = drawn(table.report(killed, verbose=True))
+    assert ("result" in shown, "gap length" in shown) == (False, False)
+    assert " gaps " not in drawn(table.report(REPORT)), "what a policy made of them is for who asks"
 
 
-def test_a_job_that_did_not_do_all_that_it_launched_is_not_compared() -> None:
-    shown = drawn(table.report({**REPORT, "slowdown": None, "unfinished": 1800}))
-    assert "8.42 s, not compared with its profile: it did not do all that it launched" in shown
+def test_what_is_missing_for_a_ratio_is_said() -> None:
+    def answer(why: str, **facts: object) -> str:
+        shown = drawn(table.report({**REPORT, "slowdown": None, "no_slowdown": why, **facts}), table.PIPE_WIDTH)
+        return shown.splitlines()[2].strip()
 
-
-def test_a_profile_that_was_found_is_not_called_missing() -> None:
-    shown = drawn(table.report({**REPORT, "slowdown": None, "solo_s": None}))
-    assert "8.42 s, not compared with its profile, which does not know all its kernels" in shown
-    missing = {**REPORT["profile"], "found": False}
-    assert "no profile to compare with" in drawn(
-        table.report({**REPORT, "slowdown": None, "solo_s": None, "profile": missing})
+    assert answer("unexplained", unexplained_s=1.8) == (
+        "result               not compared with its time alone: 20% of it is not explained"
     )
+    host = {**REPORT["host"], "unknown_s": 4.0}
+    assert answer("start_or_end_unknown", host=host) == (
+        "result               not compared with its time alone: no profile knows how long it takes to start and end "
+        "(4.0 s of 9.0 s)"
+    )
+    missing = {**REPORT["profile"], "found": False}
+    assert answer("start_or_end_unknown", host=host, profile=missing).startswith("elapsed "), (
+        "the profile's line says it"
+    )
+    assert answer("measured").startswith("elapsed ")
+
+
+def test_a_promise_that_was_not_kept_is_said() -> None:
+    shown = drawn(table.report({**REPORT, "slowdown": 1.2, "kept": False}))
+    assert "1.20x of its time alone (1.05x allowed, which lower jobs did not keep to)" in shown
+
+
+def test_the_sum_leaves_out_what_is_next_to_nothing() -> None:
+    shown = drawn(table.report({**REPORT, "unexplained_s": 0.001}), table.PIPE_WIDTH)
+    assert "9.00 s = 8.66 s alone + 9.00 ms waited + 13.0 ms delayed + 300 ms host\n" in shown
+    assert "its host             300 ms: 200 ms a longer start than its profile's, 100 ms longer between" in shown
+
+
+def test_a_report_of_before_says_nothing_of_where_the_time_went() -> None:
+    before = {key: value for key, value in REPORT.items() if key not in KEYS}
+    shown = drawn(table.report(before))
+    assert ("result" in shown, "elapsed" in shown) == (False, False), "its ratio was another one"
+    assert " - " in drawn(table.reports([before]))
 
 
 @pytest.mark.parametrize(

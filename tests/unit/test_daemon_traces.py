@@ -143,7 +143,7 @@ def test_reports_blame_jobs_also_those_that_left(site: Site) -> None:
     eventually(lambda: site.control.job("17")["state"] == "ended")
     (entry,) = site.control.job("12")["held"]
     assert entry == {
-        "reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.004, "count": 2,
+        "reason": "behind", "job": "17", "priority": 0, "kernel": "", "p90_us": None, "total_s": 0.004, "cost_s": 0.0, "count": 2,
     }  # fmt: skip
     second.close()
     eventually(lambda: site.control.job("12")["state"] == "ended")

@@ -24,10 +24,28 @@ def entry(reason: str, by: int | None, total_ns: int = 1000, **facts: Any) -> di
 
 def test_clients_of_one_job_are_one_entry_the_longest_first() -> None:
     known = owners(c1=(7, "12", 8), c2=(8, "17", 1), c3=(8, "17", 1))
-    held = Held().plus([entry("behind", 2), entry("behind", 3), entry("run_ahead", 1, 5000)], known)
+    held = Held().plus([entry("behind", 2), entry("behind", 3), entry("run_ahead", 1, 5000, cost_ns=2000)], known)
     assert held.plus([entry("behind", 2)], known).fields()["held"] == [
-        {"reason": "run_ahead", "job": "12", "priority": 8, "kernel": "", "p90_us": None, "total_s": 5e-6, "count": 1},
-        {"reason": "behind", "job": "17", "priority": 1, "kernel": "", "p90_us": None, "total_s": 3e-6, "count": 3},
+        {
+            "reason": "run_ahead",
+            "job": "12",
+            "priority": 8,
+            "kernel": "",
+            "p90_us": None,
+            "total_s": 5e-6,
+            "cost_s": 2e-6,
+            "count": 1,
+        },
+        {
+            "reason": "behind",
+            "job": "17",
+            "priority": 1,
+            "kernel": "",
+            "p90_us": None,
+            "total_s": 3e-6,
+            "cost_s": 0.0,
+            "count": 3,
+        },
     ]
     assert len(held.fields()["held"]) == 2, "adding more leaves the sums so far as they are"
 

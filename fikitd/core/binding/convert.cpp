@@ -144,6 +144,19 @@ nb::list to_profile(const dispatcher::Timed& timed) {
   return kernels;
 }
 
+nb::dict to_dict(const tracking::Spent& spent) {
+  nb::dict dict;
+  dict["elapsed_ns"] = spent.elapsed_ns;
+  dict["start_ns"] = spent.start_ns;
+  dict["end_ns"] = spent.end_ns;
+  dict["pauses_ns"] = spent.pauses_ns;
+  dict["waited_ns"] = spent.waited_ns;
+  dict["delayed_ns"] = spent.delayed_ns;
+  dict["late_ns"] = spent.late_ns;
+  dict["unexplained_ns"] = spent.unexplained_ns;
+  return dict;
+}
+
 nb::dict to_dict(const dispatcher::Stats& stats) {
   const auto or_none = [](const std::optional<double>& value) -> nb::object {
     return value ? nb::object(nb::float_(*value)) : nb::none();
@@ -183,9 +196,11 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
     entry["p90_ns"] = or_none(each.p90_ns);
     entry["count"] = each.sum.count;
     entry["total_ns"] = each.sum.total_ns;
+    entry["cost_ns"] = each.sum.cost_ns;
     held.append(entry);
   }
   dict["held"] = held;
+  dict["spent"] = to_dict(stats.spent);
   dict["heard_ns"] = stats.heard_ns;
   return dict;
 }

@@ -410,6 +410,16 @@ void bind_dispatcher(nb::module_& m) {
              return to_dict(stats);
            },
            "client_id"_a)
+      .def("spent",
+           [](Dispatcher& self, policy::ClientId id) {
+             tracking::Spent spent;
+             {
+               const nb::gil_scoped_release release;
+               spent = self.spent(id);
+             }
+             return to_dict(spent);
+           },
+           "client_id"_a)
       .def("export_profile",
            [](Dispatcher& self, policy::ClientId id) {
              dispatcher::Timed measured;
@@ -522,6 +532,7 @@ NB_MODULE(_core, m) {
   fikit::binding::bind_policy(m);
   fikit::binding::bind_outlook(m);
   fikit::binding::bind_switch_meter(m);
+  fikit::binding::bind_time_account(m);
   fikit::binding::bind_packed_profile(m);
   fikit::binding::bind_dispatcher(m);
 }

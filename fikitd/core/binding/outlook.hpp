@@ -14,5 +14,6 @@ namespace fikit::binding {
 Times times(const std::vector<std::int64_t>& ns);
 void bind_outlook(nanobind::module_& m);
 void bind_switch_meter(nanobind::module_& m);
+void bind_time_account(nanobind::module_& m);
 
 } // namespace fikit::binding

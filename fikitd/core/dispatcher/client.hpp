@@ -108,6 +108,7 @@ class Client {
   foresight::Learnt learnt() const { return tracker_.foresight().learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return tracker_.idle_moments(); }
   Stats stats(std::int64_t now_ns) const;
+  tracking::Spent spent(std::int64_t now_ns) const { return tracker_.spent(now_ns); }
   const Journal& journal() const { return tracker_.journal(); }
   std::vector<JournalEvent> events(std::int64_t now_ns) const { return tracker_.events(now_ns); }
   std::vector<std::string> kernel_names() const { return tracker_.kernel_names(); } // by slot; "" for slots that mean nothing

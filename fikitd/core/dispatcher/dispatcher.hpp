@@ -81,6 +81,7 @@ class Dispatcher {
   std::shared_ptr<predictor::Room> room(ClientId id);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
+  tracking::Spent spent(ClientId id); // the part of it that says where its time went: it costs little
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
   // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.

@@ -181,6 +181,11 @@ Stats Dispatcher::stats(ClientId id) {
   return client(id).stats(now());
 }
 
+tracking::Spent Dispatcher::spent(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).spent(now());
+}
+
 Timed Dispatcher::measured(ClientId id) {
   const std::lock_guard lock(mutex_);
   Client& measuring = client(id);

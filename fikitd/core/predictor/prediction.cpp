@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace fikit::predictor {
 namespace {
@@ -15,6 +16,21 @@ std::uint32_t cut(std::uint64_t count) {
 }
 
 std::int64_t whole(double ns) { return std::llround(ns); }
+
+// Sum and number of boundaries below kPauseNs. Where there are longer ones too, those below are known by their buckets.
+std::pair<double, double> short_boundaries(const Statistics& boundary) {
+  double sum_ns = 0;
+  double number = 0;
+  bool all = true;
+  for (const auto& [bucket, count] : boundary.histogram()) {
+    all = bucket_low(bucket) < kPauseNs;
+    if (!all) break;
+    number += static_cast<double>(count);
+    sum_ns += static_cast<double>(count) * static_cast<double>(bucket_low(bucket) + bucket_low(bucket + 1)) / 2;
+  }
+  if (!all) return {sum_ns, number};
+  return {static_cast<double>(boundary.count()) * boundary.mean_ns(), static_cast<double>(boundary.count())};
+}
 
 } // namespace
 
@@ -43,6 +59,8 @@ GapPrediction predict_gap(const Cost& cost) {
     said.gap_low_ns = whole(cost.gap.quantile_ns(kLow));
     said.gap_mean_ns = whole(cost.gap.mean_ns());
   }
+  const auto [short_ns, short_ends] = short_boundaries(cost.boundary);
+  if (inside + short_ends > 0) said.idle_mean_ns = whole((inside * cost.gap.mean_ns() + short_ns) / (inside + short_ends));
   const double half = (inside + ends) / 2; // boundaries are the longer ones
   if (half > inside) said.gap_ns = said.boundary_low_ns;
   else said.gap_ns = whole(std::min(cost.gap.mean_ns(), cost.gap.quantile_ns(half / inside)));

@@ -32,6 +32,7 @@ struct GapPrediction {
   std::int64_t gap_ns = kUnknown;
   std::int64_t gap_low_ns = kUnknown;  // nine of ten gaps inside a request are longer
   std::int64_t gap_mean_ns = kUnknown; // of gaps inside a request
+  std::int64_t idle_mean_ns = kUnknown; // of gaps and boundaries below kPauseNs
   double boundary_chance = 0;          // that this is the end of a request
   std::int64_t boundary_low_ns = kUnknown; // idle time until the next request: 10, 50, 90 %
   std::int64_t boundary_median_ns = kUnknown;

@@ -23,7 +23,8 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
       solo_(FIKIT_SLOTS),
       room_(std::move(client.room)),
       journal_(claim_.more(client.journal * sizeof(JournalEvent)) ? client.journal : 0),
-      holds_(client.id, journal_),
+      account_(now_ns, siblings_ == nullptr ? nullptr : &siblings_->reckoned, client.measure),
+      holds_(client.id, journal_, account_),
       switch_watch_(client.id, client.priority, client.overlaps, traffic.use, traffic.switches) {
   for (predictor::Model* model : {&measured_.alone, &measured_.beside, &measured_.doubtful}) model->keep_within(room_);
   foresight_.keep_within(room_);
@@ -33,6 +34,8 @@ void ClientTracker::resume(std::uint64_t launches) {
   launches_ = launches;
   log_.resume_at(launches);
   switch_watch_.lost();
+  account_.lost();
+  note_under_way(0);
   next_.valid = false;
 }
 
@@ -118,6 +121,8 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   tell(event, policy);
   note_launch(report, t_ns, predicted.duration_ns, view);
+  account_.launched({.t_ns = t_ns, .work_ns = known.alone.duration_mean_ns, .gap_ns = known.alone.idle_mean_ns}, others_work());
+  note_under_way(launches_ - std::min(complete_, launches_));
 }
 
 void ClientTracker::tell(policy::Event& event, policy::Policy& policy) {
@@ -149,6 +154,12 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
     event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
   switch_watch_.complete(drain.launches, all && !owes_launch_, ended(drain));
   if (all) note_ran(outstanding_.count(), drain.t_ns);
+  note_under_way(launches_ - std::min(complete_, launches_));
+  account_.complete({.t_ns = drain.t_ns,
+                     .began_ns = drain.waited ? drain.began_ns : policy::kLongAgo,
+                     .left_ns = event.duration_ns,
+                     .all = all},
+                    others_work());
   stood_.done(drain.launches, drain.t_ns);
   tell(event, policy);
   if (drain.waited) note_drain(drain.t_ns);

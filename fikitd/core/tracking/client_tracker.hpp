@@ -27,6 +27,7 @@
 #include "stats.hpp"
 #include "stood.hpp"
 #include "switch_watch.hpp"
+#include "time_account.hpp"
 #include "traffic.hpp"
 
 namespace fikit::tracking {
@@ -92,7 +93,7 @@ class ClientTracker {
   bool describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns);
 
   // It is in no dispatcher any more, though it may still be asked what it has learnt.
-  void leave(std::int64_t now_ns) { exclusives_.leave(now_ns), switch_watch_.leave(now_ns); }
+  void leave(std::int64_t now_ns) { exclusives_.leave(now_ns), switch_watch_.leave(now_ns), note_under_way(0); }
   // Its page was another's: so many launches there were before, of which nothing is known.
   void resume(std::uint64_t launches);
 
@@ -128,6 +129,7 @@ class ClientTracker {
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   // slot_launches: by slot, as its page counts them.
   Stats stats(const Counters& counters, std::span<const std::uint64_t> slot_launches, std::int64_t now_ns) const;
+  Spent spent(std::int64_t now_ns) const { return account_.spent(now_ns, others_work()); }
   const Journal& journal() const { return journal_; }
   std::vector<JournalEvent> events(std::int64_t now_ns) const; // the journal's, and the wait that goes on
   std::vector<std::string> kernel_names() const; // by slot; "" for slots that mean nothing
@@ -153,10 +155,12 @@ class ClientTracker {
   // tracker_prediction.cpp
   struct Predicted {
     predictor::Prediction profiled;  // by its profile alone
-    predictor::Prediction completed; // and by what this run has taught
+    predictor::Prediction alone;     // and by what this run has taught while nobody else was on the GPU
+    predictor::Prediction completed; // and by what it has taught otherwise
   };
   const Predicted& predict(predictor::Identity kernel);
   void complete(predictor::Prediction& found, predictor::Identity kernel) const;
+  void complete(predictor::Prediction& found, const predictor::Model& model, predictor::Identity kernel) const;
   predictor::Prediction profiled(predictor::Identity kernel) const;
 
   // tracker_gate.cpp
@@ -169,6 +173,8 @@ class ClientTracker {
   void paused(std::int64_t idle_ns);
   void end_gap(std::int64_t t_ns, const policy::Client* view);
   void count_kernel();
+  void note_under_way(std::uint64_t launches);
+  OthersWork others_work() const;
   void note_gap(std::int64_t t_ns, std::int64_t idle_ns, std::int64_t predicted_ns);
   void note_grant(std::int64_t now_ns);
   void note_drain(std::int64_t t_ns);
@@ -212,6 +218,7 @@ class ClientTracker {
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::int64_t first_ns_ = 0;
   std::uint64_t launches_ = 0;
+  std::uint64_t under_way_ = 0; // its part of the traffic's
   std::uint64_t complete_ = 0; // all launches up to this one, as far as is known
   std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries
 
@@ -261,6 +268,7 @@ class ClientTracker {
   std::shared_ptr<predictor::Room> room_;
   predictor::Claim claim_{room_};
   Journal journal_;
+  TimeAccount account_;
   Holds holds_;
   std::array<Ran, Outstanding::kKept> ran_{}; // that others have not been told of
   std::size_t ran_count_ = 0;

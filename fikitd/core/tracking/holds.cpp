@@ -16,6 +16,7 @@ bool depends_on_kernel(Reason reason) {
 
 void Holds::posted(std::uint32_t slot, std::int64_t t_ns) {
   if (waiting_) passed(left_ns_ != 0 ? left_ns_ : t_ns);
+  account_.at_gate(t_ns);
   waiting_ = true;
   left_ns_ = 0;
   slot_ = slot;
@@ -32,11 +33,14 @@ void Holds::decided(const Hold& hold, std::int64_t now_ns) {
 void Holds::granted(std::int64_t now_ns) { decided({.reason = Reason::reaction, .by = self_}, now_ns); }
 
 void Holds::left(std::int64_t now_ns) {
-  if (waiting_ && left_ns_ == 0) left_ns_ = now_ns;
+  if (!waiting_ || left_ns_ != 0) return;
+  left_ns_ = now_ns;
+  account_.left_gate(now_ns);
 }
 
 void Holds::passed(std::int64_t t_ns) {
   if (!waiting_) return;
+  account_.left_gate(t_ns);
   put_down(t_ns);
   waiting_ = false;
 }
@@ -70,11 +74,13 @@ std::optional<JournalEvent> Holds::going_on(std::int64_t now_ns) const {
 }
 
 void Holds::put_down(std::int64_t until_ns) {
+  const std::int64_t cost_ns = account_.take_gate_cost(until_ns);
   const std::int64_t length_ns = until_ns - since_ns_;
   if (length_ns <= 0) return;
   HoldSum& sum = sum_of(hold_, slot_);
   ++sum.count;
   sum.total_ns += length_ns;
+  sum.cost_ns += cost_ns;
   journal_.add(event(until_ns));
   since_ns_ = until_ns;
 }
@@ -100,7 +106,7 @@ std::vector<HoldSum> Holds::sums(std::int64_t now_ns) const {
   const std::int64_t length_ns = until_ns(now_ns) - since_ns_;
   if (waiting_ && length_ns > 0) {
     const std::uint32_t kernel = depends_on_kernel(hold_.reason) ? slot_ : 0;
-    sums.push_back({.hold = hold_, .slot = kernel, .named = true, .count = 1, .total_ns = length_ns});
+    sums.push_back({.hold = hold_, .slot = kernel, .named = true, .count = 1, .total_ns = length_ns, .cost_ns = account_.gate_cost(until_ns(now_ns))});
   }
   return sums;
 }

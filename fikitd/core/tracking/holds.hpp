@@ -9,6 +9,7 @@
 
 #include "journal.hpp"
 #include "policy/reason.hpp"
+#include "time_account.hpp"
 
 namespace fikit::tracking {
 
@@ -18,14 +19,15 @@ struct HoldSum {
   bool named = true;      // false: the rest of this reason, by whom and of what kernels is not known any more
   std::uint64_t count = 0;
   std::int64_t total_ns = 0;
+  std::int64_t cost_ns = 0; // of that, without work of the client's on the device: elapsed time
 };
 
 // Time belongs to what the decision at its beginning said. Before the first decision, and after the grant, it is the
 // dispatcher's own (Reason::reaction).
 class Holds {
  public:
-  // self: the client; its waits go into its journal too.
-  Holds(policy::ClientId self, Journal& journal) : self_(self), journal_(journal) {}
+  // self: the client; its waits go into its journal too, and into the account of its time.
+  Holds(policy::ClientId self, Journal& journal, TimeAccount& account) : self_(self), journal_(journal), account_(account) {}
 
   std::uint32_t slot() const { return slot_; } // of the newest request
   void posted(std::uint32_t slot, std::int64_t t_ns);             // a request stands at the gate since t_ns
@@ -50,6 +52,7 @@ class Holds {
 
   policy::ClientId self_;
   Journal& journal_;
+  TimeAccount& account_;
   bool waiting_ = false;
   policy::Hold hold_;
   std::uint32_t slot_ = 0;

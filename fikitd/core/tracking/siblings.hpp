@@ -5,6 +5,7 @@
 
 #include "gang.hpp"
 #include "policy/reason.hpp"
+#include "time_account.hpp"
 
 namespace fikit::tracking {
 
@@ -12,6 +13,9 @@ struct Siblings {
   explicit Siblings(std::int64_t lease_ns) : exemption(lease_ns) {}
 
   Exemption exemption;
+  JobWork reckoned;            // of all of them, as on a device of their own
+  std::uint64_t kernels = 0;   // their part of the GPU's traffic
+  std::uint64_t under_way = 0; // the same
   double work_ns = 0; // of all that they launched, as predicted: alone together they need so long at least
 
   // Those that are measured take turns, each alone on the device for a while: an event says when a kernel ended, and not that

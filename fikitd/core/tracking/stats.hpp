@@ -41,6 +41,7 @@ struct Stats {
     std::string kernel;                // its own; "" where it does not matter, or is not known
     std::optional<double> p90_ns;      // of that kernel
   };
+  Spent spent;            // where its time went
   std::vector<Held> held; // what its waits are put down to, in no order
   std::int64_t heard_ns = 0; // as its dispatcher has it: one and the same for all whose news one round found
 };

@@ -4,13 +4,6 @@
 #include "client_tracker.hpp"
 
 namespace fikit::tracking {
-namespace {
-
-// Longer idle times are pauses of the program (start-up, compilation, input): nobody offered them to others as gaps.
-constexpr std::int64_t kPauseNs = 50'000'000;
-
-} // namespace
-
 
 void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
   if (view == nullptr || launches_ == 0) return;
@@ -22,6 +15,7 @@ void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
   const bool boundary = idle_ns >= predictor::kBoundaryNs || (!measure_ && solo_.boundary_follows());
   if (boundary) paused(std::max<std::int64_t>(idle_ns, 0));
   solo_.gap_ended(boundary);
+  // Nobody offered a pause to others as a gap.
   gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
   if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
 }
@@ -36,6 +30,20 @@ void ClientTracker::paused(std::int64_t idle_ns) {
 void ClientTracker::count_kernel() {
   ++kernels_;
   ++traffic_.kernels;
+  if (siblings_ != nullptr) ++siblings_->kernels;
+}
+
+void ClientTracker::note_under_way(std::uint64_t launches) {
+  if (launches == under_way_) return; // who has left touches nothing of the GPU's any more
+  const std::uint64_t more = launches - under_way_; // or less: these are sums modulo 2^64
+  under_way_ = launches;
+  traffic_.under_way += more;
+  if (siblings_ != nullptr) siblings_->under_way += more;
+}
+
+OthersWork ClientTracker::others_work() const {
+  if (siblings_ == nullptr) return {.kernels = traffic_.kernels - kernels_, .under_way = traffic_.under_way != under_way_};
+  return {.kernels = traffic_.kernels - siblings_->kernels, .under_way = traffic_.under_way != siblings_->under_way};
 }
 
 void ClientTracker::note_siblings(std::int64_t duration_ns) {

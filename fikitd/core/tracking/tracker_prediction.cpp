@@ -11,7 +11,9 @@ namespace fikit::tracking {
 const ClientTracker::Predicted& ClientTracker::predict(predictor::Identity kernel) {
   if (next_.valid && next_.kernel == kernel && next_.launches == launches_) return next_.predicted;
   next_.predicted.profiled = profiled(kernel);
-  next_.predicted.completed = next_.predicted.profiled;
+  next_.predicted.alone = next_.predicted.profiled;
+  complete(next_.predicted.alone, measured_.alone, kernel);
+  next_.predicted.completed = next_.predicted.alone;
   complete(next_.predicted.completed, kernel);
   if (insight_ != nullptr) insight_->predicts(next_.predicted.completed);
   next_.kernel = kernel;
@@ -37,12 +39,15 @@ predictor::Prediction ClientTracker::profiled(predictor::Identity kernel) const 
 // What the run that is going on has taught stands in for what its profile does not know. Of times that are not its own alone, those
 // beside others rather than doubtful ones: who grants a kernel errs less by a time that is too long.
 void ClientTracker::complete(predictor::Prediction& found, predictor::Identity kernel) const {
-  for (const predictor::Model* model : {&measured_.alone, &profile_.beside, &measured_.beside, &profile_.doubtful, &measured_.doubtful}) {
-    if (found.durations > 0 && found.gaps > 0) return;
-    const predictor::Prediction learnt = model->predict(kernel, launched_context_);
-    if (found.durations == 0) static_cast<predictor::DurationPrediction&>(found) = learnt;
-    if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
-  }
+  for (const predictor::Model* model : {&profile_.beside, &measured_.beside, &profile_.doubtful, &measured_.doubtful})
+    complete(found, *model, kernel);
+}
+
+void ClientTracker::complete(predictor::Prediction& found, const predictor::Model& model, predictor::Identity kernel) const {
+  if (found.durations > 0 && found.gaps > 0) return;
+  const predictor::Prediction learnt = model.predict(kernel, launched_context_);
+  if (found.durations == 0) static_cast<predictor::DurationPrediction&>(found) = learnt;
+  if (found.gaps == 0) static_cast<predictor::GapPrediction&>(found) = learnt;
 }
 
 } // namespace fikit::tracking

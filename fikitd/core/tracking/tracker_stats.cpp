@@ -27,6 +27,7 @@ Stats ClientTracker::stats(const Counters& counters, std::span<const std::uint64
   stats.expired = counters.expired;
   stats.drifted = profile_.alone.drift_alarms();
   stats.held = held_now(now_ns);
+  stats.spent = spent(now_ns);
 
   add_work(stats, slot_launches);
   return stats;

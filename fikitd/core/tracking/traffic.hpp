@@ -14,6 +14,7 @@ struct Traffic {
   explicit Traffic(const policy::Tuning& tuning) : switches(tuning.turn_ns) {}
 
   std::uint64_t kernels = 0; // that they sent to it
+  std::uint64_t under_way = 0; // launches that are not known to be complete
   DeviceUse use;
   SwitchMeter switches;
   policy::Sharing sharing = policy::Sharing::unknown;

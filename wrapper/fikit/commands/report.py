@@ -27,8 +27,9 @@ COMPARED = 1000  # of the newest numbers, with one that is not there
     is_flag=True,
     help="The report record as JSON; a list of them with --list, of an array, and of a heterogeneous job.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also the policy, and what was made of the job's gaps.")
 @click.option("--user", metavar="USER", help="Of this user's jobs; root sees everybody's.")
-def command(jobid: str | None, list_: bool, as_json: bool, user: str | None) -> None:
+def command(jobid: str | None, list_: bool, as_json: bool, verbose: bool, user: str | None) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand.
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
@@ -55,7 +56,7 @@ def command(jobid: str | None, list_: bool, as_json: bool, user: str | None) -> 
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
         return
     record = _newest(uid) if jobid is None else _find(jobs_known.own_number(jobid), uid)
-    json.emit(record) if as_json else table.show(table.report(record))
+    json.emit(record) if as_json else table.show(table.report(record, verbose))
 
 
 def _find(jobid: str, uid: int | None) -> dict[str, Any]:

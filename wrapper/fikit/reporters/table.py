@@ -11,13 +11,13 @@ from typing import Any
 
 from fikitd.quantities import percent
 from fikitd.report_format import SLICES
-from fikitd.reports import gpu_time_bound, nothing_completed, place_of
+from fikitd.reports import against_alone, gpu_time_bound, has_times, place_of
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import device_mode, screen, units
+from fikit.reporters import device_mode, elapsed, screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.why import delayed, waits_now_s, why
 
@@ -51,8 +51,8 @@ def show(*renderables: RenderableType) -> None:
     screen.echo("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
-def report(record: dict[str, Any]) -> Table:
-    """Everything that fikit knows about one job."""
+def report(record: dict[str, Any], verbose: bool = False) -> Table:
+    """What fikit knows about one job, the answer first; `verbose`: and what its policy made of its gaps."""
     table = Table(
         box=box.SIMPLE, show_header=False, title=_title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
     )
@@ -60,6 +60,8 @@ def report(record: dict[str, Any]) -> Table:
     table.add_column(overflow="fold")
     gaps = record["gaps"]
     rows: list[tuple[str, RenderableType]] = [
+        *([("result", Text(answer))] if (answer := against_alone(record)) else []),
+        *([("elapsed", Text(elapsed.total(record)))] if has_times(record) else []),
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
         *([("user", Text(user(record["uid"])))] if record["uid"] != os.getuid() else []),
         ("priority", _priority(record)),
@@ -67,17 +69,21 @@ def report(record: dict[str, Any]) -> Table:
         *([("GPU shared", device_mode.SENTENCES[record["device_mode"]])] if record.get("device_mode") else []),
         ("kernels", units.count(record["kernels"])),
         ("GPU time", _gpu_time(record)),
-        ("span", f"{units.duration(record['span_s'])}, {_against_profile(record)}"),
         ("waited at the gate", _waited(record)),
         *(("", Text(line)) for line in why(record)),
         *(("delayed on the GPU", Text(line)) for line in delayed(record)),
-        ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
-                 f"{units.count(gaps['others_kernels'])} kernels of others inside"),
-        *([("gap length", _gap_length(gaps))] if gaps["offered"] else []),
+        *([("its host", Text(late))] if has_times(record) and (late := elapsed.host(record)) else []),
         ("GPU memory", _memory(record)),
         ("profile", Text(_profile(record))),
-        ("policy", str(record["policy"])),
     ]  # fmt: skip
+    if verbose:
+        rows += [
+            ("policy", str(record["policy"])),
+            ("span", units.duration(record["span_s"])),
+            ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
+                     f"{units.count(gaps['others_kernels'])} kernels of others inside"),
+            *([("gap length", _gap_length(gaps))] if gaps["offered"] else []),
+        ]  # fmt: skip
     if record.get("drifted"):  # not in reports of before
         drifted = f"{units.count(record['drifted'])} came to take 30 % more or less time"
         rows.append(("kernels drifted", Text(drifted, style="yellow")))
@@ -105,8 +111,8 @@ def reports(records: list[dict[str, Any]]) -> Grid:
             Column("state", [str(record["state"]) for record in records], goes=3),
             numbers("kernels", 4, lambda record: units.count(record["kernels"])),
             numbers("GPU time", 2, _brief_gpu_time),
-            numbers("span", 1, lambda record: units.duration(record["span_s"])),
-            numbers("against solo", 0, lambda record: units.ratio(record["slowdown"])),
+            numbers("elapsed", 1, lambda record: units.duration(record.get("elapsed_s"))),
+            numbers("against alone", 0, _ratio),
             numbers("waited", 0, lambda record: units.duration(record["wait"]["total_s"])),
             Column("GPU", [Text(device(record["device"])) for record in records], NAME_WIDTH, goes=5),
             *(
@@ -299,18 +305,9 @@ def priority(record: dict[str, Any]) -> Text:
     return Text(name if name == number else f"{name} ({number})", style=PRIORITY_STYLES.get(name, ""))
 
 
-def _against_profile(record: dict[str, Any]) -> str:
-    if nothing_completed(record) or (record["kernels"] and not record["span_s"]):
-        return "nothing is known to have completed"
-    if record["measured"]:
-        return "which its profile is made of"
-    if record["slowdown"] is None and record["solo_s"] is not None:
-        return "not compared with its profile: it did not do all that it launched"
-    if record["slowdown"] is None and record["profile"]["found"]:
-        return "not compared with its profile, which does not know all its kernels"
-    if record["slowdown"] is None:
-        return "no profile to compare with"
-    return f"{units.ratio(record['slowdown'])} of its profile's solo time ({units.duration(record['solo_s'])})"
+def _ratio(record: dict[str, Any]) -> str:
+    """Reports of before have another: of their span to their profile's."""
+    return units.ratio(record["slowdown"] if has_times(record) else None)
 
 
 def _gap_length(gaps: dict[str, Any]) -> str:

@@ -1,0 +1,52 @@
+// The account of a client's time, for tests of it alone.
+#include "tracking/time_account.hpp"
+
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "convert.hpp"
+#include "outlook.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fikit::binding {
+
+void bind_time_account(nb::module_& m) {
+  using tracking::JobWork;
+  using tracking::TimeAccount;
+  nb::class_<JobWork>(m, "JobWork").def(nb::init<>());
+  nb::class_<TimeAccount>(m, "TimeAccount")
+      .def(nb::init<std::int64_t, JobWork*, bool>(), "time_ns"_a, "job"_a.none() = nb::none(), "measured"_a = false,
+           nb::keep_alive<1, 3>())
+      .def("at_gate", &TimeAccount::at_gate, "time_ns"_a)
+      .def("left_gate",
+           [](TimeAccount& self, std::int64_t time_ns) {
+             self.left_gate(time_ns);
+             return self.take_gate_cost(time_ns);
+           },
+           "time_ns"_a)
+      .def("launched",
+           [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> work_ns, std::optional<std::int64_t> gap_ns,
+              std::uint64_t others) {
+             self.launched({.t_ns = time_ns, .work_ns = work_ns.value_or(kUnknown), .gap_ns = gap_ns.value_or(kUnknown)},
+                           {.kernels = others});
+           },
+           "time_ns"_a, "work_ns"_a.none(), "gap_ns"_a.none(), "others"_a = 0)
+      .def("complete",
+           [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> began_ns, std::int64_t left_ns, bool all,
+              std::uint64_t others) {
+             self.complete({.t_ns = time_ns, .began_ns = began_ns.value_or(kLongAgo), .left_ns = left_ns, .all = all},
+                           {.kernels = others});
+           },
+           "time_ns"_a, "began_ns"_a.none() = nb::none(), nb::kw_only(), "left_ns"_a = 0, "all"_a = true, "others"_a = 0)
+      .def("lost", &TimeAccount::lost)
+      .def("spent",
+           [](const TimeAccount& self, std::int64_t time_ns, std::uint64_t others) {
+             return to_dict(self.spent(time_ns, {.kernels = others}));
+           },
+           "time_ns"_a, "others"_a = 0);
+}
+
+} // namespace fikit::binding

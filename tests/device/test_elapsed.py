@@ -1,0 +1,175 @@
+"""Where jobs' time went, by their reports, beside the clock and the emulated device's own record: ranks, a killed job, fikitd's restart.
+
+A busy machine makes hosts late: what that costs is in the sum, too, so bounds on single parts are wide here. How exact the parts are on
+quiet cores `python -m bench elapsed` says.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_process import SOURCE, Fikitd, Runner, eventually
+from fikitd.client import ControlError
+
+from bench.gpu.fake_systemd import Systemd
+from fikitd import paths
+
+MS = 1_000_000
+PARTS = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
+RANKS = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n - 1)); done; wait; echo done'
+MODES = ("slices", "mps")
+
+
+class Service(Fikitd):
+    """Under a systemd that keeps descriptors, with the policy of a site that says nothing."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, "budget")
+        self.systemd = Systemd(root / "notify")
+
+    def start(self, env: Any = None) -> Service:
+        self.process = self.systemd.start(self.command(), self.log)
+        self.wait_until_there()
+        return self
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Service]:
+    daemon = Service(tmp_path).start()
+    yield daemon
+    daemon.stop()
+    daemon.systemd.stop()
+
+
+@pytest.fixture(params=MODES)
+def environment(
+    request: pytest.FixtureRequest, tmp_path: Path, emulator_env: Callable[..., dict[str, str]]
+) -> dict[str, str]:
+    """Of programs on an emulated GPU in each device mode, which keeps a record."""
+    config = tmp_path / "device.toml"
+    kernels = '[[kernel]]\nmatch = "*"\nduration = "param0_ns"\nregisters = 1\n'
+    config.write_text(f'[device]\nsharing = "{request.param}"\n{kernels}')
+    return emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on")
+
+
+@pytest.fixture
+def client(cc: Callable[..., Path]) -> Path:
+    return cc(SOURCE)
+
+
+def work_s(environment: dict[str, str], pids: set[int]) -> float:
+    """What these processes' kernels needed of the device, by its own record."""
+    done = subprocess.run([paths.emuctl(), "trace", "--json"], env=environment, capture_output=True, check=True)
+    return sum(event["work_ns"] for event in json.loads(done.stdout)["events"] if event["pid"] in pids) / 1e9
+
+
+def checked(report: dict[str, Any], clock_s: float) -> dict[str, Any]:
+    """That its parts are none less than nothing, and sum to its elapsed time, which is the clock's."""
+    assert all(report[part] >= 0 for part in PARTS)
+    assert sum(report[part] for part in PARTS) == pytest.approx(report["elapsed_s"], abs=1e-6)
+    assert report["elapsed_s"] == pytest.approx(clock_s, abs=0.5)
+    assert report["unexplained_s"] <= 0.05 * report["elapsed_s"]
+    return report
+
+
+def kernels(daemon: Service, job: str) -> int:
+    """That it has launched so far; 0 before it came."""
+    with suppress(ControlError):
+        return int(daemon.control.job(job)["kernels"])
+    return 0
+
+
+def learn(runner: Runner, client: Path, ranks: int = 1) -> None:
+    for name, count, ns in (("high", ranks, 2 * MS), ("low", 1, 4 * MS)):
+        runner.run("-c", RANKS, "sh", count, client, 40, ns, measure=True, profile=name)
+
+
+def pair(runner: Runner, client: Path, ranks: int = 1) -> tuple[list[str], list[subprocess.Popen[str]], list[float]]:
+    """A high job and a low one side by side; their numbers, their programs, and when they began."""
+    jobs, programs, begun_s = [], [], []
+    for name, priority, count, arguments in (("high", 1, ranks, (200, 2 * MS)), ("low", 8, 1, (200, 4 * MS))):
+        begun_s.append(time.time())
+        job, program = runner.start(
+            "-c", RANKS, "sh", count, client, *arguments, priority=priority, profile=name, started_ns=time.time_ns()
+        )
+        jobs.append(job)
+        programs.append(program)
+    return jobs, programs, begun_s
+
+
+@pytest.fixture
+def runner(daemon: Service, environment: dict[str, str]) -> Runner:
+    return Runner(daemon, Path("/bin/sh"), paths.shim(), environment)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
+    ranks: int, daemon: Service, runner: Runner, client: Path
+) -> None:
+    learn(runner, client, ranks)
+    jobs, programs, begun_s = pair(runner, client, ranks)
+    ended_s = []
+    for program in programs:
+        assert program.communicate(timeout=120)[0].endswith("done\n")
+        ended_s.append(time.time())
+    for job in jobs:
+        runner.end(job)
+    high, low = (checked(daemon.report(job), ended_s[number] - begun_s[number]) for number, job in enumerate(jobs))
+    assert low["waited_s"] + low["delayed_s"] > 0.1 * low["elapsed_s"], "it had to wait for the high job"
+    together = 1 if 'sharing = "mps"' in Path(runner.env["EMUCUDA_CONFIG"]).read_text() else ranks
+    assert high["alone_s"] >= 0.95 * together * 200 * 2e-3, "in time slices each rank waits for the others' work, too"
+    assert high["waited_s"] + high["delayed_s"] < low["waited_s"] + low["delayed_s"]
+
+
+def test_a_job_that_is_killed_in_the_middle_is_accounted_for_until_then(
+    daemon: Service, runner: Runner, client: Path, environment: dict[str, str]
+) -> None:
+    learn(runner, client)
+    jobs, programs, begun_s = pair(runner, client)
+    eventually(lambda: kernels(daemon, jobs[1]) > 40)
+    pids = {process["pid"] for process in daemon.control.node()["clients"] if process["job"] == jobs[1]}
+    subprocess.run(["kill", "-9", *map(str, pids)], check=True)
+    ended_s = time.time()
+    programs[1].communicate(timeout=60)
+    runner.end(jobs[1])
+    report = checked(daemon.report(jobs[1]), ended_s - begun_s[1])
+    assert report["alone_s"] >= 0.9 * work_s(environment, pids) - 0.02
+    programs[0].communicate(timeout=120)
+    runner.end(jobs[0])
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
+def test_what_fikitd_did_not_see_is_unexplained(
+    how: signal.Signals, daemon: Service, runner: Runner, client: Path
+) -> None:
+    learn(runner, client)
+    jobs, programs, begun_s = pair(runner, client)
+    eventually(lambda: kernels(daemon, jobs[0]) > 50)
+    assert daemon.process is not None
+    seen_s = daemon.control.job(jobs[0])["elapsed_s"]
+    daemon.process.send_signal(how)
+    daemon.process.wait(20)
+    daemon.start()
+    ended_s = []
+    for program in programs:
+        program.communicate(timeout=120)
+        ended_s.append(time.time())
+    for job in jobs:
+        runner.end(job)
+    for number, job in enumerate(jobs):
+        report = daemon.report(job)
+        assert sum(report[part] for part in PARTS) == pytest.approx(report["elapsed_s"], abs=1e-6)
+        assert report["elapsed_s"] == pytest.approx(ended_s[number] - begun_s[number], abs=0.5)
+    report = daemon.report(jobs[0])
+    if how == signal.SIGTERM:  # it notes all before it leaves
+        assert 0 < report["unexplained_s"] < report["elapsed_s"] - seen_s
+    else:
+        assert report["unexplained_s"] > 0
