@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd.child_process import end
+from fikitd.outcomes import UNKNOWN, Outcome
 from fikitd.report_format import Report
 from fikitd.reports import gpu_time_bound
 from fikitd.untrusted import printable
@@ -66,8 +67,9 @@ async def run(*command: str) -> str:
     return out.decode(errors="replace")
 
 
-def text_of(report: Report) -> str:
-    """`fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512`; small letters only, see `survives`."""
+def text_of(report: Report, outcome: Outcome | None = None) -> str:
+    """`fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512,elapsed_s=20.1,busy=0.65,slowdown=1.04,given_s=0.2`; small letters only, see
+    `survives`. What is not known is left out."""
     bound = gpu_time_bound(report)
     facts = []
     if report["gpu_time_s"] is not None:
@@ -75,6 +77,11 @@ def text_of(report: Report) -> str:
     elif bound is not None:
         facts.append(f"gpu_s_at_most={bound:.3f}")
     facts += [f"wait_s={report['wait']['total_s']:.3f}", f"peak_mib={report['memory']['peak_bytes'] >> 20}"]
+    if outcome is not None:
+        more = {
+            "elapsed_s": outcome.elapsed_s, "busy": outcome.busy, "slowdown": outcome.slowdown, "given_s": outcome.given_s,
+        }  # fmt: skip
+        facts += [f"{name}={value:.3f}" for name, value in more.items() if value != UNKNOWN]
     return "fikit:" + ",".join(facts + ["emulated"] * report["device"]["emulated"])
 
 
@@ -94,7 +101,7 @@ class AdminComments:
             str, float
         ] = {}  # when each was noted: no time of a file's, which the clock's steps make days old
 
-    def note(self, report: Report) -> None:
+    def note(self, report: Report, outcome: Outcome | None = None) -> None:
         """A job of Slurm's is over. Never raises; a failure is a line in the log."""
         job = str(report["job"])
         if not self._after_s or not job.isdecimal():
@@ -103,7 +110,7 @@ class AdminComments:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             if len(os.listdir(self._directory)) >= MOST:  # noqa: PTH208
                 raise OSError(f"{MOST} others wait already")
-            (self._directory / job).write_text(text_of(report))
+            (self._directory / job).write_text(text_of(report, outcome))
             self._since[job] = self._clock()
         except OSError as error:
             _log.warning("job %s: what it used cannot be put into its AdminComment: %s", job, error)

@@ -48,6 +48,16 @@ def _directory(value: Any) -> str | None:
     return f"must be an absolute path, not {_shown(value)}"
 
 
+def _directory_or_none(value: Any) -> str | None:
+    return None if value == "" else _directory(value)
+
+
+def _name(value: Any) -> str | None:
+    if isinstance(value, str) and value and value.isprintable():
+        return None
+    return f"must be a user's name, not {_shown(value)}"
+
+
 def _run_directory(value: Any) -> str | None:
     limit = SOCKET_PATH_BYTES - len(CONTROL_NAME) - 1
     if (fault := _directory(value)) is None and len(os.fsencode(value)) > limit:
@@ -106,6 +116,8 @@ class DaemonConfig:
     keep_traces: int = _key(0, _whole(0, 1_000_000))
     keep_profiles: int = _key(0, _whole(0, 1_000_000))
     admin_comment_s: int = _key(0, _whole(0, 3600))
+    outcomes_dir: str = _key("", _directory_or_none)
+    outcomes_user: str = _key("slurm", _name)
 
 
 @dataclass(frozen=True)

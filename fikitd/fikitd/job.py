@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from fikitd import elapsed, priorities, trace_format, traces
 from fikitd.elapsed import About
-from fikitd.held import Held, Owners
+from fikitd.held import Cost, Held, Owners
 from fikitd.job_time import Edges, JobTime, SpentNow
 from fikitd.ledger import Entry
 from fikitd.memory import MemoryPage
@@ -287,10 +287,7 @@ class Job:
 
     def report(self) -> Report:
         """The report record as of now (docs/design/contracts.md, "Report records")."""
-        totals, held = self._settled_totals, self._held
-        for stats_now in self._clients.values():
-            stats = stats_now()
-            totals, held = totals.plus(stats, gone=False), held.plus(stats["held"], self._owners)
+        totals, held = self._so_far()
         over = self.ended or self.quiet
         return {
             "format": FORMAT,
@@ -320,6 +317,17 @@ class Job:
             },
             "warnings": list(self.warnings),
         }
+
+    def costs(self) -> list[Cost]:
+        """What waits and delays cost it so far, by whom."""
+        return self._so_far()[1].costs()
+
+    def _so_far(self) -> tuple[Totals, Held]:
+        totals, held = self._settled_totals, self._held
+        for stats_now in self._clients.values():
+            stats = stats_now()
+            totals, held = totals.plus(stats, gone=False), held.plus(stats["held"], self._owners)
+        return totals, held
 
     def _time_fields(self, totals: Totals, held: Held) -> dict[str, Any]:
         """Where its time went, and what follows from it."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
-from fikitd import own_directory
+from fikitd import outcomes, own_directory
 from fikitd.admin_comment import AdminComments
 from fikitd.job import Job
+from fikitd.outcomes import Outcome, Spool
 from fikitd.peaks import NAMELESS_BATCH
 from fikitd.profiles import ProfileStore
 from fikitd.pruning import Pruner
@@ -18,6 +20,8 @@ from fikitd.reports import NOT_STORED, ReportStore
 from fikitd.storage import Storage, become, reason
 from fikitd.traces import TraceStore
 from fikitd.workers import Call, Rights
+
+_log = logging.getLogger("fikitd")
 
 TRACE_TIMEOUT_S: Final = 5.0
 PEAK_TIMEOUT_S: Final = 1.5
@@ -35,6 +39,7 @@ class JobFiles:
         work: Call,
         pruner: Pruner,
         comments: AdminComments,
+        spool: Spool,
     ) -> None:
         self._reports = reports
         self._traces = TraceStore(reports.directory)
@@ -43,14 +48,27 @@ class JobFiles:
         self._work = work
         self._pruner = pruner
         self._comments = comments
+        self._spool = spool
         self._pruning: set[asyncio.Task[None]] = set()
 
-    def job_is_over(self, job: Job) -> None:
-        """Note what its AdminComment shall say, and remove what the site does not keep of its user's; nobody waits for it."""
-        self._comments.note(job.report())
-        task = asyncio.ensure_future(self._pruner.after(job.record))
-        self._pruning.add(task)
-        task.add_done_callback(self._pruning.discard)
+    def job_is_over(self, job: Job, given_ns: int) -> None:
+        """Note what the controller may know, and remove what the site does not keep of its user's; nobody waits for it.
+
+        `given_ns`: what the job cost others.
+        """
+        report = job.report()
+        outcome = outcomes.of_report(report, given_ns / 1e9, job.last_seen_ns // 10**9)
+        self._comments.note(report, outcome)
+        works = [self._pruner.after(job.record), *([self._spool_outcome(job, outcome)] if outcome else [])]
+        for task in map(asyncio.ensure_future, works):
+            self._pruning.add(task)
+            task.add_done_callback(self._pruning.discard)
+
+    async def _spool_outcome(self, job: Job, outcome: Outcome) -> None:
+        try:
+            await self._storage.run(job.record.uid, partial(self._spool.add, outcome))
+        except OSError as error:
+            _log.warning("job %s: what it used is not told to the controller: %s", job.record.job, reason(error))
 
     async def store(self, job: Job) -> None:
         """Write the job's report as far as it is known; a failure is one warning."""

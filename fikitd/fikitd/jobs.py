@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -33,6 +34,7 @@ class Jobs:
         self._policy = policy
         self._owners = Owners()
         self._jobs: dict[str, Job] = {}
+        self._gave: Counter[str] = Counter()  # ns that a job which is there cost jobs that are forgotten
         self._storing: dict[int, asyncio.Task[None]] = {}  # by job number, of jobs that went quiet
 
     def restore(self) -> None:
@@ -49,7 +51,7 @@ class Jobs:
             job.go_on_from(entry)
             job.ended = over
             if over:
-                self._files.job_is_over(job)
+                self._files.job_is_over(job, 0)  # whom it cost what was not noted
             self._went_quiet(job)
 
     def clients_are_back(self) -> None:
@@ -136,8 +138,9 @@ class Jobs:
         if job is None:
             return
         await self._close(job, ENDING_S)
+        given_ns = self._given_ns(job)
         self._forget(job)
-        self._files.job_is_over(job)
+        self._files.job_is_over(job, given_ns)
         if job.quiet and not job.settled.is_set():
             self._went_quiet(job)  # a profile is still on its way: whether it could be stored belongs into the report
         await self._ledger.settle(NOTING_S)
@@ -189,6 +192,11 @@ class Jobs:
             if job.quiet and job.quiet_s > 10 * QUIET_S and self._records.gone(job.record.job):
                 self._forget(job)
 
+    def _given_ns(self, job: Job) -> int:
+        """What it cost other jobs, as far as these have said by now."""
+        others = (cost for other in self.all() if other is not job for cost in other.costs())
+        return self._gave[job.record.job] + sum(cost.ns for cost in others if cost.job == job.record.job)
+
     def _note_all(self) -> None:
         """Where the time of running clients went: a next fikitd knows nothing of it but what is noted."""
         for job in self.all():
@@ -199,6 +207,10 @@ class Jobs:
         """Nothing of it stays: a task that waits for more of the job would keep its memory pages open."""
         if self._jobs.get(job.record.job) is job:
             del self._jobs[job.record.job]
+            del self._gave[job.record.job]
+            for cost in job.costs():
+                if cost.job in self._jobs:
+                    self._gave[cost.job] += cost.ns
             self._ledger.remove(job.record.job)
             self._stop_storing(job)
         if job.quiet:

@@ -32,6 +32,7 @@ from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.listener import Listener
 from fikitd.mps.clients import Clients as MpsClients
+from fikitd.outcomes import Spool
 from fikitd.present import Present, Reported
 from fikitd.profiles import ProfileStore
 from fikitd.protocol import CONTROL_NAME, HOOKS_DIRECTORY, SOCKET_NAME
@@ -91,6 +92,9 @@ class Server:
                 work=call,
                 pruner=Pruner(kept, reports.directory, store.directory, self._storage, call),
                 comments=self._comments,
+                spool=Spool(
+                    config.daemon.outcomes_dir, config.daemon.outcomes_user, socket.gethostname().partition(".")[0]
+                ),
             ),
             ledger=self._ledger,
             policy=config.scheduler.policy,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from daemon_in_thread import Daemon
 from fikitd.admin_comment import GIVE_UP_S, AdminComments, NoAnswer, run, survives, text_of
 from fikitd.client import Control
 from fikitd.config import Config
+from fikitd.outcomes import UNKNOWN, of_report
 
 from fikitd import admin_comment
 
@@ -68,6 +70,16 @@ def comments(
 
 def waiting(run_dir: Path) -> list[str]:
     return sorted(path.name for path in (run_dir / "comments").glob("*"))
+
+
+def test_what_the_controller_may_know_is_appended_and_what_nobody_knows_left_out() -> None:
+    outcome = of_report(REPORT, 0.25, 0)
+    assert outcome is not None
+    assert text_of(REPORT, outcome) == TEXT.replace(
+        ",emulated", ",elapsed_s=9.000,busy=0.371,slowdown=1.040,given_s=0.250,emulated"
+    )
+    assert "busy" not in text_of(REPORT, replace(outcome, busy=UNKNOWN))
+    assert survives(text_of(REPORT, outcome))
 
 
 def test_it_is_written_once_and_then_forgotten(tmp_path: Path, slurm: FakeSlurm) -> None:

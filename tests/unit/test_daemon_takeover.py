@@ -26,7 +26,7 @@ class Files:
     async def store(self, job: Job) -> None:
         self.said.append(job.report()["kernels"])
 
-    def job_is_over(self, job: Job) -> None:
+    def job_is_over(self, job: Job, given_ns: int) -> None:
         self.said.append(job.report()["kernels"])
 
 
