@@ -20,6 +20,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/types": (),
     "fikitd/core/policy": ("fikitd/core/types",),
     "fikitd/core/predictor": ("fikitd/core/types",),
+    "fikitd/core/placement": ("fikitd/core/types",),
     "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/types"),
     "fikitd/core/tracking": (
         "fikitd/core/foresight",
@@ -39,6 +40,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     # The simulator drives what the dispatcher drives, on the emulator's device model: the one arrow to the emulator.
     "fikitd/core/simulator": (
         "fikitd/core/foresight",
+        "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "fikitd/core/protocol",
@@ -51,6 +53,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/simulator/binding": (
         "fikitd/core/simulator",
         "fikitd/core/binding",
+        "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/types",
         "emulator/replay",
@@ -58,6 +61,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/binding": (
         "fikitd/core/dispatcher",
         "fikitd/core/foresight",
+        "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "fikitd/core/tracking",
@@ -75,6 +79,7 @@ STANDARD_ONLY = (
     "fikitd/core/types",
     "fikitd/core/policy",
     "fikitd/core/predictor",
+    "fikitd/core/placement",
     "fikitd/core/foresight",
     "fikitd/core/tracking",
 )
