@@ -11,6 +11,7 @@ from typing import NoReturn
 from bench import (
     bound,
     calls,
+    cluster,
     demo,
     device_option,
     dispatch,
@@ -39,6 +40,7 @@ from bench.gpu import report as gpu
 BENCHES: dict[str, ModuleType] = {
     "bound": bound,
     "calls": calls,
+    "cluster": cluster,
     "demo": demo,
     "dispatch": dispatch,
     "elapsed": elapsed,
@@ -98,7 +100,7 @@ def main() -> int:
             place += device_option.place(options["device"])
         if shown_on:
             page.around(shown_on, place)
-        for wanted in (file, options.get("svg")):
+        for wanted in (file, options.get("svg"), options.get("svg_use")):
             if wanted:
                 record.check(wanted)
         result = BENCHES[name].run(emulated=not real, **options)

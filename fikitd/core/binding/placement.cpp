@@ -92,7 +92,12 @@ void bind_offer(nb::module_& m) {
                               .most_busy = most_busy};
            },
            nb::kw_only(), "priorities"_a = Priorities::ordered, "most"_a = 2, "must_gain"_a = true, "waits_for_free"_a = true,
-           "most_busy"_a = 0.0);
+           "most_busy"_a = 0.0)
+      .def_ro("most", &Rules::most)
+      .def("with_most", [](Rules self, std::size_t most) {
+        self.most = most;
+        return self;
+      });
   nb::enum_<Verdict>(m, "Verdict")
       .value("IDLE", Verdict::idle)
       .value("SHARES", Verdict::shares)

@@ -25,10 +25,12 @@ struct Running {
 Running in_order(Priorities priorities, std::span<const Resident> jobs) {
   Running running;
   running.count = std::min(jobs.size(), kMostResidents);
-  for (std::size_t i = 0; i < running.count; ++i) running.index[i] = i;
-  if (priorities == Priorities::ordered) {
-    std::stable_sort(running.index.begin(), running.index.begin() + running.count,
-                     [&](std::size_t a, std::size_t b) { return jobs[a].rest_s < jobs[b].rest_s; });
+  for (std::size_t i = 0; i < running.count; ++i) { // insertion: there are few
+    std::size_t at = i;
+    for (; priorities == Priorities::ordered && at > 0 && jobs[i].rest_s < jobs[running.index[at - 1]].rest_s; --at) {
+      running.index[at] = running.index[at - 1];
+    }
+    running.index[at] = i;
   }
   return running;
 }
@@ -75,7 +77,7 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
 }
 
 Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& job, std::span<const Resident> residents,
-               int free_shards, double wait_s) {
+               int free_shards, double wait_s, const Ends* without) {
   Offer offer;
   offer.end_s = job.rest_s;
   if (job.shards > free_shards) offer.verdict = Verdict::no_memory;
@@ -99,10 +101,10 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
   }
   std::array<double, kMostResidents> ends_s{};
   const Ends sharing = replay(slowdowns, rules.priorities, together, std::span(ends_s).first(count));
-  const Ends without = replay(slowdowns, rules.priorities, residents);
-  const double waits_s = rules.waits_for_free ? std::min(wait_s, without.last_s) : without.last_s;
+  const Ends alone = without != nullptr ? *without : replay(slowdowns, rules.priorities, residents);
+  const double waits_s = rules.waits_for_free ? std::min(wait_s, alone.last_s) : alone.last_s;
   offer.end_s = ends_s[count - 1];
-  offer.gain_s = without.sum_s + waits_s + job.rest_s - sharing.sum_s;
+  offer.gain_s = alone.sum_s + waits_s + job.rest_s - sharing.sum_s;
 
   const Running order = in_order(rules.priorities, together);
   std::array<double, kMostResidents> rates{};

@@ -52,9 +52,10 @@ struct Offer {
   bool accepted() const { return verdict == Verdict::idle || verdict == Verdict::shares; }
 };
 
-// free_shards: of this GPU. wait_s: until a GPU is expected to be free (infinity: never).
+// free_shards: of this GPU. wait_s: until a GPU is expected to be free (infinity: never). without: what replay() says of the residents
+// alone, where the caller knows it already.
 Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& job, std::span<const Resident> residents,
-               int free_shards, double wait_s);
+               int free_shards, double wait_s, const Ends* without = nullptr);
 
 // Shards of a job whose runs needed so many bytes at most: a tenth more, rounded up, at least 1.
 int shards_for(double peak_bytes);

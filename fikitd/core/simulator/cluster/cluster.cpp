@@ -155,7 +155,8 @@ void Cluster::arrange(Id at, double now_s) {
     if (const double jump_s = next_jump_s(job, live.done_s); jump_s > live.done_s) until_s = std::min(until_s, jump_s);
     next_s = std::min(next_s, now_s + (until_s - live.done_s) / live.rate);
   }
-  gpu.free_s = now_s + placement::replay(*setup_.believed, priorities, std::span(jobs).first(count)).last_s;
+  gpu.ends = placement::replay(*setup_.believed, priorities, std::span(jobs).first(count));
+  gpu.free_s = now_s + gpu.ends.last_s;
   coming_.push({.t_s = next_s, .gpu = at, .version = gpu.version});
 }
 

@@ -44,6 +44,12 @@ class Cluster {
   // When a GPU is expected to be idle, if nobody comes; not before now_s.
   double free_s(Id gpu, double now_s) const { return gpus_[gpu].jobs.empty() ? now_s : std::max(now_s, gpus_[gpu].free_s); }
   double first_free_s(double now_s) const; // of all
+  // When its jobs are expected to end, from now_s on; as long as none comes or goes, all of them come nearer by the time that passes.
+  placement::Ends ends(Id gpu, double now_s) const {
+    const Gpu& at = gpus_[gpu];
+    const double passed_s = now_s - at.seen_s;
+    return {.sum_s = std::max(0.0, at.ends.sum_s - passed_s * static_cast<double>(at.jobs.size())), .last_s = std::max(0.0, at.ends.last_s - passed_s)};
+  }
   void note_use(double now_s);
 
  private:
@@ -58,6 +64,7 @@ class Cluster {
     bool exclusive = false;
     double seen_s = 0; // until when its jobs' work is reckoned
     double free_s = 0;
+    placement::Ends ends; // of its jobs, expected, from seen_s on
     std::uint32_t version = 0; // of what will happen there: an older event is void
   };
   // A job ends, or what is expected of one jumps.

@@ -201,8 +201,9 @@ class Simulation {
       if (cluster_.exclusive(gpu) || full(gpu) || jobs_[job].shards > cluster_.free_shards(gpu)) return false;
       ++result_.offers;
       cluster_.residents(gpu, now_s_, residents_);
+      const placement::Ends without = cluster_.ends(gpu, now_s_);
       const Offer offer = placement::consider(*setup_.believed, setup_.policy.rules, cluster_.waiting(job), residents_,
-                                              cluster_.free_shards(gpu), wait_s);
+                                              cluster_.free_shards(gpu), wait_s, &without);
       if (offer.accepted() && offer.gain_s > best_s && unclaimed(job, gpu, offer.end_s)) {
         best_s = offer.gain_s;
         best = gpu;
