@@ -40,7 +40,10 @@ class Pair:
 
 def _simulate(case: Case) -> list[dict[str, Any]]:
     scenario = case.scenario()
-    high, low = (simulator.high_alone(simulator.Scenario(job, (), device=case.device)) for job in (scenario.high, scenario.lows[0]))
+    high, low = (
+        simulator.high_alone(simulator.Scenario(job, (), device=case.device))
+        for job in (scenario.high, scenario.lows[0])
+    )
     rows = []
     for priorities, policy in POLICY.items():
         outcome = case.simulate(scenario, policy)
@@ -56,7 +59,9 @@ def _simulate(case: Case) -> list[dict[str, Any]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the slowdowns here, for `cluster --interference FILE`")
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help="write the slowdowns here, for `cluster --interference FILE`"
+    )
     device_option.add_arguments(parser)
 
 
@@ -111,8 +116,14 @@ def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, 
     for priorities in POLICY:
         chosen = [pair for pair in pairs if pair.priorities == priorities]
         for name in ("high", "low"):
-            p10, p50, p90 = np.percentile([getattr(pair, f"slowdown_{name}") for pair in chosen], (10, 50, 90), method="nearest")
-            values |= {f"{priorities}_{name}_p10": p10, f"{priorities}_{name}_p50": p50, f"{priorities}_{name}_p90": p90}
+            p10, p50, p90 = np.percentile(
+                [getattr(pair, f"slowdown_{name}") for pair in chosen], (10, 50, 90), method="nearest"
+            )
+            values |= {
+                f"{priorities}_{name}_p10": p10,
+                f"{priorities}_{name}_p50": p50,
+                f"{priorities}_{name}_p90": p90,
+            }
         p50, p90 = np.percentile(wrong[priorities], (50, 90))
         values |= {f"{priorities}_error_p50": p50, f"{priorities}_error_p90": p90}
         lines.append(
@@ -122,4 +133,6 @@ def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, 
         )  # fmt: skip
     summary = "\n".join([CLAIM.format(device=device), f"{len(cases)} ordered pairs of {len(known)} recordings", *lines])
     samples = {f"{name}_error": rows for name, rows in wrong.items()}
-    return Result(summary, True, values, samples, device_option.settings(device), {"pairs": [vars(pair) for pair in pairs]})
+    return Result(
+        summary, True, values, samples, device_option.settings(device), {"pairs": [vars(pair) for pair in pairs]}
+    )

@@ -34,21 +34,40 @@ DRAWN = ("sjf", "shards", "spread", "auto", "pair")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--golden", action="store_true", help="the published figures of Muri and Tiresias against ours")
-    parser.add_argument("--speed", action="store_true", help="all of Philly on 1,024 GPUs with `order` and `pair`: seconds on one core")
-    parser.add_argument("--trace", choices=TRACES, help="default: philly where it is there, else made-up. Of Philly and made-up jobs, windows")
+    parser.add_argument(
+        "--speed", action="store_true", help="all of Philly on 1,024 GPUs with `order` and `pair`: seconds on one core"
+    )
+    parser.add_argument(
+        "--trace",
+        choices=TRACES,
+        help="default: philly where it is there, else made-up. Of Philly and made-up jobs, windows",
+    )
     parser.add_argument(
         "--kinds", choices=KINDS, default="slices",
         help="what jobs do to a GPU: fikit's simulated pairs on slices or with MPS, Gavel's measured ones (two a GPU at most), or the closed form",
     )  # fmt: skip
     parser.add_argument("--sigma", type=float, default=1.0, help="error of predicted run times, lognormal; default: 1")
-    parser.add_argument("--policies", nargs="+", choices=list(NAMED), default=list(NAMED), metavar="NAME", help=", ".join(NAMED))
-    parser.add_argument("--memory", nargs="+", type=int, default=list(MEMORY), metavar="GIB", help="of a job, on GPUs of 80")
-    parser.add_argument("--loads", nargs="+", type=float, default=list(LOADS), metavar="LOAD", help="work that comes / what the GPUs can do alone")
+    parser.add_argument(
+        "--policies", nargs="+", choices=list(NAMED), default=list(NAMED), metavar="NAME", help=", ".join(NAMED)
+    )
+    parser.add_argument(
+        "--memory", nargs="+", type=int, default=list(MEMORY), metavar="GIB", help="of a job, on GPUs of 80"
+    )
+    parser.add_argument(
+        "--loads",
+        nargs="+",
+        type=float,
+        default=list(LOADS),
+        metavar="LOAD",
+        help="work that comes / what the GPUs can do alone",
+    )
     parser.add_argument("--jobs", type=int, default=2000, help="in a window; default: 2000")
     parser.add_argument("--gpus", type=int, default=32, help="default: 32; of a whole trace, what its authors have")
     parser.add_argument("--seeds", type=int, default=4, help="windows, kinds and errors; default: 4")
     parser.add_argument("--folder", type=Path, default=traces.FOLDER, metavar="DIR", help="the published traces")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw how long jobs took, of the first memory and load")
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="draw how long jobs took, of the first memory and load"
+    )
     parser.add_argument("--svg-use", type=Path, metavar="FILE", help="draw what the GPUs did meanwhile")
     page.add_argument(parser)
 
@@ -76,7 +95,10 @@ def _trace(name: str | None, folder: Path) -> traces.Trace:
 def _golden(folder: Path) -> Result:
     rows = golden.rows(folder)
     lines = ["Simulated: mean JCT in seconds, ours against what their authors' code says"]
-    lines += [f"  {row.trace:12} {row.policy:13} {row.ours_s:16,.3f} {row.published_s:16,.3f} {100 * row.off:+9.4f} %" for row in rows]
+    lines += [
+        f"  {row.trace:12} {row.policy:13} {row.ours_s:16,.3f} {row.published_s:16,.3f} {100 * row.off:+9.4f} %"
+        for row in rows
+    ]
     values = {f"{row.trace} {row.policy}": row.ours_s for row in rows}
     table = "\n".join(
         ["| trace | policy | ours, s | published, s | off |", "|---|---|---|---|---|"]
@@ -100,7 +122,9 @@ def _speed(folder: Path, sigma: float) -> Result:
             took = time.process_time() - began
             values[f"{name}, {load}: seconds"] = took
             samples[f"{name}, {load}"] = [took]
-            lines.append(f"  {name:6} {load:12} {took:6.2f} s of one core, {lived.events} events, {lived.offers} offers")
+            lines.append(
+                f"  {name:6} {load:12} {took:6.2f} s of one core, {lived.events} events, {lived.offers} offers"
+            )
     return Result("\n".join(lines), True, values, samples)
 
 
@@ -164,10 +188,18 @@ def _result(what: str, found: dict[tuple[int, float | None], dict[str, list[Live
     values = {f"{name}, {head}: mean JCT h": fmean(each) for (name, head), each in hours.items()}
     samples = {f"{name}, {head}": each for (name, head), each in hours.items()}
     wide = max(map(len, headings))
-    lines = [f"Simulated, no claim about hardware: mean JCT in hours; {what}", f"  {'':12}" + "".join(f"  {head:>{wide}}" for head in headings)]
-    lines += [f"  {p.name:12}" + "".join(f"  {fmean(hours[p.name, head]):{wide}.2f}" for head in headings) for p in chosen]
+    lines = [
+        f"Simulated, no claim about hardware: mean JCT in hours; {what}",
+        f"  {'':12}" + "".join(f"  {head:>{wide}}" for head in headings),
+    ]
+    lines += [
+        f"  {p.name:12}" + "".join(f"  {fmean(hours[p.name, head]):{wide}.2f}" for head in headings) for p in chosen
+    ]
     table = [f"| mean JCT, h | {' | '.join(headings)} | |", "|---" * (len(headings) + 2) + "|"]
-    table += [f"| `{p.name}` | " + " | ".join(f"{fmean(hours[p.name, head]):.2f}" for head in headings) + f" | {p.about} |" for p in chosen]
+    table += [
+        f"| `{p.name}` | " + " | ".join(f"{fmean(hours[p.name, head]):.2f}" for head in headings) + f" | {p.about} |"
+        for p in chosen
+    ]
     settings: dict[str, Any] = {"what": what}
     p99 = {
         f"{name}, {heading(*column)}": float(np.percentile(np.concatenate([run.jct_s for run in runs]), 99)) / HOUR_S

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from fikitd._cluster import Behind, Jobs, Preemption, Queue, Sharing, simulate_cluster, simulate_preemptive
+from fikitd.placement import Rules, Slowdowns
 
 from bench.cluster.policies import TIRESIAS_LIMITS_S
 from bench.cluster.traces import FOLDER, Trace, muri, tiresias
-from fikitd.placement import Rules, Slowdowns
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,9 @@ def tiresias_rows(folder: Path = FOLDER) -> list[Row]:
     rows = []
     for policy, published_s in TIRESIAS.items():
         if policy in RULES:
-            result = simulate_preemptive(jobs, rule=RULES[policy], nodes=4, gpus_per_node=4, queue_limits_s=TIRESIAS_LIMITS_S)
+            result = simulate_preemptive(
+                jobs, rule=RULES[policy], nodes=4, gpus_per_node=4, queue_limits_s=TIRESIAS_LIMITS_S
+            )
         else:
             result = simulate_cluster(
                 jobs, gpus=16, shards_per_gpu=1, history=[1.0], queue=Queue.ARRIVAL, sharing=Sharing.NONE, rules=Rules(),

@@ -12,13 +12,13 @@ import zlib
 from itertools import product
 from pathlib import Path
 
+from fikitd.placement import Priorities, Slowdowns
 from fikitd.storage import reason
 
 from bench.cluster.policies import Kinds
 from bench.cluster.traces import FOLDER
 from bench.interference import Pair, read
 from bench.record import BenchError
-from fikitd.placement import Priorities, Slowdowns
 
 HERE = Path(__file__).parent
 MEASURED = {"slices": HERE / "slices.csv", "mps": HERE / "mps.csv"}
@@ -68,7 +68,9 @@ def gavel(gpu: str, folder: Path = FOLDER) -> Kinds:
         rows = list(csv.DictReader(gzip.decompress(path.read_bytes()).decode().splitlines()))
     except (OSError, EOFError, zlib.error) as error:
         raise BenchError(f"couldn't read {path}: {reason(error) if isinstance(error, OSError) else error}") from error
-    pairs = {(row["job_a"], row["job_b"]): (float(row["xi_a"]), float(row["xi_b"])) for row in rows if row["gpu"] == gpu}
+    pairs = {
+        (row["job_a"], row["job_b"]): (float(row["xi_a"]), float(row["xi_b"])) for row in rows if row["gpu"] == gpu
+    }
     pairs |= {(b, a): (xi_b, xi_a) for (a, b), (xi_a, xi_b) in pairs.items()}
     names = sorted({a for a, _ in pairs})
     while missing := {a: sum((a, b) not in pairs for b in names) for a in names}:

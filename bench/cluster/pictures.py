@@ -20,12 +20,15 @@ def distribution(path: Path, title: str, lived: dict[str, list[Lived]]) -> None:
     for name, runs in lived.items():
         hours = np.percentile(np.concatenate([run.jct_s for run in runs]), QUANTILES) / HOUR_S
         lines.append(Series(name, [(float(x), float(y)) for x, y in zip(hours, QUANTILES, strict=True)]))
-    _write(path, scatter(title, ("job completion time, hours", "jobs that took at most so long, %"), lines, [], log_x=True))
+    _write(
+        path, scatter(title, ("job completion time, hours", "jobs that took at most so long, %"), lines, [], log_x=True)
+    )
 
 
 def use(path: Path, title: str, lived: dict[str, list[Lived]], gpus: int) -> None:
     """GPUs that somebody has, and the work that they do, in per cent of the GPUs; of the first seed, means over equal stretches of time."""
-    taken, work = [], []
+    taken: list[Series] = []
+    work: list[Series] = []
     for name, runs in lived.items():
         moments, columns = runs[0].use[:, 0], runs[0].use[:, 1:]
         edges = np.linspace(moments[0], moments[-1], STRETCHES + 1)

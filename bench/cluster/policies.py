@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from fikitd._cluster import Behind, Jobs, Preemption, Queue, Sharing, simulate_cluster, simulate_preemptive
+from fikitd.placement import Priorities, Rules, Slowdowns
 
 from bench.cluster.traces import Column, Trace
-from fikitd.placement import Priorities, Rules, Slowdowns
 
 EQUAL, ORDERED = Priorities.EQUAL, Priorities.ORDERED
 RESTART_S = 30.0
@@ -86,7 +86,9 @@ class Kinds:
     believed: Callable[[], Slowdowns]
 
 
-def workload(trace: Trace, kinds: Kinds, *, sigma: float, shards: int, gpus: int, seed: int, shards_per_gpu: int = 80) -> Workload:
+def workload(
+    trace: Trace, kinds: Kinds, *, sigma: float, shards: int, gpus: int, seed: int, shards_per_gpu: int = 80
+) -> Workload:
     """Predictions are wrong by a lognormal factor of this sigma; a job's kind is drawn evenly."""
     random = np.random.default_rng((seed, 1))
     count = len(trace)

@@ -66,7 +66,9 @@ def _trace(name: str, rows: list[tuple[float, float, int, float]]) -> Trace:
     """Of (submitted, work, GPUs, start), in any order."""
     bad = next((row for row in rows if not (row[1] > 0 and row[2] >= 1 and all(map(math.isfinite, row)))), None)
     if bad:
-        raise BenchError(f"couldn't use the trace {name}: a job that comes at {bad[0]:g} s has {bad[1]:g} s of work on {bad[2]} GPUs")
+        raise BenchError(
+            f"couldn't use the trace {name}: a job that comes at {bad[0]:g} s has {bad[1]:g} s of work on {bad[2]} GPUs"
+        )
     rows = sorted(rows, key=lambda row: row[0])
     submit, work, gpus, start = (np.array(column) for column in zip(*rows, strict=True))
     return Trace(name, submit - submit[0], work.astype(np.float64), gpus.astype(np.int64), start.astype(np.float64))
@@ -123,4 +125,6 @@ def window(trace: Trace, jobs: int, gpus: int, load: float, seed: int) -> Trace:
     span_s = float(trace.work_s[chosen].sum()) / (load * gpus)
     if submit_s[-1] <= 0:
         raise BenchError(f"couldn't stretch {trace.name}: its jobs all come at once")
-    return Trace(trace.name, submit_s * (span_s / submit_s[-1]), trace.work_s[chosen], trace.gpus[chosen], trace.start_s[chosen])
+    return Trace(
+        trace.name, submit_s * (span_s / submit_s[-1]), trace.work_s[chosen], trace.gpus[chosen], trace.start_s[chosen]
+    )

@@ -132,6 +132,7 @@ void bind_offer(nb::module_& m) {
 } // namespace fikit::placement
 
 NB_MODULE(_placement, m) {
+  nb::set_leak_warnings(false); // rules that a module of Python keeps to its end are no leak
   fikit::placement::bind_slowdowns(m);
   fikit::placement::bind_history(m);
   fikit::placement::bind_share(m);

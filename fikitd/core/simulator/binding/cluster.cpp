@@ -63,6 +63,7 @@ std::vector<ClusterJob> jobs_of(const std::vector<double>& submit_s, const std::
 } // namespace fikit::simulator::cluster
 
 NB_MODULE(_cluster, m) {
+  nb::set_leak_warnings(false); // rules that a module of Python keeps to its end are no leak
   using namespace fikit::simulator::cluster;
   nb::module_::import_("fikitd._placement"); // its classes are arguments here
   nb::enum_<Queue>(m, "Queue").value("ARRIVAL", Queue::arrival).value("SHORTEST", Queue::shortest);

@@ -15,7 +15,7 @@ constexpr double kRoundingS = 1e-6; // with less than this left a job is done
 
 Cluster::Cluster(const ClusterSetup& setup, const std::vector<ClusterJob>& jobs, ClusterResult& result)
     : setup_(setup), jobs_(jobs), result_(result), history_(setup.history), live_(jobs.size()),
-      gpus_(static_cast<std::size_t>(setup.gpus)), spans_(jobs.size()) {
+      gpus_(static_cast<std::size_t>(setup.gpus)), free_s_(gpus_.size()), spans_(jobs.size()) {
   for (Id i = 0; i < gpus_.size(); ++i) idle_.insert(i);
   for (Id i = 0; i < jobs.size(); ++i) {
     seen_.push_back({.rest_s = expected_rest_s(i, 0), .load = {.busy = jobs[i].busy, .kind = jobs[i].kind}, .shards = jobs[i].shards});
@@ -100,11 +100,15 @@ void Cluster::residents(Id at, double now_s, std::vector<placement::Resident>& f
   }
 }
 
-double Cluster::first_free_s(double now_s) const {
-  if (!idle_.empty()) return now_s;
-  double first_s = kNever;
-  for (const Gpu& gpu : gpus_) first_s = std::min(first_s, gpu.free_s);
-  return std::max(first_s, now_s);
+double Cluster::free_after_s(std::size_t before, double now_s) const {
+  return before < free_s_.size() ? std::max(free_s_[before], now_s) : kNever;
+}
+
+void Cluster::set_free_s(Id at, double free_s) {
+  double& now = gpus_[at].free_s;
+  free_s_.erase(std::ranges::lower_bound(free_s_, now));
+  free_s_.insert(std::ranges::lower_bound(free_s_, free_s), free_s);
+  now = free_s;
 }
 
 void Cluster::note_use(double now_s) {
@@ -120,12 +124,15 @@ void Cluster::arrange(Id at, double now_s) {
   Gpu& gpu = gpus_[at];
   ++gpu.version;
   gpu.seen_s = now_s;
-  if (gpu.jobs.empty()) return;
+  if (gpu.jobs.empty()) {
+    set_free_s(at, 0);
+    return;
+  }
   if (gpu.exclusive) { // its job goes as fast as alone
     const Id job = gpu.jobs.front();
     const double done_s = live_[job].done_s;
     const double free_s = now_s + expected_rest_s(job, done_s);
-    for (const Id each : spans_[job]) gpus_[each].free_s = free_s;
+    for (const Id each : spans_[job]) set_free_s(each, free_s);
     const double jump_s = next_jump_s(job, done_s);
     const double until_s = jobs_[job].work_s;
     coming_.push({.t_s = now_s + (jump_s > done_s ? std::min(jump_s, until_s) : until_s) - done_s, .gpu = at, .version = gpu.version});
@@ -156,7 +163,7 @@ void Cluster::arrange(Id at, double now_s) {
     next_s = std::min(next_s, now_s + (until_s - live.done_s) / live.rate);
   }
   gpu.ends = placement::replay(*setup_.believed, priorities, std::span(jobs).first(count));
-  gpu.free_s = now_s + gpu.ends.last_s;
+  set_free_s(at, now_s + gpu.ends.last_s);
   coming_.push({.t_s = next_s, .gpu = at, .version = gpu.version});
 }
 

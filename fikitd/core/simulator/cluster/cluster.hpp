@@ -43,7 +43,8 @@ class Cluster {
   void residents(Id gpu, double now_s, std::vector<placement::Resident>& found) const;
   // When a GPU is expected to be idle, if nobody comes; not before now_s.
   double free_s(Id gpu, double now_s) const { return gpus_[gpu].jobs.empty() ? now_s : std::max(now_s, gpus_[gpu].free_s); }
-  double first_free_s(double now_s) const; // of all
+  // When the GPU is expected to be idle of which `before` others are so sooner; infinity: there are not so many.
+  double free_after_s(std::size_t before, double now_s) const;
   // When its jobs are expected to end, from now_s on; as long as none comes or goes, all of them come nearer by the time that passes.
   placement::Ends ends(Id gpu, double now_s) const {
     const Gpu& at = gpus_[gpu];
@@ -81,6 +82,7 @@ class Cluster {
   void reckon(Id gpu, double now_s);
   void arrange(Id gpu, double now_s); // its jobs changed: order, rates, what comes next
   void leave(Id job, Id gpu, double now_s);
+  void set_free_s(Id gpu, double free_s);
 
   const ClusterSetup& setup_;
   const std::vector<ClusterJob>& jobs_;
@@ -89,6 +91,7 @@ class Cluster {
   std::vector<placement::Resident> seen_;
   std::vector<Live> live_;
   std::vector<Gpu> gpus_;
+  std::vector<double> free_s_; // of all GPUs, ascending; 0: idle
   std::set<Id> idle_;
   std::vector<std::vector<Id>> spans_; // GPUs of a job of several, by job; its events are the first one's
   std::priority_queue<Coming, std::vector<Coming>, std::greater<>> coming_;

@@ -161,7 +161,7 @@ class Preemptive {
     }
     for (std::vector<std::size_t>& queue : queues_) {
       for (const std::size_t job : queue) place(job);
-      std::ranges::stable_partition(queue, [&](std::size_t job) { return states_[job].running; });
+      std::stable_partition(queue.begin(), queue.end(), [&](std::size_t job) { return states_[job].running; });
     }
   }
 

@@ -77,12 +77,13 @@ class Simulation {
   void look_at_all(const std::vector<Id>& freed) {
     freed_ = &freed;
     std::ranges::fill(claimed_s_, kNever);
-    std::size_t kept = 0;
+    std::size_t kept = 0; // of those who were looked at, at the queue's beginning
     std::size_t at = 0;
     for (; at < queue_.size() && at < kDepth && has_room(); ++at) {
       const Id job = queue_[at];
+      std::swap(queue_[kept], queue_[at]); // nobody who has started is before it
       if (try_start(job)) continue;
-      queue_[kept++] = job;
+      ++kept;
       if (setup_.policy.behind == Behind::waits) {
         ++at;
         break;
@@ -193,8 +194,18 @@ class Simulation {
     return put(job, found);
   }
 
+  // GPUs that those who wait before this job want: they get what becomes free sooner.
+  std::size_t wanted_before(Id job) const {
+    std::size_t wanted = 0;
+    for (const Id before : queue_) {
+      if (before == job || wanted >= cluster_.gpus()) break;
+      wanted += static_cast<std::size_t>(jobs_[before].gpus);
+    }
+    return wanted;
+  }
+
   bool try_best(Id job) {
-    const double wait_s = cluster_.first_free_s(now_s_) - now_s_;
+    const double wait_s = cluster_.free_after_s(wanted_before(job), now_s_) - now_s_;
     double best_s = -kNever;
     Id best = cluster_.gpus();
     among([&](Id gpu) {
