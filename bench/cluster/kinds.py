@@ -17,12 +17,12 @@ from fikitd.storage import reason
 
 from bench.cluster.policies import Kinds
 from bench.cluster.traces import FOLDER
-from bench.interference import Pair, read
 from bench.record import BenchError
+from bench.slowdowns import Pair, read
 
 HERE = Path(__file__).parent
 MEASURED = {"slices": HERE / "slices.csv", "mps": HERE / "mps.csv"}
-"""By device: slowdowns of every two recordings under the policy simulator, as `python -m bench interference --csv` writes them."""
+"""By device: slowdowns of every two recordings under the policy simulator, as `python -m bench slowdowns --csv` writes them."""
 
 MOST = 1000.0
 """A job that did nothing while it was simulated is taken to be slowed so much."""

@@ -110,3 +110,32 @@ def test_job_of_a_type_shares_a_gpu_of_that_type(two_models: Cluster, hold: Call
     assert jobs.submit("--gres=gpu:1g.18gb:1") == "0"
     done = two_models.run("srun", "--gres=gpu:3g.71gb:1", "--fikit-mem=2G", "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     assert done.stdout.splitlines()[-1] == "on 1"
+
+
+@pytest.fixture(scope="module")
+def four_gpus(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
+    """A node of four GPUs, which spreads sharing jobs where this Slurm can."""
+    with Sandbox(gpus=4, spread=can_spread()) as other:
+        yield make_cluster(other)
+
+
+def test_eight_sharing_jobs_land_two_on_each_of_four_gpus(
+    four_gpus: Cluster, hold: Callable[[Cluster], Holders]
+) -> None:
+    """With LL_SHARED_GRES. A Slurm that does not know it (22.05) puts them where there is room first; a share of half a GPU's memory
+    is then what makes them two on each (docs/admin.md)."""
+    jobs = hold(four_gpus)
+    found = [jobs.sharing("2G" if can_spread() else "8G") for _ in range(8)]
+    assert sorted(found) == ["0", "0", "1", "1", "2", "2", "3", "3"]
+    if can_spread():
+        assert sorted(found[:4]) == ["0", "1", "2", "3"]  # none has a second one while another has none
+    else:
+        assert found[:2] == ["0", "0"]
+
+
+def test_without_spreading_small_jobs_pile_up_on_the_first_gpu(
+    cluster: Cluster, hold: Callable[[Cluster], Holders]
+) -> None:
+    """Slurm's default, which docs/admin.md warns of."""
+    jobs = hold(cluster)
+    assert [jobs.sharing("2G") for _ in range(4)] == ["0"] * 4

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fikit import slurm_config
 from fikit.checks import daemon, gpu, plugstack, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import preload, symbols
@@ -110,7 +111,7 @@ def test_the_plugins_keys_are_those_that_its_code_knows() -> None:
      ("gpu", 1, 0), ("gpu:h200:4(s:0-1),shard:8", 4, 8)],
 )  # fmt: skip
 def test_what_a_node_has_is_counted(gres: str, gpus: int, shards: int) -> None:
-    assert (slurm.count(gres, "gpu"), slurm.count(gres, "shard")) == (gpus, shards)
+    assert (slurm_config.count(gres, "gpu"), slurm_config.count(gres, "shard")) == (gpus, shards)
 
 
 ACCESS = """

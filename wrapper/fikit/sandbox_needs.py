@@ -27,7 +27,7 @@ def find(program: str) -> Path | None:
 def can_spread() -> bool:
     """Whether this Slurm knows LL_SHARED_GRES: 22.05 does not start with it."""
     version = slurm_versions.installed()
-    return version is not None and version >= (24, 11)
+    return version is not None and version >= slurm_versions.SPREADS
 
 
 def check(real_gpu: bool) -> None:

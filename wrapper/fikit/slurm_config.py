@@ -52,6 +52,12 @@ def words_of(value: str) -> set[str]:
     return {word.strip().lower() for word in value.split(",") if word.strip()}
 
 
+def count(gres: str, name: str) -> int:
+    """How many of that name a node's Gres= has, of all types together."""
+    found = re.findall(rf"(?:^|,){name}(?::[^:,]*[^:,\d][^:,]*)?(?::(\d+[kmgtp]?))?(?=,|$|\()", gres)
+    return sum(number(each or "1") for each in found)
+
+
 def path() -> Path:
     """Where Slurm's commands look for slurm.conf; a file that need not exist."""
     if named := os.environ.get("SLURM_CONF"):

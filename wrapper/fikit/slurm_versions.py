@@ -19,6 +19,11 @@ TESTED = ("22.05", "24.11", "26.05")
 READ = ("25.05", "25.11")
 
 
+# From here on Slurm can give a sharing job the least loaded GPU (SelectTypeParameters=LL_SHARED_GRES; its manual names it from 23.11
+# on, tried with 24.11 and 26.05). 22.05 does not start with that word.
+SPREADS = (24, 11)
+
+
 def installed() -> Version | None:
     """(22, 5, 8), or None without Slurm. A node has slurmd; a login node has sinfo, which answers only with a slurm.conf."""
     for name in ("slurmd", "sinfo"):

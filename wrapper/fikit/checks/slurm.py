@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fikit import slurm_config, slurm_versions
-from fikit.checks import access, gpu_defaults, lua, plugstack, qos
+from fikit.checks import access, gpu_defaults, lua, plugstack, qos, spread
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.slurm_config import Line, SlurmConfig
 from fikitd import paths
@@ -101,6 +101,7 @@ def findings(path: Path, conf: SlurmConfig, version: slurm_versions.Version) -> 
     own = [node["gres"].lower() for node in conf.nodes if "gres" in node and slurm_config.is_for(node, here)]
     yield from shards(conf.source, nodes)
     yield from partitions(conf.partitions)
+    yield from spread.area(conf, version)
     is_sent = slurm_config.is_sent(path)
     stack = path.parent / "plugstack.conf"
     if not is_sent and (named := conf.settings.get("plugstackconfig")):
@@ -133,12 +134,6 @@ def missing_of(values: Iterable[str], text: str) -> list[str]:
     present = {word.rpartition("/")[2] for word in slurm_config.words_of(text)}
     present |= {IMPLIED.get(word, word) for word in present}
     return [value for value in values if value not in present]
-
-
-def count(gres: str, name: str) -> int:
-    """How many of that name a node's Gres= has, of all types together."""
-    found = re.findall(rf"(?:^|,){name}(?::[^:,]*[^:,\d][^:,]*)?(?::(\d+[kmgtp]?))?(?=,|$|\()", gres)
-    return sum(slurm_config.number(number or "1") for number in found)
 
 
 def shards(source: str, nodes: Sequence[str]) -> Iterator[Check]:
@@ -198,7 +193,7 @@ def gres(path: Path, nodes: Sequence[str], here: set[str]) -> Check:
         )
     # A node that finds fewer than slurm.conf says is taken out of service.
     there = sum(slurm_config.number(line.get("count", "")) for line in found)
-    wanted = {number for node in nodes if (number := count(node, "shard"))}
+    wanted = {number for node in nodes if (number := slurm_config.count(node, "shard"))}
     if there and wanted and there not in wanted and lines is own:
         return fail("gres.conf", f"it has {there} shards, nodes in slurm.conf have {' or '.join(map(str, sorted(wanted)))}",
                     "write the same number in Count= and in the node's Gres=")  # fmt: skip

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument(
-        "--csv", type=Path, metavar="FILE", help="write the slowdowns here, for `cluster --interference FILE`"
+        "--csv", type=Path, metavar="FILE", help="write the slowdowns here, for `a file of bench/cluster/`"
     )
     device_option.add_arguments(parser)
 
@@ -79,7 +79,7 @@ def read(path: Path) -> list[Pair]:
 
 def _write(path: Path, pairs: list[Pair], device: Device) -> None:
     with path.open("w", newline="") as file:
-        file.write(f"# {CLAIM.format(device=device)}: python -m bench interference\n")
+        file.write(f"# {CLAIM.format(device=device)}: python -m bench slowdowns\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for pair in pairs:
