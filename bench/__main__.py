@@ -98,6 +98,8 @@ def main() -> int:
         if "overlap" in options:
             options["device"] = device_option.of(options)
             place += device_option.place(options["device"])
+        if hasattr(BENCHES[name], "place"):
+            place += BENCHES[name].place(options)
         if shown_on:
             page.around(shown_on, place)
         for wanted in (file, options.get("svg"), options.get("svg_use")):

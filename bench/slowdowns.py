@@ -86,9 +86,9 @@ def _write(path: Path, pairs: list[Pair], device: Device) -> None:
             writer.writerow([f"{cell:.4g}" if isinstance(cell, float) else cell for cell in vars(pair).values()])
 
 
-def errors(pairs: list[Pair]) -> dict[str, list[float]]:
+def errors(pairs: list[Pair], device: Device) -> dict[str, list[float]]:
     """|rate by the closed form - simulated rate| of the low job, and of both where priorities are equal; by priorities."""
-    form = placement.Slowdowns()
+    form = placement.Slowdowns(device=placement.Device.MPS if device.overlaps else placement.Device.SLICES)
     found: dict[str, list[float]] = {}
     for pair in pairs:
         order = placement.Priorities.ORDERED if pair.priorities == "ordered" else placement.Priorities.EQUAL
@@ -112,7 +112,7 @@ def run(*, emulated: bool, traces: Path | None = None, csv: Path | None = None, 
         _write(csv, pairs, device)
     values: dict[str, float] = {}
     lines = []
-    wrong = errors(pairs)
+    wrong = errors(pairs, device)
     for priorities in POLICY:
         chosen = [pair for pair in pairs if pair.priorities == priorities]
         for name in ("high", "low"):

@@ -72,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     page.add_argument(parser)
 
 
+def place(options: dict[str, Any]) -> str:
+    """A table of its own on a page, behind the bench's name."""
+    if options["golden"]:
+        return " --golden"
+    trace = "" if options["trace"] is None else f" --trace {options['trace']}"
+    return f"{trace} --kinds {options['kinds']}" + ("" if options["sigma"] == 1 else f" --sigma {options['sigma']:g}")
+
+
 def _kinds(name: str, folder: Path) -> Kinds:
     if name in kinds.MEASURED:
         return kinds.fikit(name)

@@ -12,7 +12,7 @@ import zlib
 from itertools import product
 from pathlib import Path
 
-from fikitd.placement import Priorities, Slowdowns
+from fikitd.placement import Device, Priorities, Slowdowns
 from fikitd.storage import reason
 
 from bench.cluster.policies import Kinds
@@ -23,6 +23,8 @@ from bench.slowdowns import Pair, read
 HERE = Path(__file__).parent
 MEASURED = {"slices": HERE / "slices.csv", "mps": HERE / "mps.csv"}
 """By device: slowdowns of every two recordings under the policy simulator, as `python -m bench slowdowns --csv` writes them."""
+
+DEVICES = {"slices": Device.SLICES, "mps": Device.MPS}
 
 MOST = 1000.0
 """A job that did nothing while it was simulated is taken to be slowed so much."""
@@ -35,7 +37,7 @@ def closed() -> Kinds:
     return Kinds("closed form", list(CLOSED), Slowdowns, Slowdowns)
 
 
-def of_pairs(name: str, pairs: list[Pair]) -> Kinds:
+def of_pairs(name: str, pairs: list[Pair], device: Device) -> Kinds:
     """Measured pairs are the truth, the closed form (three jobs or more, too) what the rules know. Raises BenchError."""
     names = sorted({pair.high for pair in pairs})
     busy = {pair.high: pair.busy_high for pair in pairs}
@@ -44,7 +46,7 @@ def of_pairs(name: str, pairs: list[Pair]) -> Kinds:
         raise BenchError(f"couldn't use the slowdowns of {name}: some pairs of its jobs are missing")
 
     def real() -> Slowdowns:
-        found = Slowdowns(len(names))
+        found = Slowdowns(len(names), device)
         for pair in sorted(pairs, key=lambda pair: (pair.high, pair.low)):
             order = Priorities.ORDERED if pair.priorities == "ordered" else Priorities.EQUAL
             found.measured(
@@ -52,12 +54,12 @@ def of_pairs(name: str, pairs: list[Pair]) -> Kinds:
             )  # fmt: skip
         return found
 
-    return Kinds(name, [busy[each] for each in names], real, Slowdowns)
+    return Kinds(name, [busy[each] for each in names], real, lambda: Slowdowns(0, device))
 
 
 def fikit(device: str, file: Path | None = None) -> Kinds:
     """fikit's own, of "slices" or "mps". Raises BenchError."""
-    return of_pairs(f"fikit, {device}", read(file or MEASURED[device]))
+    return of_pairs(f"fikit, {device}", read(file or MEASURED[device]), DEVICES[device])
 
 
 def gavel(gpu: str, folder: Path = FOLDER) -> Kinds:

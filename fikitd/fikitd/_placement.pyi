@@ -9,15 +9,24 @@ from enum import Enum
 from math import inf
 
 class Priorities(Enum):
-    """Who goes first on a GPU: nobody (EQUAL), or the first of a list before the second, and so on (ORDERED)."""
+    """Who goes first on a GPU: nobody (EQUAL), the first of a list before the second, and so on (ORDERED); AUTOMATIC: ORDERED, unless EQUAL makes
+    the sum of ends smaller."""
 
     EQUAL = ...
     ORDERED = ...
+    AUTOMATIC = ...
+
+class Device(Enum):
+    """How processes share the GPU, which the closed form has constants for. ONE_QUEUE is no GPU: what the form was derived for."""
+
+    ONE_QUEUE = ...
+    SLICES = ...
+    MPS = ...
 
 class Slowdowns:
     """How much jobs slow each other on one GPU: measured pairs of kinds 0 to kinds - 1, and the closed form for everything else."""
 
-    def __init__(self, kinds: int = 0) -> None: ...
+    def __init__(self, kinds: int = 0, device: Device = ...) -> None: ...
     def measured(
         self, priorities: Priorities, first: int, second: int, slowdown_first: float, slowdown_second: float
     ) -> None:
@@ -73,7 +82,7 @@ class Resident:
     def kind(self) -> int: ...
 
 class Rules:
-    """priorities: ORDERED puts the shorter expected rest first. most: jobs on a GPU, 0: as memory allows. must_gain: share only where the sum
+    """priorities: AUTOMATIC by default; where there is an order, the shorter expected rest goes first. most: jobs on a GPU, 0: as memory allows. must_gain: share only where the sum
     of ends becomes smaller than by waiting. waits_for_free: the new job could also wait for a free GPU. most_busy: the sum of busy shares may not
     be larger; 0: no such rule."""
 

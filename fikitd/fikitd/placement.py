@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fikitd._placement import (
     Couple,
+    Device,
     History,
     Offer,
     Priorities,
@@ -22,6 +23,6 @@ from fikitd._placement import (
 )
 
 __all__ = [
-    "Couple", "History", "Offer", "Priorities", "Resident", "Rules", "Slowdowns", "Verdict", "consider", "new_should_be_high", "replay",
+    "Couple", "Device", "History", "Offer", "Priorities", "Resident", "Rules", "Slowdowns", "Verdict", "consider", "new_should_be_high", "replay",
     "shards_for", "sub_batch",
 ]  # fmt: skip

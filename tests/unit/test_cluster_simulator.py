@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from fikitd._cluster import Jobs, Sharing, simulate_cluster
 from fikitd.placement import Rules, Slowdowns
+from fikitd.simulator import MPS, SLICES
+from fikitd.simulator import Device as SimulatedDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import slowdowns
 from bench.cluster import golden, kinds, traces
 from bench.cluster.policies import NAMED, POLICIES, Policy, live, workload
 
@@ -172,12 +175,20 @@ def test_tiresias_published_figures_come_out() -> None:
         assert abs(row.off) < 0.001, row
 
 
-def mean_h(policy: str | Policy, *, shards: int = 14, load: float = 0.9, sigma: float = 1.0, seeds: int = 3) -> float:
+def mean_h(
+    policy: str | Policy,
+    *,
+    shards: int = 14,
+    load: float = 0.9,
+    sigma: float = 1.0,
+    seeds: int = 3,
+    device: str = "slices",
+) -> float:
     """Of made-up jobs on 16 GPUs, whose slowdowns are fikit's simulated ones on slices."""
     found = []
     for seed in range(seeds):
         part = traces.window(traces.made_up(4000, seed=7), 800, 16, load, seed)
-        work = workload(part, kinds.fikit("slices"), sigma=sigma, shards=shards, gpus=16, seed=seed)
+        work = workload(part, kinds.fikit(device), sigma=sigma, shards=shards, gpus=16, seed=seed)
         found.append(live(work, NAMED[policy] if isinstance(policy, str) else policy).jct_s.mean() / 3600)
     return float(np.mean(found))
 
@@ -192,6 +203,24 @@ def test_spreading_the_shorter_one_high_and_pairing_each_are_worth_something() -
 def test_what_auto_gains_comes_from_knowing_who_is_shorter() -> None:
     known, guessed = mean_h("auto", load=1.1, sigma=0.0), mean_h("auto", load=1.1, sigma=4.0)
     assert guessed > 1.05 * known
+
+
+def test_who_is_high_is_chosen_so_that_priorities_never_cost_much_where_kernels_overlap() -> None:
+    """With MPS equal sharing of two is nearly free: `auto` must notice."""
+    spread, auto = (mean_h(name, shards=32, load=1.1, device="mps") for name in ("spread", "auto"))
+    assert auto < 1.02 * spread
+
+
+@pytest.mark.parametrize(
+    ("device", "priorities", "p50", "p90"),
+    [(SLICES, "ordered", 0.08, 0.24), (SLICES, "equal", 0.16, 0.40), (MPS, "ordered", 0.05, 0.24), (MPS, "equal", 0.03, 0.13)],
+)  # fmt: skip
+def test_the_closed_form_is_as_far_from_the_policy_simulator_as_the_page_says(
+    device: SimulatedDevice, priorities: str, p50: float, p90: float
+) -> None:
+    wrong = slowdowns.errors(slowdowns.read(kinds.MEASURED[device.sharing]), device)[priorities]
+    assert np.percentile(wrong, 50) <= p50
+    assert np.percentile(wrong, 90) <= p90
 
 
 def test_a_trace_s_window_brings_the_load_that_was_asked_for() -> None:

@@ -9,6 +9,7 @@ from statistics import fmean
 import pytest
 from fikitd.placement import (
     Couple,
+    Device,
     History,
     Priorities,
     Resident,
@@ -127,7 +128,7 @@ def closed_form(busy: list[float], priorities: Priorities) -> list[float]:
         else:
             share = max(1 - (sum(busy) - u), 1 / len(busy))
         found.append(
-            1 / 1.03 if i == 0 and priorities is Priorities.ORDERED else 1 / (1 - u + u / (0.9 * max(share, 0.01)))
+            1 / 1.03 if i == 0 and priorities is Priorities.ORDERED else 1 / (1 - u + u / max(0.9 * share, 0.01))
         )
     return found
 
@@ -151,7 +152,7 @@ def test_an_offer_gains_what_two_replays_say(
     jobs: list[tuple[float, float]], new: tuple[float, float], wait: float
 ) -> None:
     residents, job = [Resident(rest, busy) for rest, busy in jobs], Resident(*new)
-    offer = consider(Slowdowns(), Rules(most=0), job, residents, 80, wait)
+    offer = consider(Slowdowns(), Rules(most=0, priorities=Priorities.ORDERED), job, residents, 80, wait)
     alone = ends_in_small_steps(residents, Priorities.ORDERED)
     together = ends_in_small_steps([*residents, job], Priorities.ORDERED)
     gain = sum(alone) + min(wait, max(alone)) + job.rest_s - sum(together)
@@ -159,6 +160,25 @@ def test_an_offer_gains_what_two_replays_say(
     assert offer.end_s == pytest.approx(together[-1], rel=1e-6)
     assume(abs(gain) > 1e-6 * sum(together))
     assert offer.accepted == (gain > 0)
+
+
+@CASES
+@given(loads, st.sampled_from([Device.SLICES, Device.MPS]))
+def test_automatic_priorities_are_the_order_with_the_earlier_ends(
+    jobs: list[tuple[float, float]], device: Device
+) -> None:
+    form, residents = Slowdowns(device=device), [Resident(rest, busy) for rest, busy in jobs]
+    sums = [sum(replay(form, priorities, residents)) for priorities in (Priorities.EQUAL, Priorities.ORDERED)]
+    assert sum(replay(form, Priorities.AUTOMATIC, residents)) == pytest.approx(min(sums))
+
+
+@pytest.mark.parametrize("device", list(Device))
+def test_more_work_of_others_never_makes_a_job_faster(device: Device) -> None:
+    form = Slowdowns(device=device)
+    for priorities in (Priorities.EQUAL, Priorities.ORDERED):
+        low = [form.rates(priorities, [(busy / 10, -1), (0.5, -1)])[1] for busy in range(11)]
+        assert low == sorted(low, reverse=True)
+        assert all(0 < rate <= 1 for rate in low)
 
 
 def test_what_an_offer_refuses_and_why() -> None:

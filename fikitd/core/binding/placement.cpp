@@ -21,6 +21,7 @@ namespace {
 
 std::vector<double> rates_of(const Slowdowns& slowdowns, Priorities priorities, const std::vector<std::pair<double, int>>& jobs) {
   if (jobs.size() > kMostResidents) throw std::invalid_argument("at most 16 jobs on one GPU");
+  if (priorities == Priorities::automatic) throw std::invalid_argument("AUTOMATIC is a choice between the two that have rates");
   std::vector<Load> loads;
   for (const auto& [busy, kind] : jobs) {
     if (!(busy >= 0 && busy <= 1)) throw std::invalid_argument("a busy share is from 0 to 1");
@@ -39,9 +40,10 @@ std::vector<double> ends_of(const Slowdowns& slowdowns, Priorities priorities, c
 }
 
 void bind_slowdowns(nb::module_& m) {
-  nb::enum_<Priorities>(m, "Priorities").value("EQUAL", Priorities::equal).value("ORDERED", Priorities::ordered);
+  nb::enum_<Priorities>(m, "Priorities").value("EQUAL", Priorities::equal).value("ORDERED", Priorities::ordered).value("AUTOMATIC", Priorities::automatic);
+  nb::enum_<Device>(m, "Device").value("ONE_QUEUE", Device::one_queue).value("SLICES", Device::slices).value("MPS", Device::mps);
   nb::class_<Slowdowns>(m, "Slowdowns")
-      .def(nb::init<std::size_t>(), "kinds"_a = 0)
+      .def(nb::init<std::size_t, Device>(), "kinds"_a = 0, "device"_a = Device::one_queue)
       .def("measured", &Slowdowns::measured, "priorities"_a, "first"_a, "second"_a, "slowdown_first"_a, "slowdown_second"_a)
       .def("rates", &rates_of, "priorities"_a, "jobs"_a);
 }
@@ -91,7 +93,7 @@ void bind_offer(nb::module_& m) {
                               .waits_for_free = waits_for_free,
                               .most_busy = most_busy};
            },
-           nb::kw_only(), "priorities"_a = Priorities::ordered, "most"_a = 2, "must_gain"_a = true, "waits_for_free"_a = true,
+           nb::kw_only(), "priorities"_a = Priorities::automatic, "most"_a = 2, "must_gain"_a = true, "waits_for_free"_a = true,
            "most_busy"_a = 0.0)
       .def_ro("most", &Rules::most)
       .def("with_most", [](Rules self, std::size_t most) {

@@ -44,7 +44,14 @@ void rates_of(const Slowdowns& slowdowns, Priorities priorities, std::span<const
 
 } // namespace
 
+Priorities chosen(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs) {
+  if (priorities != Priorities::automatic) return priorities;
+  const double ordered_s = replay(slowdowns, Priorities::ordered, jobs).sum_s;
+  return ordered_s <= replay(slowdowns, Priorities::equal, jobs).sum_s ? Priorities::ordered : Priorities::equal;
+}
+
 Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs, std::span<double> ends_s) {
+  priorities = chosen(slowdowns, priorities, jobs);
   Running running = in_order(priorities, jobs);
   std::array<double, kMostResidents> rest{};
   for (std::size_t i = 0; i < running.count; ++i) rest[i] = jobs[i].rest_s;
@@ -100,15 +107,16 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
     }
   }
   std::array<double, kMostResidents> ends_s{};
-  const Ends sharing = replay(slowdowns, rules.priorities, together, std::span(ends_s).first(count));
+  const Priorities priorities = chosen(slowdowns, rules.priorities, together);
+  const Ends sharing = replay(slowdowns, priorities, together, std::span(ends_s).first(count));
   const Ends alone = without != nullptr ? *without : replay(slowdowns, rules.priorities, residents);
   const double waits_s = rules.waits_for_free ? std::min(wait_s, alone.last_s) : alone.last_s;
   offer.end_s = ends_s[count - 1];
   offer.gain_s = alone.sum_s + waits_s + job.rest_s - sharing.sum_s;
 
-  const Running order = in_order(rules.priorities, together);
+  const Running order = in_order(priorities, together);
   std::array<double, kMostResidents> rates{};
-  rates_of(slowdowns, rules.priorities, together, order, rates);
+  rates_of(slowdowns, priorities, together, order, rates);
   for (std::size_t i = 0; i < count; ++i) {
     double& slowdown = order.index[i] == count - 1 ? offer.slowdown_new : offer.slowdown_worst;
     slowdown = std::max(slowdown, 1 / rates[i]);

@@ -17,7 +17,7 @@ struct Resident {
 };
 
 struct Rules {
-  Priorities priorities = Priorities::ordered; // ordered: the shorter rest before the longer one
+  Priorities priorities = Priorities::automatic; // ordered means: the shorter rest before the longer one
   std::size_t most = 2;       // jobs on a GPU; 0: as many as memory has room for
   bool must_gain = true;      // only where the sum of all ends becomes smaller than by waiting
   bool waits_for_free = true; // the new job could also have the next GPU that is free
@@ -37,6 +37,9 @@ struct Ends {
   double sum_s = 0;
   double last_s = 0;
 };
+
+// What Priorities::automatic comes to for these jobs on one GPU; others are themselves.
+Priorities chosen(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs);
 
 // When all jobs end that run on one GPU from now on, seconds from now, if nobody comes. At most kMostResidents jobs.
 // ends_s: empty, or the end of each.

@@ -11,8 +11,16 @@ inline constexpr std::size_t kMostResidents = 16; // jobs on one GPU that are re
 
 // Who goes first on a GPU.
 enum class Priorities {
-  equal,   // nobody: the GPU is shared evenly
-  ordered, // the first of a list before the second, and so on
+  equal,     // nobody: the GPU is shared evenly
+  ordered,   // the first of a list before the second, and so on
+  automatic, // ordered, unless equal makes the sum of ends smaller (offer.hpp)
+};
+
+// How processes share the GPU: the closed form's constants are one set for each.
+enum class Device {
+  one_queue, // all kernels in one queue, no switch: no GPU, but what the form was derived for
+  slices,    // processes take turns, a switch costs time
+  mps,       // kernels of all processes overlap
 };
 
 // What slows and is slowed.
@@ -24,30 +32,40 @@ struct Load {
 class Slowdowns {
  public:
   // The closed form alone, or with room for pairs of `kinds` kinds. Raises std::invalid_argument beyond 10,000.
-  explicit Slowdowns(std::size_t kinds = 0);
+  explicit Slowdowns(std::size_t kinds = 0, Device device = Device::one_queue);
 
   // A measured pair: completion time together / alone, each >= 1 in theory and > 0 by check. With Priorities::equal the order
   // of the two does not matter and both orders are set. Raises std::invalid_argument: a kind out of range, not a number, <= 0.
   void measured(Priorities priorities, std::size_t first, std::size_t second, double slowdown_first, double slowdown_second);
 
-  // The rate of each job, 1 = as alone, when all of `loads` (highest priority first) are on one GPU. `rates` is as long as `loads`,
+  // Not with Priorities::automatic: that is a choice between the other two. The rate of each job, 1 = as alone, when all of `loads` (highest priority first) are on one GPU. `rates` is as long as `loads`,
   // at most kMostResidents. A pair that was measured goes by that, everything else by the closed form.
   void rates(Priorities priorities, std::span<const Load> loads, std::span<double> rates) const;
 
-  // What a high job loses by having anybody below it, what part of the device's idle time lower jobs are granted, and the least
-  // share of the device that anybody is reckoned with (the slowest job of 121 measured pairs was slowed 103 times).
-  static constexpr double kHighSlowdown = 1.03;
-  static constexpr double kGranted = 0.9;
-  static constexpr double kLeastShare = 0.01;
-
  private:
+  // A job that has the share s = granted x left^power of the device takes (1 - u) + u / s + crossing x taken as long, u: its busy share.
+  struct Form {
+    double granted;
+    double power;
+    double crossing; // what changes between processes cost it, by how much of the device others take
+  };
+  struct Constants {
+    double high_slowdown; // of a job that has others below it
+    Form ordered;
+    Form equal;
+  };
+  static Constants constants(Device device);
   struct Pair {
     float first = 0; // 0: not measured
     float second = 0;
   };
+  static double rate(const Form& form, double busy, double left, double taken, double least);
+  void ordered(std::span<const Load> loads, std::span<double> rates) const;
+  void equal(std::span<const Load> loads, std::span<double> rates) const;
   const Pair* pair(Priorities priorities, const Load& first, const Load& second) const;
 
   std::size_t kinds_;
+  Constants form_;
   std::vector<Pair> ordered_;
   std::vector<Pair> equal_;
 };

@@ -141,15 +141,19 @@ void Cluster::arrange(Id at, double now_s) {
   std::array<placement::Resident, placement::kMostResidents> jobs;
   std::array<placement::Load, placement::kMostResidents> loads;
   std::array<double, placement::kMostResidents> rates{};
-  const placement::Priorities priorities = setup_.policy.rules.priorities;
+  const std::size_t count = gpu.jobs.size();
+  const auto fill = [&] {
+    for (std::size_t i = 0; i < count; ++i) {
+      jobs[i] = seen_[gpu.jobs[i]];
+      jobs[i].rest_s = expected_rest_s(gpu.jobs[i], live_[gpu.jobs[i]].done_s);
+      loads[i] = jobs[i].load;
+    }
+  };
+  fill();
+  const placement::Priorities priorities = placement::chosen(*setup_.believed, setup_.policy.rules.priorities, std::span(jobs).first(count));
   if (priorities == placement::Priorities::ordered) {
     std::ranges::stable_sort(gpu.jobs, {}, [&](Id job) { return expected_rest_s(job, live_[job].done_s); });
-  }
-  const std::size_t count = gpu.jobs.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    jobs[i] = seen_[gpu.jobs[i]];
-    jobs[i].rest_s = expected_rest_s(gpu.jobs[i], live_[gpu.jobs[i]].done_s);
-    loads[i] = jobs[i].load;
+    fill();
   }
   setup_.real->rates(priorities, std::span(loads).first(count), std::span(rates).first(count));
   double next_s = kNever;
