@@ -46,7 +46,7 @@ def around(path: Path, name: str) -> tuple[str, str]:
     return before + begin, end + after
 
 
-OUTPUT = ("--json", "--page", "--resume", "--svg")
+OUTPUT = ("--json", "--page", "--resume", "--svg", "--svg-use")
 """Options that name files of whoever made a table, and change nothing in it."""
 
 

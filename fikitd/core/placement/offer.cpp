@@ -42,20 +42,12 @@ void rates_of(const Slowdowns& slowdowns, Priorities priorities, std::span<const
   slowdowns.rates(priorities, std::span(loads).first(running.count), std::span(rates).first(running.count));
 }
 
-} // namespace
-
-Priorities chosen(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs) {
-  if (priorities != Priorities::automatic) return priorities;
-  const double ordered_s = replay(slowdowns, Priorities::ordered, jobs).sum_s;
-  return ordered_s <= replay(slowdowns, Priorities::equal, jobs).sum_s ? Priorities::ordered : Priorities::equal;
-}
-
-Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs, std::span<double> ends_s) {
-  priorities = chosen(slowdowns, priorities, jobs);
+// Of one of the two that are no choice.
+Ends play(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs, std::span<double> ends_s) {
   Running running = in_order(priorities, jobs);
   std::array<double, kMostResidents> rest{};
   for (std::size_t i = 0; i < running.count; ++i) rest[i] = jobs[i].rest_s;
-  Ends ends;
+  Ends ends{.priorities = priorities};
   double now_s = 0;
   std::array<double, kMostResidents> rates{};
   while (running.count > 0) {
@@ -69,7 +61,7 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
         first = i;
       }
     }
-    if (!std::isfinite(step_s)) return {.sum_s = kNoLimit, .last_s = kNoLimit};
+    if (!std::isfinite(step_s)) return {.sum_s = kNoLimit, .last_s = kNoLimit, .priorities = priorities};
     for (std::size_t i = 0; i < running.count; ++i) {
       double& left = rest[running.index[i]];
       left = std::max(0.0, left - rates[i] * step_s);
@@ -81,6 +73,20 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
   }
   ends.last_s = now_s;
   return ends;
+}
+
+} // namespace
+
+Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs, std::span<double> ends_s) {
+  if (priorities != Priorities::automatic) return play(slowdowns, priorities, jobs, ends_s);
+  const Ends ordered = play(slowdowns, Priorities::ordered, jobs, ends_s);
+  if (jobs.size() < 2) return ordered;
+  std::array<double, kMostResidents> equal_s{};
+  const std::span<double> equal_ends_s = std::span(equal_s).first(ends_s.size());
+  const Ends equal = play(slowdowns, Priorities::equal, jobs, equal_ends_s);
+  if (ordered.sum_s <= equal.sum_s) return ordered;
+  std::ranges::copy(equal_ends_s, ends_s.begin());
+  return equal;
 }
 
 Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& job, std::span<const Resident> residents,
@@ -107,16 +113,15 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
     }
   }
   std::array<double, kMostResidents> ends_s{};
-  const Priorities priorities = chosen(slowdowns, rules.priorities, together);
-  const Ends sharing = replay(slowdowns, priorities, together, std::span(ends_s).first(count));
+  const Ends sharing = replay(slowdowns, rules.priorities, together, std::span(ends_s).first(count));
   const Ends alone = without != nullptr ? *without : replay(slowdowns, rules.priorities, residents);
   const double waits_s = rules.waits_for_free ? std::min(wait_s, alone.last_s) : alone.last_s;
   offer.end_s = ends_s[count - 1];
   offer.gain_s = alone.sum_s + waits_s + job.rest_s - sharing.sum_s;
 
-  const Running order = in_order(priorities, together);
+  const Running order = in_order(sharing.priorities, together);
   std::array<double, kMostResidents> rates{};
-  rates_of(slowdowns, priorities, together, order, rates);
+  rates_of(slowdowns, sharing.priorities, together, order, rates);
   for (std::size_t i = 0; i < count; ++i) {
     double& slowdown = order.index[i] == count - 1 ? offer.slowdown_new : offer.slowdown_worst;
     slowdown = std::max(slowdown, 1 / rates[i]);

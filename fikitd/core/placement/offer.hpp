@@ -36,10 +36,8 @@ enum class Verdict {
 struct Ends {
   double sum_s = 0;
   double last_s = 0;
+  Priorities priorities = Priorities::equal; // what Priorities::automatic came to; others stay themselves
 };
-
-// What Priorities::automatic comes to for these jobs on one GPU; others are themselves.
-Priorities chosen(const Slowdowns& slowdowns, Priorities priorities, std::span<const Resident> jobs);
 
 // When all jobs end that run on one GPU from now on, seconds from now, if nobody comes. At most kMostResidents jobs.
 // ends_s: empty, or the end of each.

@@ -150,7 +150,8 @@ void Cluster::arrange(Id at, double now_s) {
     }
   };
   fill();
-  const placement::Priorities priorities = placement::chosen(*setup_.believed, setup_.policy.rules.priorities, std::span(jobs).first(count));
+  gpu.ends = placement::replay(*setup_.believed, setup_.policy.rules.priorities, std::span(jobs).first(count));
+  const placement::Priorities priorities = gpu.ends.priorities;
   if (priorities == placement::Priorities::ordered) {
     std::ranges::stable_sort(gpu.jobs, {}, [&](Id job) { return expected_rest_s(job, live_[job].done_s); });
     fill();
@@ -166,7 +167,6 @@ void Cluster::arrange(Id at, double now_s) {
     if (const double jump_s = next_jump_s(job, live.done_s); jump_s > live.done_s) until_s = std::min(until_s, jump_s);
     next_s = std::min(next_s, now_s + (until_s - live.done_s) / live.rate);
   }
-  gpu.ends = placement::replay(*setup_.believed, priorities, std::span(jobs).first(count));
   set_free_s(at, now_s + gpu.ends.last_s);
   coming_.push({.t_s = next_s, .gpu = at, .version = gpu.version});
 }

@@ -49,7 +49,7 @@ class Cluster {
   placement::Ends ends(Id gpu, double now_s) const {
     const Gpu& at = gpus_[gpu];
     const double passed_s = now_s - at.seen_s;
-    return {.sum_s = std::max(0.0, at.ends.sum_s - passed_s * static_cast<double>(at.jobs.size())), .last_s = std::max(0.0, at.ends.last_s - passed_s)};
+    return {.sum_s = std::max(0.0, at.ends.sum_s - passed_s * static_cast<double>(at.jobs.size())), .last_s = std::max(0.0, at.ends.last_s - passed_s), .priorities = at.ends.priorities};
   }
   void note_use(double now_s);
 
