@@ -30,7 +30,8 @@ Slowdowns::Constants Slowdowns::constants(Device device) {
 }
 
 double Slowdowns::rate(const Form& form, double busy, double left, double taken, double least) {
-  const double share = std::max(form.granted * std::pow(std::max(left, 0.0), form.power), least);
+  const double free = std::max(left, 0.0);
+  const double share = std::max(form.granted * (form.power == 1 ? free : std::pow(free, form.power)), least);
   return std::min(1.0, 1 / ((1 - busy) + busy / share + form.crossing * taken));
 }
 
