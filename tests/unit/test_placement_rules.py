@@ -190,6 +190,8 @@ def test_what_an_offer_refuses_and_why() -> None:
     assert consider(form, Rules(), job, there * 2, 20).verdict is Verdict.FULL
     assert consider(form, Rules(most_busy=1), job, there, 20).verdict is Verdict.TOO_BUSY
     assert consider(form, Rules(), job, there, 20, wait_s=0).verdict is Verdict.SLOWER
+    endless = Resident(math.inf, 0.9, shards=14)
+    assert consider(form, Rules(), endless, there, 20).verdict is Verdict.SLOWER  # its gain is no number
     shares = consider(form, Rules(), job, there, 20)
     assert shares.verdict is Verdict.SHARES
     assert shares.slowdown_worst == pytest.approx(1.03)

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMemoryMargin = 1.1;
+constexpr double kMostShards = 1e9; // no GPU has them
 
 // Indices of jobs in the order of their priority, those that still run.
 struct Running {
@@ -126,11 +127,14 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
     double& slowdown = order.index[i] == count - 1 ? offer.slowdown_new : offer.slowdown_worst;
     slowdown = std::max(slowdown, 1 / rates[i]);
   }
-  offer.verdict = rules.must_gain && offer.gain_s <= 0 ? Verdict::slower : Verdict::shares;
+  offer.verdict = rules.must_gain && !(offer.gain_s > 0) ? Verdict::slower : Verdict::shares;
   return offer;
 }
 
-int shards_for(double peak_bytes) { return std::max(1, static_cast<int>(std::ceil(kMemoryMargin * peak_bytes / kGiB))); }
+int shards_for(double peak_bytes) {
+  if (!std::isfinite(peak_bytes) || peak_bytes < 0) throw std::invalid_argument("a peak of memory is a number of bytes");
+  return static_cast<int>(std::clamp(std::ceil(kMemoryMargin * peak_bytes / kGiB), 1.0, kMostShards));
+}
 
 SubBatch sub_batch(int batch_1, double peak_bytes_1, int batch_2, double peak_bytes_2, double free_bytes, int wanted_batch) {
   if (batch_1 <= 0 || batch_2 <= 0 || wanted_batch <= 0 || batch_1 == batch_2) {

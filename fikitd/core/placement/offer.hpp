@@ -30,7 +30,7 @@ enum class Verdict {
   no_memory, // shards are missing
   full,      // Rules::most jobs are there
   too_busy,  // Rules::most_busy
-  slower,    // sharing would make the sum of ends larger
+  slower,    // sharing would make the sum of ends larger, or nobody knows: a rest without end
 };
 
 struct Ends {
@@ -58,7 +58,7 @@ struct Offer {
 Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& job, std::span<const Resident> residents,
                int free_shards, double wait_s, const Ends* without = nullptr);
 
-// Shards of a job whose runs needed so many bytes at most: a tenth more, rounded up, at least 1.
+// Shards of a job whose runs needed so many bytes at most: a tenth more, rounded up, at least 1. Raises std::invalid_argument.
 int shards_for(double peak_bytes);
 
 // A job that does not fit can be run with smaller steps: of memory = fixed + per_sample x batch, known from two runs.

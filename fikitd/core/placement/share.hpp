@@ -20,8 +20,8 @@ double shared_last_s(const Couple& couple);
 // GPU that is free in wait_s seconds (infinity: none is)?
 bool gains(const Couple& couple, bool new_is_high, double wait_s);
 
-// May the new one of the two be the high one? Does the sum of both ends become smaller than with the other order?
-// high_if_new: the slowdowns with the new job high; and high_if_running with the running one high.
+// Is the sum of both ends smaller with the new job high than with the running one high? The same two jobs, with the slowdowns that
+// each order means.
 bool new_should_be_high(const Couple& new_high, const Couple& running_high);
 
 } // namespace fikit::placement
