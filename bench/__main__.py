@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -72,7 +73,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m bench", description=__doc__)
+    wide = partial(argparse.HelpFormatter, max_help_position=6 + max(map(len, BENCHES)))
+    parser = _Parser(prog="python -m bench", description=__doc__, formatter_class=wide)
     benches = parser.add_subparsers(dest="name", metavar="NAME", parser_class=_Parser)
     for name, bench in BENCHES.items():
         own = benches.add_parser(name, help=bench.ABOUT, description=bench.__doc__)
