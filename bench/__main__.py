@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    wide = partial(argparse.HelpFormatter, max_help_position=6 + max(map(len, BENCHES)))
+    wide = partial(argparse.HelpFormatter, max_help_position=8 + max(map(len, BENCHES)))
     parser = _Parser(prog="python -m bench", description=__doc__, formatter_class=wide)
     benches = parser.add_subparsers(dest="name", metavar="NAME", parser_class=_Parser)
     for name, bench in BENCHES.items():
