@@ -304,7 +304,7 @@ class Bench:
                 state = machine_state(begun)
                 self.kept.save(str(case), number, ({**row, "machine": state}, seen))
                 said = f"JCT ratio {row['high_jct_ratio']:.3f}, harvest {row['harvest']:.3f}"
-                said += "" if row["switch_us"] is None else f", switch {row['switch_us']:.0f} us"
+                said += "" if row.get("switch_us") is None else f", switch {row['switch_us']:.0f} us"
                 took = f"{state['took_s']:.0f} s, load {state['load']:.1f}"
                 print(f"{done}/{len(missing)}  {case}, round {number}: {said} ({took})", file=sys.stderr, flush=True)
 
