@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -73,8 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    wide = partial(argparse.HelpFormatter, max_help_position=8 + max(map(len, BENCHES)))
-    parser = _Parser(prog="python -m bench", description=__doc__, formatter_class=wide)
+    parser = _Parser(prog="python -m bench", description=__doc__)
     benches = parser.add_subparsers(dest="name", metavar="NAME", parser_class=_Parser)
     for name, bench in BENCHES.items():
         own = benches.add_parser(name, help=bench.ABOUT, description=bench.__doc__)

@@ -31,7 +31,7 @@ def test_without_a_name_it_lists_the_benches() -> None:
     done = bench()
     assert done.returncode == 0
     for name, module in BENCHES.items():
-        assert f"\n    {name} " in done.stdout
+        assert re.search(rf"^    {name}\s", done.stdout, re.M)
         assert module.ABOUT.split()[0] in done.stdout
 
 
