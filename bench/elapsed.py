@@ -61,17 +61,19 @@ PAIRS: Final = [(high, low) for high in HIGH for low in LOW]
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one program in the device's record, in seconds: first hand-over to last end, and for how long its work stood there beyond its own."""
+    """Of one program in the device's record, in seconds: the run's begin to its last end, for it may wait at the gate before its first
+    kernel is handed over; and for how long its work stood there beyond its own."""
 
     span_s: float
     stood_s: float
 
     @classmethod
-    def of(cls, events: Sequence[Mapping[str, Any]], pid: int) -> Seen:
+    def of(cls, run: live.Run) -> Seen:
+        """Of the run's first program. Raises BenchError."""
         mine = sorted(
             (int(event["enqueue_ns"]), int(event["end_ns"]), int(event["work_ns"]))
-            for event in events
-            if event["pid"] == pid and event["kind"] in ON_COMPUTE_ENGINE and event["end_ns"] is not None
+            for event in run.events
+            if event["pid"] == run.pids[0] and event["kind"] in ON_COMPUTE_ENGINE and event["end_ns"] is not None
         )
         if not mine:
             raise BenchError("the device's record has nothing of a program")
@@ -80,7 +82,7 @@ class Seen:
             there_ns += max(ended_ns - max(enqueued_ns, until_ns), 0)
             until_ns = max(until_ns, ended_ns)
         work_ns = sum(work for _, _, work in mine)
-        return cls((until_ns - mine[0][0]) / 1e9, (there_ns - work_ns) / 1e9)
+        return cls((until_ns - run.begun_ns) / 1e9, (there_ns - work_ns) / 1e9)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,13 +132,13 @@ def measure(
                     with stage.learnt_before():
                         ran = stage.run([jobs[name]], DEVICE)
                         stage.report(ran.job_ids[0])
-                    alone[name] = Seen.of(ran.events, ran.pids[0])
+                    alone[name] = Seen.of(ran)
             for high, low in pairs:
                 for first, other in ((high, low), (low, high)):
                     with stage.learnt_before():
                         ran = stage.run([jobs[first], replace(jobs[other], requests=None)], DEVICE)
                         reports = [stage.report(job) for job in ran.job_ids]
-                    rows.append(_row(first, other, reports[0], Seen.of(ran.events, ran.pids[0]), alone[first]))
+                    rows.append(_row(first, other, reports[0], Seen.of(ran), alone[first]))
     return rows
 
 
