@@ -10,7 +10,7 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.places import places
-from fikit.reporters import json
+from fikit.reporters import json, screen
 from fikitd import priorities
 
 
@@ -34,7 +34,7 @@ def command(jobid: str, priority: str | None, as_json: bool) -> None:
     if as_json:
         json.emit({"job": number, "priority": now, "priority_name": priorities.name(now)})
     else:
-        click.echo(f"job {jobid} has priority {priorities.name(now)}")
+        screen.echo(f"job {jobid} has priority {priorities.name(now)}")
 
 
 def _ask(number: str, jobid: str, wanted: int | None) -> int:
