@@ -28,7 +28,7 @@ from fikitd.mps.clients import Clients as MpsClients
 from fikitd.packets import Refused, receive, send
 from fikitd.peer import Peer
 from fikitd.present import Present
-from fikitd.profile_format import edges_of
+from fikitd.profile_format import edges_of, plausible
 from fikitd.profile_key import Program, program_of_process
 from fikitd.profiles import ProfileStore
 from fikitd.protection import PROMISING
@@ -495,7 +495,7 @@ class Managed:
             "span_ns": stats["span_ns"],
             "launches": stats["kernels"],
             "peak_bytes": client.peak_memory_bytes,
-            "edges": client.edges._asdict(),
+            "edges": plausible(client.edges)._asdict(),
         }
         arguments = {
             "directory": str(self._store.directory), "uid": record.uid, "about": about,

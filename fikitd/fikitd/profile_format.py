@@ -83,6 +83,11 @@ def edges_of(raw: Any) -> Edges:
     return Edges(*(integer(raw.get(name, 0), f"edges.{name}", 0, MAX_NS) for name in Edges._fields))
 
 
+def plausible(edges: Edges) -> Edges:
+    """Those of a job whose record, or whose machine's clock, is years off are not known."""
+    return edges if all(0 <= ns <= MAX_NS for ns in edges) else Edges(0, 0, 0)
+
+
 def _kernel(raw: Any) -> Kernel:
     if not isinstance(raw, dict):
         raise ValueError("a kernel is not an object")

@@ -52,7 +52,10 @@ def test_it_comes_behind_what_was_there_and_says_what_the_report_says(commented:
     assert before == "disk ok; x=1"
     report = ReportStore(commented.sandbox.report_dir).load(job)
     assert report is not None
-    assert re.match(rf"gpu_s={report['gpu_time_s']:.3f},wait_s=\d+\.\d{{3}},peak_mib=\d+,emulated$", ours), ours
+    assert re.match(
+        rf"gpu_s={report['gpu_time_s']:.3f},wait_s=\d+\.\d{{3}},peak_mib=\d+,elapsed_s=\d+\.\d{{3}},(\w+=[\d.]+,)*emulated$",
+        ours,
+    ), ours
 
 
 def test_each_task_of_an_array_has_its_own(commented: Cluster, spin: Path) -> None:

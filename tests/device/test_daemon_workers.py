@@ -96,7 +96,11 @@ def test_a_worker_has_its_users_rights_and_limits_and_no_more(site: Site) -> Non
 
     async def test() -> None:
         found, packed = await site.load(NOBODY)
-        assert (found, bool(packed)) == ({"found": True, "sentences": [], "stood_in": "", "choices": 0}, True)
+        edges = {"lead_ns": 0, "start_ns": 0, "end_ns": 0}
+        assert (found, bool(packed)) == (
+            {"found": True, "sentences": [], "stood_in": "", "choices": 0, "edges": edges},
+            True,
+        )
         (worker,) = site.workers._workers
         process = Path(f"/proc/{worker.pid}")
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
