@@ -238,6 +238,9 @@ def test_a_worker_that_says_nothing_is_ended_and_the_other_ones_answer_is_not_lo
     with pytest.raises(BenchError, match="silent took too long"):
         silent.answer(time.monotonic() + 0.3)
     assert silent.broken
+    patience = time.monotonic() + 5  # what is killed takes a moment to be gone
+    while alive("sleep 4712") and time.monotonic() < patience:
+        time.sleep(0.01)
     assert alive("sleep 4712") == []
 
 
