@@ -35,14 +35,11 @@ OF_THE_MACHINE = ("epsilon_us", "spin_us", "lowest_max_delay_us")
 TUNING_OF_THE_JOBS = (
     "saved_ns",
     "advance_ns",
+    "enough_ns",
+    "lately_ns",
     "remembered_ns",
-    "behind_ns",
     "longest_run_ns",
     "rest_run_ns",
-    "ahead_ns",
-    "enough_ns",
-    "surplus_ns",
-    "odd_idle_ns",
     "long_idle_ns",
     "turn_ns",
 )

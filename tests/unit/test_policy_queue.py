@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from fikitd._core import Policy
+from fikitd.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, OTHER, LOW = 1, 2, 3
+FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
+"""A client begins with a full budget."""
 
 
 def equals() -> Policy:
@@ -23,7 +26,7 @@ def equals() -> Policy:
 
 def below() -> Policy:
     """A high client that has slack for everything, and a low one."""
-    made = Policy("budget", run_ahead_ns=1 * S)
+    made = Policy("budget", run_ahead_ns=1 * S, tuning=FULL)
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
     made.event("launched", HIGH, 0, duration_ns=2 * MS, slack_ns=[1 * S])
@@ -84,7 +87,7 @@ def test_a_grant_that_is_complete_takes_its_work_away_and_no_more() -> None:
 def test_a_mark_does_not_make_forget_lower_work_that_stands_before_what_is_left() -> None:
     """3 ms of the low client and 4 ms of the high one are left, which has slack for 3.5 ms."""
     for length, expected in ((1 * MS, []), (400 * US, [("grant", LOW, 2, 1)])):
-        made = Policy("budget", run_ahead_ns=1 * S)
+        made = Policy("budget", run_ahead_ns=1 * S, tuning=FULL)
         made.event("client_added", HIGH, 0, priority=1)
         made.event("client_added", LOW, 0, priority=8)
         made.event("launched", HIGH, 0, duration_ns=0, slack_ns=[1 * S])

@@ -54,7 +54,8 @@ policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int
 // A policy driven by hand: every event is followed by decide() at the event's time.
 class ManualPolicy {
  public:
-  ManualPolicy(const std::string& name, const policy::Options& options) : policy_(policy::make_policy(name, options)) {
+  ManualPolicy(const std::string& name, const policy::Options& options, const policy::Device& device)
+      : policy_(policy::make_policy(name, options)), device_(device) {
     if (policy_ == nullptr) throw nb::value_error(policy::unknown_policy(name).c_str());
   }
 
@@ -116,6 +117,7 @@ class ManualPolicy {
 
  private:
   nb::list decide(std::int64_t time_ns) {
+    policy_->know([this](int) { return device_; });
     policy_->decide(time_ns, decisions_);
     nb::list list;
     for (const policy::Decision& decision : decisions_.items()) list.append(to_tuple(decision));
@@ -150,6 +152,7 @@ class ManualPolicy {
   }
 
   std::unique_ptr<policy::Policy> policy_;
+  policy::Device device_;
   std::map<policy::ClientId, predictor::SegmentAlone> alone_; // as the predictor reckons
   policy::Decisions decisions_;
 };
@@ -471,17 +474,19 @@ void bind_policy(nb::module_& m) {
       .def("__init__",
            [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t epsilon_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
-              std::int64_t ageing_ns, const nb::dict& tuning) {
+              std::int64_t ageing_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns, bool overlaps) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
              turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
              all.ageing_ns = ageing_ns;
-             new (self) ManualPolicy(name, all);
+             const policy::Device device{.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices,
+                                         .switch_ns = switch_ns.value_or(policy::kUnknown)};
+             new (self) ManualPolicy(name, all, device);
            },
            "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
            "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
-           "ageing_ns"_a = standard.ageing_ns, "tuning"_a = nb::dict())
+           "ageing_ns"_a = standard.ageing_ns, "tuning"_a = nb::dict(), "switch_ns"_a = 0, "overlaps"_a = false)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),

@@ -47,8 +47,6 @@ struct Options {
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
   Protection protection{};                // of a client that does not say it itself
   Tuning tuning{};
-  std::int64_t switch_ns = 0; // of the device from one client to another
-  bool overlaps = false;      // kernels of all clients run at the same time
   std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "by_length.hpp"
 #include "progress.hpp"
 #include "rows.hpp"
 #include "tournament.hpp"
@@ -30,9 +29,6 @@ class Index {
     Rows running;   // launches left of a run; decided here, as copying
     Rows unknown;   // has launched work of unknown length
     Rows exclusive; // an exclusive kernel of its job runs
-    Rows guarded;   // has a max_delay
-    Rows patient;   // who waits for its work waits for its word
-    Rows run;       // by_run() and by_length() differ
     bool operator==(const Sets&) const = default;
   };
 
@@ -48,13 +44,9 @@ class Index {
   const Last& finish() const { return finish_; }   // of a client's work; measuring ones have none
   const First& dry() const { return dry_; }        // the same with its leases, as far as that is to come
   const First& forget() const { return forget_; }  // of its oldest grant
-  const First& since() const { return since_; }    // it waits, for a launch or a copy
-  // Those whose kernels can be refused with others of about their length: known, not exclusive, and one more grant is possible.
-  const ByLength& by_length() const { return by_length_; }
-  const ByLength& by_run() const { return by_run_; } // with those that are likely to follow it, if there are any
   std::int64_t passed_ns() const { return passed_ns_; }
 
-  std::uint64_t looks() const { return finish_.looks() + dry_.looks() + forget_.looks() + since_.looks(); }
+  std::uint64_t looks() const { return finish_.looks() + dry_.looks() + forget_.looks(); }
 
  private:
   void put_standing(std::size_t row, const Client& client);
@@ -63,9 +55,6 @@ class Index {
   Last finish_;
   First dry_;
   First forget_;
-  First since_;
-  ByLength by_length_;
-  ByLength by_run_;
   std::int64_t passed_ns_ = kLongAgo;
 };
 

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <array>
 
-#include "budget.hpp"
+#include "budget/budget.hpp"
 #include "exclusive.hpp"
 #include "fifo.hpp"
 #include "paper.hpp"
 #include "policy.hpp"
-#include "price/price.hpp"
 #include "prio.hpp"
 #include "tgs.hpp"
 #include "xsched.hpp"
@@ -29,7 +28,7 @@ Made prio(const Options& options) {
   return std::make_unique<Prio>(options, Boundary{.in_flight = K});
 }
 
-constexpr std::array<Entry, 13> kPolicies{{
+constexpr std::array<Entry, 12> kPolicies{{
     {"fifo", [](const Options& o) -> Made { return std::make_unique<Fifo>(o); }},
     {"exclusive", [](const Options& o) -> Made { return std::make_unique<Exclusive>(o); }},
     {"excl", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.whole_request = true}); }},
@@ -41,8 +40,7 @@ constexpr std::array<Entry, 13> kPolicies{{
     {"tally", [](const Options& o) -> Made { return std::make_unique<Prio>(o, Boundary{.idle_ns = kTallyIdleNs}); }},
     {"tgs", [](const Options& o) -> Made { return std::make_unique<Tgs>(o); }},
     {"paper", [](const Options& o) -> Made { return std::make_unique<Paper>(o); }},
-    {"budget", [](const Options& o) -> Made { return std::make_unique<Budget>(o); }},
-    {"price", [](const Options& o) -> Made { return std::make_unique<price::Price>(o); }},
+    {"budget", [](const Options& o) -> Made { return std::make_unique<budget::Budget>(o); }},
 }};
 
 } // namespace

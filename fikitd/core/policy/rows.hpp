@@ -50,31 +50,6 @@ class Rows {
         return number * kBits + kBits - 1 - static_cast<std::size_t>(std::countl_zero(words_[number]));
     return kMaxClients;
   }
-  // Those of them for which this holds, and the one whose key is least, of equals the first (there is one at least): each is
-  // asked, and no branch depends on what it says, for nobody could foresee it.
-  template <class Holds>
-  Rows where(Holds holds) const {
-    Rows rows;
-    for (std::size_t number = 0; number < words_.size(); ++number)
-      for (std::uint64_t word = words_[number]; word != 0; word &= word - 1) {
-        const auto bit = static_cast<std::size_t>(std::countr_zero(word));
-        rows.words_[number] |= static_cast<std::uint64_t>(holds(number * kBits + bit)) << bit;
-      }
-    return rows;
-  }
-  template <class Key>
-  std::size_t least(Key key) const {
-    std::size_t best = first();
-    std::int64_t least = key(best);
-    for (std::size_t number = 0; number < words_.size(); ++number)
-      for (std::uint64_t word = words_[number]; word != 0; word &= word - 1) {
-        const std::size_t row = number * kBits + static_cast<std::size_t>(std::countr_zero(word));
-        const std::int64_t other = key(row);
-        best = other < least ? row : best;
-        least = other < least ? other : least;
-      }
-    return best;
-  }
   // Those of them that come before this row.
   Rows before(std::size_t row) const {
     Rows rows;
@@ -87,9 +62,6 @@ class Rows {
     }
     return rows;
   }
-
-  // Those that come later, with it.
-  Rows from(std::size_t row) const { return without(before(row)); }
 
   friend Rows operator&(Rows a, const Rows& b) {
     for (std::size_t number = 0; number < a.words_.size(); ++number) a.words_[number] &= b.words_[number];

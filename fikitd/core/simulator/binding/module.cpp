@@ -214,8 +214,6 @@ void bind(nb::module_& m) {
         policy::Options options = options_of(scheduler);
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
         options.tuning = tuning_of(tuning);
-        options.switch_ns = device.sharing == emu::Sharing::slices ? device.switch_ns : 0;
-        options.overlaps = device.sharing == emu::Sharing::mps;
         const bool named = nb::isinstance<nb::str>(policy);
         const Setup setup{.policy = named ? nb::cast<std::string>(policy) : "",
                           .make = named ? nullptr : python_policy(policy),

@@ -2,17 +2,18 @@
 #include <algorithm>
 #include <array>
 
-#include "price.hpp"
+#include "budget.hpp"
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 
-Client* Price::choose(std::int64_t now_ns) {
+Client* Budget::choose(std::int64_t now_ns) {
   if (!sets().waiting.any()) return nullptr;
   look(now_ns, clients().at(sets().waiting.last()).priority);
   if (ahead_ns() > options().lease_ns / 2) { // nobody is believed to be at work for much longer without a word
     hold(sets().waiting, lower_.hold);
     return nullptr;
   }
+  see_running();
   Client* best = nullptr;
   for (Client& client : clients().among(sets().waiting)) {
     if (best != nullptr && best->priority != client.priority) break; // and all behind it
@@ -29,7 +30,7 @@ Client* Price::choose(std::int64_t now_ns) {
 }
 
 // Why it may not go; Reason::none when it may. All of its run is asked about first, then its next kernel alone.
-Hold Price::answer(const Client& client) {
+Hold Budget::answer(const Client& client) {
   granted_[client.slot] = only_one(client);
   if (const Client* equal = running_with_less(client); equal != nullptr && !due(client, now_ns_))
     return {.reason = Reason::turn, .by = equal->id};
@@ -45,29 +46,31 @@ Hold Price::answer(const Client& client) {
 }
 
 // While all those above are at rest. Were somebody at work, his next launch would end it.
-void Price::lengthen(const Client& client) {
+void Budget::lengthen(const Client& client) {
   Launches& granted = granted_[client.slot];
   const Launches& longer = client.long_run;
   if (longer.launches <= granted.launches || !at_rest(client) || !foreseeable(client)) return;
   if (objection(client, longer.work_ns).reason == Reason::none) granted = longer;
 }
 
-bool Price::may_extend(const Client& client) const {
+bool Budget::may_extend(const Client& client) const {
   const Run& run = client.run;
   const std::int64_t most_ns = 4 * options().run_ahead_ns; // then the mark of its last launch says how far it is
   return client.closed && !client.waiting && client.grant_count > 0 && client.grants[client.grant_count - 1].duration_ns >= 0 &&
          run.taken && run.launches > 0 && run.granted_ns < most_ns && (run.half_granted(run.next) || run.half_granted(run.long_next));
 }
 
-bool Price::may_become_longer(const Client& client, const Launches& to) const {
+bool Budget::may_become_longer(const Client& client, const Launches& to) const {
   return client.run.half_granted(to) && objection(client, client.run.more_ns(to)).reason == Reason::none;
 }
 
-Price::Extension Price::extended(std::int64_t now_ns) {
+Budget::Extension Budget::extended(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().running))
     if (may_extend(client) && (best == nullptr || goes_before(client, *best))) best = &client;
-  if (best == nullptr || running_with_less(*best) != nullptr) return {};
+  if (best == nullptr) return {};
+  see_running();
+  if (running_with_less(*best) != nullptr) return {};
   for (const Client& client : clients().among(sets().waiting | sets().elsewhere))
     if (!goes_before(*best, client)) return {};
   look(now_ns, best->priority);
@@ -82,7 +85,7 @@ Price::Extension Price::extended(std::int64_t now_ns) {
 
 // What is left of a run was worth it when it was granted; a higher client may have launched since. And who launches more than was
 // left of it goes another way than what was granted.
-Client* Price::overstaying(std::int64_t now_ns) {
+Client* Budget::overstaying(std::int64_t now_ns) {
   if (!sets().running.any()) return nullptr;
   for (Client& client : clients().among(sets().running & sets().closed)) {
     if (client.run.astray) return &client;
@@ -91,11 +94,10 @@ Client* Price::overstaying(std::int64_t now_ns) {
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
     for (const Higher& higher : above()) {
       if (!higher.client->outranks(client)) continue;
-      const std::int64_t switch_ns = options().switch_ns;
       // In slices each of its launches takes the device from a client that is back, and costs two changes.
-      if (switch_ns > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
-      const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = switch_ns}) -
-                              higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = switch_ns});
+      if (switch_ns() > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
+      const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = switch_ns()}) -
+                              higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = switch_ns()});
       if (higher.calibration * higher.affected * delay_ns > higher.worth * static_cast<double>(left_ns)) return &client;
     }
   }
@@ -104,7 +106,7 @@ Client* Price::overstaying(std::int64_t now_ns) {
 
 // Nobody waits for longer than a second, and than ten below those who have no budget left, whose requests may queue, or who were
 // promised that no single delay is long.
-std::int64_t Price::patience_ns(const Client& client, std::int64_t now_ns) const {
+std::int64_t Budget::patience_ns(const Client& client, std::int64_t now_ns) const {
   for (const Client& higher : clients().span()) {
     if (!higher.outranks(client)) continue;
     const SlowdownBudget& budget = budgets_[higher.slot];
@@ -114,39 +116,46 @@ std::int64_t Price::patience_ns(const Client& client, std::int64_t now_ns) const
   return options().ageing_ns;
 }
 
-std::int64_t Price::length_ns(const Client& client) const {
+std::int64_t Budget::length_ns(const Client& client) const {
   return client.waiting_duration_ns >= 0 ? client.waiting_duration_ns : guesses_[client.slot].length_ns;
 }
 
-bool Price::goes_before(const Client& a, const Client& b) const {
+bool Budget::goes_before(const Client& a, const Client& b) const {
   if (a.priority != b.priority) return a.priority < b.priority;
   const double served_a = served_ns_[a.slot], served_b = served_ns_[b.slot];
   return served_a != served_b ? served_a < served_b : a.id < b.id;
 }
 
-const Client* Price::running_with_less(const Client& client) const {
-  for (const Client& other : clients().among(sets().closed & sets().granted)) {
-    const bool runs = other.priority == client.priority && &other != &client && (!other.waiting || other.grant_count == kMaxGrants);
-    if (runs && served_ns_[client.slot] > served_ns_[other.slot] + static_cast<double>(options().run_ahead_ns)) return &other;
+void Budget::see_running() {
+  running_ = {};
+  for (const Client& client : clients().among(sets().closed & sets().granted)) {
+    if (client.waiting && client.grant_count < kMaxGrants) continue;
+    const Client*& least = running_[static_cast<std::size_t>(client.priority)];
+    if (least == nullptr || goes_before(client, *least)) least = &client;
   }
-  return nullptr;
+}
+
+const Client* Budget::running_with_less(const Client& client) const {
+  const Client* least = running_[static_cast<std::size_t>(client.priority)];
+  const bool less = least != nullptr && served_ns_[client.slot] > served_ns_[least->slot] + static_cast<double>(options().run_ahead_ns);
+  return less ? least : nullptr;
 }
 
 // What it did not ask for is not saved up for it: it is never far behind its equals.
-void Price::comes_back(const Client& client) {
+void Budget::comes_back(const Client& client) {
   double& served_ns = served_ns_[client.slot];
   const double level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
   if (client.grant_count == 0) served_ns = std::max(served_ns, level_ns - static_cast<double>(options().run_ahead_ns));
 }
 
-void Price::served(const Client& client, std::int64_t ns) {
+void Budget::served(const Client& client, std::int64_t ns) {
   double& served_ns = served_ns_[client.slot];
   served_ns += static_cast<double>(ns);
   level_ns_[static_cast<std::size_t>(client.priority)] = served_ns;
 }
 
 // Expected delays change as time goes by without an event: again when they may have become worth it.
-std::int64_t Price::next_change_ns(std::int64_t now_ns) const {
+std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   constexpr std::int64_t kAgainNs = 50'000;
   constexpr std::int64_t kAgainShare = 16;
   std::int64_t longest_ns = 0;
@@ -165,4 +174,4 @@ std::int64_t Price::next_change_ns(std::int64_t now_ns) const {
   return std::min(next_ns, now_ns + std::max(kAgainNs, longest_ns / kAgainShare));
 }
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget

@@ -6,7 +6,7 @@
 
 #include "../times.hpp"
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 
 // Lower work has the device until end_ns. If the device then has to change back to the client, that takes back_ns more.
 struct Fill {
@@ -58,4 +58,4 @@ class Forecast {
   Remaining left_;
 };
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget

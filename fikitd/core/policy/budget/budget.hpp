@@ -1,4 +1,4 @@
-// The policy `price`: lower work goes while what it costs those above is worth what it gains. See README.md.
+// The policy `budget`: lower work goes while what it costs those above is worth what it gains. See README.md.
 #pragma once
 
 #include <array>
@@ -10,15 +10,20 @@
 #include "../level_policy.hpp"
 #include "slowdown_budget.hpp"
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 
-class Price final : public LevelPolicy {
+class Budget final : public LevelPolicy {
  public:
   using LevelPolicy::LevelPolicy;
   bool looks_ahead() const override { return true; }
 
  private:
-  // What happened (price.cpp).
+  // The GPU, as far as is known: until it has been measured a change between clients is taken for a dear one.
+  static constexpr std::int64_t kAssumedSwitchNs = 100'000;
+  bool overlaps() const { return device().sharing == Sharing::overlap; }
+  std::int64_t switch_ns() const { return overlaps() ? 0 : device().switch_ns >= 0 ? device().switch_ns : kAssumedSwitchNs; }
+
+  // What happened (budget.cpp).
   void learn(const LevelPolicy& higher) override;
   void noted(const Event& event, const Client& client) override;
   void noted_given(const Given& given, const Client& client, std::int64_t now_ns) override;
@@ -29,7 +34,7 @@ class Price final : public LevelPolicy {
   void see_rest(std::int64_t t_ns);
   void see_guess(const Event& event, const Client& client);
 
-  // What a piece of lower work would cost, and gain (price.cpp).
+  // What a piece of lower work would cost, and gain (budget.cpp).
   struct Higher { // one of those above, at the moment of a decision
     const Client* client = nullptr;
     Forecast forecast;
@@ -70,7 +75,7 @@ class Price final : public LevelPolicy {
   Lower lower_work(std::int64_t now_ns) const;
   std::int64_t ahead_ns() const { return lower_.end_ns - now_ns_; }
 
-  // Who goes (price_choice.cpp).
+  // Who goes (budget_choice.cpp).
   std::int64_t charged_ns(const Client& client, const Launches& granted) const override { return asked_ns(client, granted); }
   Launches granted(const Client& client) const override { return granted_[client.slot]; }
   Client* choose(std::int64_t now_ns) override;
@@ -93,11 +98,12 @@ class Price final : public LevelPolicy {
 
   // Whose turn it is: of a level, who has had least of the device goes first.
   bool goes_before(const Client& a, const Client& b) const;
-  const Client* running_with_less(const Client& client) const; // whose next kernel it has to wait for
+  void see_running();
+  const Client* running_with_less(const Client& client) const; // of its equals: whose next kernel it has to wait for
   void comes_back(const Client& client);
   void served(const Client& client, std::int64_t ns);
 
-  // Copies (price_copies.cpp).
+  // Copies (budget_copies.cpp).
   CopyEngines copies_that_matter(const Client& client) const override { return copies_.that_matter(client); }
   Client* choose_copy(std::int64_t now_ns) override;
   Hold copy_obstacle(const Client& client, std::int64_t now_ns) const;
@@ -124,6 +130,7 @@ class Price final : public LevelPolicy {
   Lower lower_;
   std::array<Higher, kMaxClients> above_{};
   std::size_t above_count_ = 0;
+  std::array<const Client*, 10> running_{}; // by priority: of those whose kernel runs, and who do not ask, who has had least
 };
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget

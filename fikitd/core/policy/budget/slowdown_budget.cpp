@@ -4,10 +4,8 @@
 #include <numbers>
 #include <utility>
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 namespace {
-
-constexpr double kLatelyNs = 200e6; // of lower work: what came before counts half
 
 // So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long (Pollaczek, Khinchine).
 double affected_inside(double load) { return 0.5 + 0.5 / ((1 - load) * (1 - load)); }
@@ -117,7 +115,7 @@ double SlowdownBudget::measured_delay_ns(const Event& event) const {
 void SlowdownBudget::compare(double delay_ns) {
   seen_.forecast_ns += forecast_ns_;
   seen_.foreseen_ns += std::min(delay_ns, forecast_ns_);
-  if (seen_.forecast_ns > kLatelyNs / 4) seen_.forecast_ns /= 2, seen_.foreseen_ns /= 2;
+  if (seen_.forecast_ns > tuning_->lately_ns / 4) seen_.forecast_ns /= 2, seen_.foreseen_ns /= 2;
   std::array<double, 3> parts{};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const double rate = unforeseen_[i].share(tuning_->enough_ns / 4) + tuning_->surprise;
@@ -129,7 +127,7 @@ void SlowdownBudget::compare(double delay_ns) {
     if (of.now_ns == 0) of.delay_ns -= of.delay_ns / 32; // what is not tried again is forgotten
     of.delay_ns += std::max(0.0, delay_ns - forecast_ns_) * parts[i] / all;
     of.lower_ns += std::exchange(of.now_ns, 0);
-    if (of.lower_ns > kLatelyNs) of.lower_ns /= 2, of.delay_ns /= 2;
+    if (of.lower_ns > tuning_->lately_ns) of.lower_ns /= 2, of.delay_ns /= 2;
   }
 }
 
@@ -216,7 +214,7 @@ double SlowdownBudget::worth(std::int64_t now_ns, bool at_work) const {
 // The longer the client has stayed away, beyond what it ever did, the less of lower work will be there when it comes.
 double SlowdownBudget::exposed(std::int64_t now_ns) const {
   if (in_segment_) return 1;
-  const double usual_ns = static_cast<double>(idle_.ns.back()) + tuning_->enough_ns;
+  const double usual_ns = std::min(static_cast<double>(idle_.ns.back()), tuning_->lately_ns) + tuning_->enough_ns;
   return usual_ns / std::max(static_cast<double>(now_ns - since_ns_), usual_ns);
 }
 
@@ -239,4 +237,4 @@ void SlowdownBudget::spend_on_copy(double delay_ns, double takes_ns, std::int64_
   others_ns_ += takes_ns;
 }
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget

@@ -1,12 +1,12 @@
-#include "price.hpp"
+#include "budget.hpp"
 
 #include <algorithm>
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 
-void Price::learn(const LevelPolicy& higher) {
+void Budget::learn(const LevelPolicy& higher) {
   LevelPolicy::learn(higher);
-  const auto& other = static_cast<const Price&>(higher);
+  const auto& other = static_cast<const Budget&>(higher);
   budgets_ = other.budgets_;
   for (SlowdownBudget& budget : budgets_) budget.use(options().tuning);
   guesses_ = other.guesses_;
@@ -16,7 +16,7 @@ void Price::learn(const LevelPolicy& higher) {
   copies_.learn(other.copies_);
 }
 
-void Price::noted(const Event& event, const Client& client) {
+void Budget::noted(const Event& event, const Client& client) {
   SlowdownBudget& budget = budgets_[client.slot];
   switch (event.kind) {
     case EventKind::client_added:
@@ -61,28 +61,28 @@ void Price::noted(const Event& event, const Client& client) {
 }
 
 // The device does one thing after the other, and changes between clients. What the table reckons knows no changes.
-void Price::takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns) {
-  const std::int64_t change_ns = holder_ == client.id || holder_ == 0 ? 0 : options().switch_ns;
+void Budget::takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns) {
+  const std::int64_t change_ns = holder_ == client.id || holder_ == 0 ? 0 : switch_ns();
   busy_until_ns_ = std::max(busy_until_ns_, t_ns) + change_ns + std::clamp<std::int64_t>(length_ns, 0, options().lease_ns);
   holder_ = client.id;
 }
 
 // Of all that is not known to be complete no more is left.
-void Price::see_rest(std::int64_t t_ns) {
+void Budget::see_rest(std::int64_t t_ns) {
   std::int64_t left_ns = 0;
   for (const Client& client : clients().span()) left_ns += client.backlog.takes_ns();
-  busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (left_ns > 0 ? options().switch_ns : 0));
+  busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (left_ns > 0 ? switch_ns() : 0));
 }
 
 // What lower work takes beyond what was granted keeps those above it from the device, too.
-void Price::overran(const Client& client, std::int64_t ns) {
+void Budget::overran(const Client& client, std::int64_t ns) {
   if (ns <= 0) return;
   for (const Client& higher : clients().span())
     if (higher.outranks(client)) budgets_[higher.slot].overran(ns);
 }
 
 // A kernel of unknown length is complete, perhaps: the next one is guessed to take about as long.
-void Price::see_guess(const Event& event, const Client& client) {
+void Budget::see_guess(const Event& event, const Client& client) {
   constexpr std::int64_t kLongestGuessNs = 10'000'000;
   Guess& guess = guesses_[client.slot];
   if (guess.asked_ns == 0) return;
@@ -93,7 +93,7 @@ void Price::see_guess(const Event& event, const Client& client) {
 }
 
 // By another level's policy, which asked those above it.
-void Price::noted_given(const Given& given, const Client& client, std::int64_t now_ns) {
+void Budget::noted_given(const Given& given, const Client& client, std::int64_t now_ns) {
   if (given.kind == Given::Kind::copy) {
     grant_copy({.client = client, .engine = given.engine, .length_ns = given.granted.work_ns}, given.request, now_ns);
   } else if (given.kind != Given::Kind::end_of_run) {
@@ -104,7 +104,7 @@ void Price::noted_given(const Given& given, const Client& client, std::int64_t n
 }
 
 // From now on costs are those of this moment, for lower work of the priority `lowest` and above.
-void Price::look(std::int64_t now_ns, int lowest) {
+void Budget::look(std::int64_t now_ns, int lowest) {
   now_ns_ = now_ns;
   lower_ = lower_work(now_ns);
   free_ns_ = std::max({now_ns, clients().index().finish().best(), clients().queue_free_ns(), busy_until_ns_});
@@ -116,7 +116,7 @@ void Price::look(std::int64_t now_ns, int lowest) {
   }
 }
 
-void Price::see(Higher& higher) const {
+void Budget::see(Higher& higher) const {
   const Client& client = *higher.client;
   const SlowdownBudget& budget = budgets_[client.slot];
   budget.forecast(now_ns_, higher.forecast);
@@ -127,35 +127,34 @@ void Price::see(Higher& higher) const {
   higher.affected = budget.affected(now_ns_);
   higher.covers_ns = budget.covers_ns(now_ns_);
   higher.worth = budget.worth(now_ns_, higher.at_work);
-  if (higher.at_work && !options().overlaps) higher.calibration = std::max(higher.calibration, 1.0);
+  if (higher.at_work && !overlaps()) higher.calibration = std::max(higher.calibration, 1.0);
   higher.changes = holder_ != client.id;
-  const std::int64_t back_ns = higher.changes ? options().switch_ns : 0;
+  const std::int64_t back_ns = higher.changes ? switch_ns() : 0;
   higher.delay_ns = higher.forecast.delay_ns({.end_ns = free_ns_, .back_ns = back_ns});
   higher.free_ns = higher.forecast.free_ns(now_ns_, now_ns_ + options().lease_ns);
 }
 
 // The first piece of lower work after a client's own pays the switch to it and the one back. What comes behind it pays neither.
-Price::Cost Price::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
-  const std::int64_t switch_ns = options().switch_ns;
-  const std::int64_t there_ns = holder_ == client.id ? 0 : switch_ns;
+Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+  const std::int64_t there_ns = holder_ == client.id ? 0 : switch_ns();
   const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
-  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = switch_ns};
+  const Fill fill{.end_ns = std::max(free_ns_, reaction_ns) + there_ns + length_ns, .back_ns = switch_ns()};
   Cost cost;
   cost.all_ns = higher.forecast.delay_ns(fill);
   cost.delay_ns = cost.all_ns - higher.delay_ns;
   // Where much comes unforeseen, the switches are charged for, too: a short kernel is not worth them.
-  const std::int64_t switches_ns = there_ns > 0 && higher.doubtful ? 2 * switch_ns : 0;
+  const std::int64_t switches_ns = there_ns > 0 && higher.doubtful ? 2 * switch_ns() : 0;
   const double unforeseen_ns = higher.surcharge * static_cast<double>(length_ns + switches_ns);
   cost.expected_ns = higher.affected * (higher.calibration * cost.delay_ns + unforeseen_ns);
   cost.worst_ns = higher.forecast.worst_ns(fill);
   cost.gain_ns = static_cast<double>(length_ns);
   // At rest it opens the device for what comes behind it. A client at work takes the device back with its next kernel.
-  if (!higher.changes && !budgets_[higher.client->slot].in_segment())
+  if (switch_ns() > 0 && !higher.changes && !budgets_[higher.client->slot].in_segment())
     cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(there_ns));
   return cost;
 }
 
-Hold Price::objection(const Client& client, std::int64_t length_ns) const {
+Hold Budget::objection(const Client& client, std::int64_t length_ns) const {
   if (const Client* higher = keeps_from_gap(client, now_ns_)) return {.reason = Reason::does_not_fit, .by = higher->id};
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
@@ -165,13 +164,13 @@ Hold Price::objection(const Client& client, std::int64_t length_ns) const {
   return {};
 }
 
-Hold Price::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+Hold Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
   const Client& above = *higher.client;
   if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
   clients().asked();
   const Cost cost = this->cost(higher, client, length_ns);
   const std::int64_t max_delay_ns = above.protection.max_delay_ns;
-  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * options().switch_ns); // two, whatever else
+  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns()); // two, whatever else
   if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
   const bool foreseeable = higher.surcharge <= options().tuning.surprise || higher.covers_ns > 0;
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
@@ -187,34 +186,34 @@ Hold Price::objection(const Higher& higher, const Client& client, std::int64_t l
 
 // Behind other lower work, going later gains the same, and costs nothing where the client is back before: only what it would not feel
 // goes ahead. And far ahead only what hardly anything is expected of.
-bool Price::waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const {
+bool Budget::waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const {
   const Tuning& tuning = options().tuning;
   if (static_cast<double>(ahead_ns()) <= tuning.near_ns) return false;
   if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
   // In slices what is queued takes the device from a client that comes back early between its own kernels, at two changes each.
-  if (options().switch_ns > 0 && !budgets_[higher.client->slot].in_segment() && higher.surcharge > 4 * tuning.surprise) return true;
+  if (switch_ns() > 0 && !budgets_[higher.client->slot].in_segment() && higher.surcharge > 4 * tuning.surprise) return true;
   if (higher.at_work) return false;
   const std::int64_t felt_ns = length_ns - std::max<std::int64_t>(0, higher.forecast.slack_ns() - ahead_ns() / 2);
   return felt_ns > 0 && higher.forecast.back_by(free_ns_) > 0;
 }
 
-bool Price::at_rest(const Client& client) const {
+bool Budget::at_rest(const Client& client) const {
   return std::ranges::none_of(above(), [&](const Higher& higher) {
     return higher.client->outranks(client) && budgets_[higher.client->slot].in_segment();
   });
 }
 
-bool Price::foreseeable(const Client& client) const {
+bool Budget::foreseeable(const Client& client) const {
   return std::ranges::none_of(above(), [&](const Higher& higher) {
     return higher.client->outranks(client) && higher.surcharge > options().tuning.surprise;
   });
 }
 
-void Price::spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns) {
+void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns) {
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
     const Cost cost = this->cost(higher, client, length_ns);
-    const std::int64_t switches_ns = holder_ == client.id ? 0 : 2 * options().switch_ns;
+    const std::int64_t switches_ns = holder_ == client.id ? 0 : 2 * switch_ns();
     budgets_[higher.client->slot].spend(cost.delay_ns, higher.calibration * cost.all_ns,
                                         static_cast<double>(length_ns + switches_ns), now_ns_, higher.at_work);
   }
@@ -224,7 +223,7 @@ void Price::spend(const Client& client, std::int64_t length_ns, std::int64_t ser
 }
 
 // Where much came unforeseen, who waits for lower work waits for its word.
-void Price::see_doubts() {
+void Budget::see_doubts() {
   bool above = false; // of the level, and of those above it
   bool doubtful = false;
   int level = 0;
@@ -238,7 +237,7 @@ void Price::see_doubts() {
 }
 
 // Of clients whose gates are closed. Work that is not known to be over by its end keeps what comes after it from the device.
-Price::Lower Price::lower_work(std::int64_t now_ns) const {
+Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   Lower lower{.end_ns = now_ns, .hold = {}};
   for (const Client& client : clients().span()) {
     if (!client.closed || client.measuring) continue;
@@ -252,4 +251,4 @@ Price::Lower Price::lower_work(std::int64_t now_ns) const {
   return lower;
 }
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget

@@ -13,7 +13,7 @@
 #include "../events.hpp"
 #include "forecast.hpp"
 
-namespace fikit::policy::price {
+namespace fikit::policy::budget {
 
 class SlowdownBudget {
  public:
@@ -158,4 +158,4 @@ class SlowdownBudget {
   } affected_;
 };
 
-} // namespace fikit::policy::price
+} // namespace fikit::policy::budget
