@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument("--requests", type=int, metavar="N", help="of the high job; default: two seconds of it")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth case; default: all of them")
     device_option.add_arguments(parser)
     page.add_argument(parser)
 
@@ -80,11 +81,15 @@ def _cells(policy: str, rows: list[dict[str, Any]], more: list[bool]) -> tuple[s
     return policy, f"{statistics.fmean(ratios):.3f}", f"{max(ratios):.3f}", f"{over}", f"{harvest:.3f}", f"{sum(more)}"
 
 
-def run(*, emulated: bool, traces: Path | None = None, requests: int | None = None, device: Device = SLICES) -> Result:
-    """Simulate every such pair; raises BenchError."""
+def run(
+    *, emulated: bool, traces: Path | None = None, requests: int | None = None, every: int = 1, device: Device = SLICES
+) -> Result:
+    """Simulate every such pair, or every Nth case of them; raises BenchError."""
     if not emulated:
         raise BenchError("it simulates, leave --real away")
-    found = cases(recordings(traces), requests, device)
+    if every < 1:
+        raise BenchError(f"couldn't take every {every}th case: --every is 1 or more")
+    found = cases(recordings(traces), requests, device)[::every]
     if not found:
         raise BenchError("there are no two recordings that are no standard pair")
     rows = on_all_processors(_case, found)
@@ -111,6 +116,6 @@ def run(*, emulated: bool, traces: Path | None = None, requests: int | None = No
         "mean_harvest": statistics.fmean(min(1.0, row["harvest"]) for row in of[MINE]),
     }
     samples = {"high_jct_ratio": [row["jct"] for row in of[MINE]]}
-    settings = {"seeds": list(SEEDS), **device_option.settings(device)}
+    settings = {"seeds": list(SEEDS), "every": every, **device_option.settings(device)}
     summary = "\n".join([CLAIM.format(device=device), *lines])
     return Result(summary, True, values, samples, settings, {"runs": rows}, page.markdown(HEAD, table))

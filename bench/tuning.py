@@ -33,11 +33,7 @@ def variants() -> dict[str, dict[str, Any]]:
         for factor in FACTORS
         if name != "highest_load" or value * factor < 1
     }
-    more: dict[str, dict[str, Any]] = {
-        "longest_run = 1": {"tuning": {"longest_run": 1.0}},
-        "reacts on shared cores": {"costs": SHARED_CORES},
-    }
-    return {"as it is": {}, **changed, **more}
+    return {"as it is": {}, **changed, "reacts on shared cores": {"costs": SHARED_CORES}}
 
 
 def _case(case: Case) -> list[dict[str, Any]]:

@@ -456,6 +456,8 @@ class Policy:
     Decisions: ("open", client), ("close", client), ("ask_copies", client, to device, to host),
     ("grant", client, request, launches),
     ("extend_run", client, launches), ("end_run", client), ("wake_at", time_ns).
+
+    switch_ns: what the GPU takes to change between clients (None: nobody has measured it); overlaps: their kernels run side by side.
     """
 
     def __init__(
@@ -470,6 +472,8 @@ class Policy:
         max_delay_ns: int = ...,
         ageing_ns: int = ...,
         tuning: Mapping[str, float] = ...,
+        switch_ns: int | None = 0,
+        overlaps: bool = False,
     ) -> None: ...
     def event(
         self,

@@ -20,11 +20,14 @@ from core_fake_client import (
     profile_entry,
 )
 from fikitd._core import Dispatcher
+from fikitd.simulator import TUNING
 
 LENGTH = 20 * MS  # of every kernel
 WIDTH = 0.13  # of a bucket in which a length is remembered
 SHORT_LEASE = 2 * LENGTH
 RUN = (1, 2, 3)  # slots of the low client, one after the other
+FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
+"""A client begins with all that it can save: what nobody knows yet of it is no reason to wait."""
 LONG_RUNS = {"longest_run_ns": 10 * LENGTH, "rest_run_ns": 10 * LENGTH}
 
 
@@ -32,8 +35,9 @@ LONG_RUNS = {"longest_run_ns": 10 * LENGTH, "rest_run_ns": 10 * LENGTH}
 def running(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
     """Under `budget` a client whose kernels leave long gaps has slack: lower kernels go although it has work there."""
     asked = getattr(request, "param", "budget")
-    policy, tuning = ("budget", {"tuning": asked, "ageing_ns": None}) if isinstance(asked, dict) else (asked, {})
-    with dispatcher(policy, LONG_LEASE, max_slowdown=1.0, **tuning) as running:
+    policy, terms = ("budget", {"ageing_ns": None}) if isinstance(asked, dict) else (asked, {})
+    tuning = FULL | asked if isinstance(asked, dict) else FULL
+    with dispatcher(policy, LONG_LEASE, max_slowdown=1.0, tuning=tuning, **terms) as running:
         yield running
 
 

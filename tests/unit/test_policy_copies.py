@@ -129,7 +129,7 @@ def test_a_job_that_has_not_copied_for_long_is_not_waited_for() -> None:
 
 
 def test_a_copy_at_the_gate_does_not_keep_kernels_of_others_from_it() -> None:
-    made = policy(max_slowdown=0.0)
+    made = policy(tuning={"saved_ns": 1e6}, max_delay_ns=US)
     made.event("client_added", OTHER, 0, priority=8)
     made.event("launched", HIGH, MS, duration_ns=0, slack_ns=[10 * MS])
     high_copies(made, MS, MS)

@@ -16,9 +16,12 @@ def expected_us(times: list[int], until_ns: int) -> float:
     return mean_before(times, 0, until_ns) / US
 
 
-def granted(length_ns: int, *, at_rest: bool) -> bool:
+FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
+
+
+def granted(length_ns: int, *, at_rest: bool, full: bool) -> bool:
     """Whether the low kernel goes: at 10 ms, beside the request, or at 11.5 ms, when its wait has ended."""
-    made = Policy("budget")
+    made = Policy("budget", tuning=FULL if full else {})
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
     made.event("launched", HIGH, 10 * MS, duration_ns=1 * MS, slack_ns=SLACK)
@@ -44,8 +47,15 @@ def test_the_budget_begins_and_ends_where_the_page_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length_ns", "at_rest", "goes"),
-    [(200 * US, False, True), (1 * MS, False, False), (1 * MS, True, True), (2 * MS, True, False)],
+    ("length_ns", "at_rest", "full", "goes"),
+    [
+        (200 * US, False, False, False),
+        (200 * US, False, True, True),
+        (1 * MS, False, True, False),
+        (1 * MS, True, False, True),
+        (2 * MS, True, False, False),
+        (2 * MS, True, True, True),
+    ],
 )
-def test_who_goes_is_who_the_page_says(length_ns: int, at_rest: bool, goes: bool) -> None:
-    assert granted(length_ns, at_rest=at_rest) == goes
+def test_who_goes_is_who_the_page_says(length_ns: int, at_rest: bool, full: bool, goes: bool) -> None:
+    assert granted(length_ns, at_rest=at_rest, full=full) == goes

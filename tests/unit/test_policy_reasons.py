@@ -13,7 +13,7 @@ from test_policy_gates import LEASE, MS, US, with_clients
 from test_policy_invariants import HISTORY, World, checked, play
 
 POLICIES = [
-    "exclusive", "excl", "prio", "prio2", "prio4", "xsched", "xsched2", "tally", "tgs", "paper", "paper", "budget", "budget", "price",
+    "exclusive", "excl", "prio", "prio2", "prio4", "xsched", "xsched2", "tally", "tgs", "paper", "paper", "budget", "budget",
 ]  # fmt: skip
 OF_A_HIGHER_CLIENT = {"behind", "does_not_fit", "budget_spent", "limit"}
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from fikitd._core import Policy, Runs
+from fikitd.simulator import TUNING
 from hypothesis import given
 from hypothesis import strategies as st
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, OTHER = 1, 2, 3
+FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
+"""A client begins with all that it can save."""
 LONGEST_LAUNCHES, LONGEST_NS = 32, 200 * US
 LONG_LAUNCHES, LONG_NS = 256, 1 * MS  # of a long run
 LONG_RUN = {"run_launches": 20, "run_ns": 100 * US, "long_run_launches": 90, "long_run_ns": 800 * US}
@@ -44,9 +47,9 @@ def at_rest(made: Policy, idle_ns: int, began: int = 1 * MS) -> int:
     return now
 
 
-def test_a_long_run_is_granted_while_everybody_above_is_at_rest() -> None:
-    for idle, launches in ((5 * MS, 90), (500 * US, 20), (50 * US, 1)):
-        made = policy()
+def test_a_long_run_is_granted_while_everybody_above_is_at_rest_and_has_enough_budget() -> None:
+    for tuning, idle, launches in ((FULL, 500 * US, 90), ({}, 500 * US, 20), ({}, 50 * US, 1)):
+        made = policy(tuning=tuning)
         now = at_rest(made, idle)
         assert granted(made.event("waiting", LOW, now, request=1, duration_ns=5 * US, **LONG_RUN)) == [launches]
 
@@ -61,7 +64,7 @@ def test_while_somebody_is_at_work_no_long_run_is_granted() -> None:
 def test_a_run_becomes_a_long_one_when_those_above_come_to_rest() -> None:
     extended = []
     for rests in (False, True):
-        made = policy()
+        made = policy(tuning=FULL)
         made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[9 * MS])
         made.event("waiting", LOW, 1 * MS, request=1, duration_ns=5 * US, run_launches=4, run_ns=20 * US)
         if rests:
@@ -77,7 +80,7 @@ def test_a_run_becomes_a_long_one_when_those_above_come_to_rest() -> None:
 
 
 def test_what_a_run_that_was_ended_has_not_launched_is_taken_back_when_its_client_asks_again() -> None:
-    made = policy()
+    made = policy(tuning=FULL)
     now = at_rest(made, 5 * MS)
     made.event("waiting", LOW, now, request=1, duration_ns=5 * US, **LONG_RUN)
     made.event("launched", LOW, now + 5 * US, granted=True, request=1, duration_ns=5 * US)
@@ -203,30 +206,6 @@ def test_a_program_has_to_ask_again_now_and_then() -> None:
     begin_run(made)
     launches = 20 + sum(go_on(made, 400))
     assert 400 * US <= launches * 5 * US <= 400 * US + LONGEST_NS
-
-
-@pytest.mark.parametrize(
-    ("slack", "lease", "most"),
-    [(1 * S, 100 * MS, 64 * 500 * US), (3 * MS, 100 * MS, 900 * US), (1 * S, 40 * MS, 20 * MS)],
-)
-def test_much_is_in_flight_where_it_would_cost_nothing_if_it_took_three_times_as_long(
-    slack: int, lease: int, most: int
-) -> None:
-    """Never more than half a lease."""
-    made = policy(lease_ns=lease)
-    made.event("launched", HIGH, 1 * MS, duration_ns=0, slack_ns=[slack])
-    work, request = 0, 0
-    while True:
-        request += 1
-        run = {"run_launches": 2, "run_ns": 2 * MS} if most > 1 * MS else {}
-        length = 1 * MS if run else 100 * US
-        counts = granted(made.event("waiting", LOW, 1 * MS + request, request=request, duration_ns=length, **run))
-        if not counts:
-            break
-        work += counts[0] * length
-        for _ in range(counts[0]):
-            made.event("launched", LOW, 1 * MS + request, granted=True, request=request, duration_ns=length)
-    assert most < work <= most + 2 * length
 
 
 def test_after_a_delay_that_nobody_expected_little_is_in_flight() -> None:

@@ -23,15 +23,6 @@ class Rows {
     for (const std::uint64_t word : words_) all |= word;
     return all != 0;
   }
-  std::size_t count() const { // without an instruction that counts, which not every processor has
-    std::size_t rows = 0;
-    for (std::uint64_t word : words_) {
-      word -= word >> 1 & 0x5555555555555555; // ones in each two bits
-      word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
-      rows += ((word + (word >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101 >> 56;
-    }
-    return rows;
-  }
   // The first from this row on; kMaxClients: there is none.
   std::size_t next(std::size_t row) const {
     if (row >= kMaxClients) return kMaxClients;

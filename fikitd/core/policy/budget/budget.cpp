@@ -174,7 +174,10 @@ Hold Budget::objection(const Higher& higher, const Client& client, std::int64_t 
   if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
   const bool foreseeable = higher.surcharge <= options().tuning.surprise || higher.covers_ns > 0;
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
-  if (cost.delay_ns <= 0 && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
+  // The eight times of a forecast cannot tell so little from nothing, which any budget but an empty one pays.
+  constexpr double kNothing = 0.001;
+  const double nothing_ns = above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(length_ns);
+  if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
   // Hard: what may come of it at worst is there to be paid.
   if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
     return {.reason = Reason::budget_spent, .by = above.id};

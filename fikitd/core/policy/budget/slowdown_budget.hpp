@@ -37,9 +37,12 @@ class SlowdownBudget {
   std::size_t when(bool at_work) const { return in_segment_ ? 1 + static_cast<std::size_t>(at_work) : 0; }
   // So many requests feel a delay now.
   double affected(std::int64_t now_ns) const { return found_nobody(now_ns) ? affected_.start : affected_.inside; }
-  // What of that is feared: of a full budget something is spent on finding out whether it still comes.
+  // What of that is feared: of a full budget something is spent on finding out whether it still comes. Where nothing may be spent
+  // nobody could ever find out: there only what has been seen is feared.
   double feared_surcharge(std::int64_t now_ns, bool at_work) const {
-    return (1 - filled(now_ns)) * surcharge(when(at_work)) * exposed(now_ns);
+    const std::size_t at = when(at_work);
+    const double share = max_slowdown_ > 0 ? (1 - filled(now_ns)) * surcharge(at) : unforeseen_[at].seen(tuning_->enough_ns / 4);
+    return share * exposed(now_ns);
   }
   // What a delay may be at most, if each of the affected requests feels it.
   double covers_ns(std::int64_t now_ns) const;

@@ -1,4 +1,4 @@
-"""The policy `price`: the high job is protected and the low one is not starved, whatever a change between them costs; and what
+"""The policy `budget`: the high job is protected and the low one is not starved, whatever a change between them costs; and what
 it takes lower work to cost, in manual time."""
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def shared(arrivals: str = "closed", device: Device = SLOW_SWITCH) -> Scenario:
 @pytest.mark.parametrize("arrivals", ["closed", "open30"])
 @pytest.mark.parametrize("device", [Device("slices", switch_ns=20 * US), SLOW_SWITCH, MPS], ids=str)
 def test_the_high_job_is_protected_and_the_low_one_fed(arrivals: str, device: Device) -> None:
-    protects_and_feeds("price", shared(arrivals, device), high_jct_ratio=1.05, harvest=0.2)
+    protects_and_feeds("budget", shared(arrivals, device), high_jct_ratio=1.05, harvest=0.2)
 
 
 def test_the_dearer_a_change_the_more_launches_go_on_one_grant() -> None:
-    cheap, dear = (outcome("price", shared(device=Device("slices", switch_ns=us * US))) for us in (0, 200))
+    cheap, dear = (outcome("budget", shared(device=Device("slices", switch_ns=us * US))) for us in (0, 200))
     assert dear.grants < 0.8 * cheap.grants
 
 
@@ -44,7 +44,7 @@ class Below:
     """A low job below a high one whose segments are a kernel and a wait."""
 
     def __init__(self, idle: int, ageing: int = 1000 * S) -> None:
-        self.policy = Policy("price", ageing_ns=ageing)
+        self.policy = Policy("budget", ageing_ns=ageing)
         self.now = 0
         self.requests = 0
         self.idle = idle
