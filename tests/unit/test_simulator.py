@@ -84,7 +84,7 @@ def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measur
             )
             for priority, trace in ((1, scenario.high), (8, scenario.lows[0]))
         ]
-        return _simulator.simulate("budget", jobs, requests=20, costs=Costs(), device=simulator.MERGED.native())
+        return _simulator.simulate("budget", jobs, requests=20, costs=Costs(), device=simulator.SLICES.native())
 
     usual = outcome({})
     changed = {

@@ -64,7 +64,7 @@ def test_copies_the_other_way_are_not_held() -> None:
 
 def test_short_copies_do_not_ask() -> None:
     longer, shorter = (simulator.simulate(scenario(size=size), "budget") for size in (1 << 20, (1 << 20) - 1))
-    assert longer.grants > shorter.grants
+    assert longer.high_jct_ratio < 1.05 < shorter.high_jct_ratio
 
 
 @pytest.mark.parametrize(("kernels", "max_slowdown"), [(10, 0.05), (40, 0.05), (40, 0.2)])

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -19,9 +20,9 @@ class Budget final : public LevelPolicy {
 
  private:
   // The GPU, as far as is known: until it has been measured a change between clients is taken for a dear one.
-  static constexpr std::int64_t kAssumedSwitchNs = 100'000;
+  static constexpr double kAssumedSwitch = 0.1; // of a turn
   bool overlaps() const { return device().sharing == Sharing::overlap; }
-  std::int64_t switch_ns() const { return overlaps() ? 0 : device().switch_ns >= 0 ? device().switch_ns : kAssumedSwitchNs; }
+  std::int64_t switch_ns() const { return overlaps() ? 0 : device().switch_ns >= 0 ? device().switch_ns : std::llround(kAssumedSwitch * options().tuning.turn_ns); }
 
   // What happened (budget.cpp).
   void learn(const LevelPolicy& higher) override;
