@@ -138,14 +138,24 @@ def read(directory: Path | str, trusted: Iterable[int] = ()) -> list[Outcome]:
     """The runs of all nodes, the newest first. Files of others than root, the caller and `trusted` uids, or that others may write, are left
     out with a line in the log, and so are lines that are none. Raises OSError where the directory cannot be read."""
     owners, found = {0, os.geteuid(), *trusted}, []
-    _check(os.stat(directory), owners, str(directory))  # noqa: PTH116
-    for path in sorted(Path(directory).glob(f"*{SUFFIX}"))[:MOST_FILES]:
+    for path in files(directory, owners):
         try:
-            found += list(_of_file(path, owners))
+            found += of_file(path, owners)
         except (OSError, ValueError) as error:
             _log.warning("%s is not read: %s", path, error)
+    return sorted(found, key=lambda each: -each.ended_s)
+
+
+def files(directory: Path | str, owners: set[int]) -> list[Path]:
+    """Each node's file. Raises OSError where the directory cannot be read, ValueError where others than `owners` may write there."""
+    _check(os.stat(directory), owners, str(directory))  # noqa: PTH116
+    return sorted(Path(directory).glob(f"*{SUFFIX}"))[:MOST_FILES]
+
+
+def of_file(path: Path, owners: set[int]) -> list[Outcome]:
+    """The runs of one node, the newest last. Raises OSError and ValueError for a file that is none."""
     latest = time.time() + 86_400  # a node with a wrong clock must not be the newest for years
-    return sorted((each for each in found if each.ended_s < latest), key=lambda each: -each.ended_s)
+    return [each for each in _of_file(path, owners) if each.ended_s < latest]
 
 
 def history(outcomes: Iterable[Outcome], most: int = 16) -> dict[tuple[int, int], list[Outcome]]:
