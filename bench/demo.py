@@ -17,6 +17,8 @@ from typing import Any
 
 from fikit.demo import plan
 from fikit.demo.result import PROMISED_SLOWDOWN
+from fikit.demo.told import APART
+from fikit.reporters import demo_table
 
 from bench.record import BenchError, Result
 
@@ -40,6 +42,11 @@ def result(summaries: list[dict[str, Any]], emulated: bool, slurm: bool) -> Resu
     shared = [one["high"]["shared_s"] / one["high"]["solo_s"] for one in summaries]
     shares = [one["low_share"] for one in summaries if one["low_share"] is not None]
     within = sum(ratio <= PROMISED_SLOWDOWN for ratio in ratios)
+    apart = [
+        abs(told["apart"]) if told["apart"] is not None else None
+        for one in summaries for job in demo_table.JOBS for told in one[job].get("reports", {}).values()
+    ]  # fmt: skip
+    known = [each for each in apart if each is not None]
     lines = [" run   high, fikit   high, default sharing   low's share"]
     for number, (one, default) in enumerate(zip(summaries, shared, strict=True), 1):
         share = "unknown" if one["low_share"] is None else f"{one['low_share']:.0%}"
@@ -48,11 +55,22 @@ def result(summaries: list[dict[str, Any]], emulated: bool, slurm: bool) -> Resu
     lines.append(
         f"{within} of {len(ratios)} within {PROMISED_SLOWDOWN} of alone, median {statistics.median(ratios):.3f} ({mode})"
     )
+    agree = sum(each <= APART for each in known)
+    if apart:
+        most = f", at most {max(known):.1%} apart" if known else ""
+        lines.append(f"{agree} of {len(apart)} reports agree with the clock within {APART:.0%}{most}")
     return Result(
         "\n".join(lines),
         emulated,
-        {"within": within, "runs": len(ratios), "median": statistics.median(ratios), "most": max(ratios)},
-        {"high_slowdown": ratios, "high_default_sharing": shared, "low_share": shares},
+        {
+            "within": within,
+            "runs": len(ratios),
+            "median": statistics.median(ratios),
+            "most": max(ratios),
+            "reports": len(apart),
+            "agree": agree,
+        },
+        {"high_slowdown": ratios, "high_default_sharing": shared, "low_share": shares, "apart": known},
         {"slurm": slurm, "max_slowdown": plan.MAX_SLOWDOWN, "model": tomllib.loads(plan.MODEL.read_text())["device"]},
         {"summaries": summaries},
     )

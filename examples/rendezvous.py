@@ -8,9 +8,12 @@ import os
 import time
 from pathlib import Path
 
+SEEN_TIMEOUT_S = 2.0
+
 
 class Rendezvous:
-    """With a directory D: write D/NAME.ready, wait until somebody makes D/go, later write D/NAME.result.
+    """With a directory D: write D/NAME.ready, wait until somebody makes D/go, later write D/NAME.result, and wait a moment until somebody
+    makes D/NAME.seen, so that the program can still be looked at.
 
     Without a directory every method does nothing, and the program is just itself.
     """
@@ -37,6 +40,9 @@ class Rendezvous:
     def report(self, seconds: float) -> None:
         if self.directory is not None:
             self._write("result", {"pid": os.getpid(), "seconds": seconds})
+            seen, until = self.directory / f"{self.name}.seen", time.monotonic() + SEEN_TIMEOUT_S
+            while not seen.exists() and time.monotonic() < until:
+                time.sleep(0.005)
 
     def _write(self, kind: str, content: dict[str, object]) -> None:
         assert self.directory is not None

@@ -36,3 +36,8 @@ def test_every_job_of_the_demo_is_managed_under_slurm(tmp_path: Path, monkeypatc
     assert summary["device"]["emulated"] is True
     assert summary["slurm_version"]
     assert summary["low_share"] is not None  # the device's own record knew both jobs
+    for job in ("high", "low"):
+        for told in (reports := summary[job]["reports"]).values():
+            parts = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
+            assert sum(told[part] for part in parts) == pytest.approx(told["elapsed_s"], abs=1e-3)
+        assert sorted(reports) == ["fikit", "shared"], "the jobs were asked under both policies"

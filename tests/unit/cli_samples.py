@@ -60,8 +60,21 @@ SUMMARY: dict[str, Any] = {
     "device": {"name": "Emulated GPU (demo)", "emulated": True,
                "sharing": "slices mode: 1,024 us, switch 50 us (assumed), emulated"},
     "max_slowdown": "3%", "slurm_version": "22.05.8",
-    "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2}, "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7},
-    "high_slowdown": 1.1, "high_speedup": 2.7273, "low_share": 0.61,
+    "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2,
+             "reports": {
+                 "shared": {"elapsed_s": 6.0, "alone_s": 2.0, "waited_s": 0.0, "delayed_s": 4.0, "host_s": 0.0,
+                            "unexplained_s": 0.0, "slowdown": 3.0, "apart": 0.0},
+                 "fikit": {"elapsed_s": 2.2, "alone_s": 2.01, "waited_s": 0.02, "delayed_s": 0.16, "host_s": 0.01,
+                           "unexplained_s": 0.0, "slowdown": 1.0945, "apart": -0.005},
+             }},
+    "low": {"solo_s": 8.0, "shared_s": 9.5, "fikit_s": 9.7,
+            "reports": {
+                "shared": {"elapsed_s": 9.5, "alone_s": 8.0, "waited_s": 0.0, "delayed_s": 1.4, "host_s": 0.1,
+                           "unexplained_s": 0.0, "slowdown": 1.1875, "apart": 0.0},
+                "fikit": {"elapsed_s": 9.7, "alone_s": 8.02, "waited_s": 1.5, "delayed_s": 0.13, "host_s": 0.05,
+                          "unexplained_s": 0.0, "slowdown": 1.2095, "apart": -0.0025},
+            }},
+    "high_slowdown": 1.1, "high_speedup": 2.7273, "low_share": 0.61, "disturbed": "",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fikit.commands.demo import command
 from fikit.demo import disturbance, plan
 from fikit.demo.experiment import Experiment, Look, Outcome
 from fikit.demo.result import Result
+from fikit.demo.told import Told
 from fikit.demo.usage import Usage, share
 from fikit.errors import UserError
 from fikitd.config import SchedulerConfig
@@ -39,11 +41,12 @@ def test_summary_has_the_documented_shape() -> None:
         },
         "max_slowdown": "2%",
         "slurm_version": "22.05.8",
-        "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2},
-        "low": {"solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5},
+        "high": {"solo_s": 2.0, "shared_s": 6.0, "fikit_s": 2.2, "reports": {}},
+        "low": {"solo_s": 8.0, "shared_s": 9.0, "fikit_s": 9.5, "reports": {}},
         "high_slowdown": 1.1,
         "high_speedup": 2.7273,
         "low_share": 0.5,  # 3000 ns of low in 10000 - 4000 ns that high left
+        "disturbed": "",
     }
 
 
@@ -132,15 +135,59 @@ class _Door:
         return _Program(Path(env["MEET"]), job.name, self.pids[job.name])
 
 
-@pytest.mark.parametrize("managed", [{41, 42}, {41}])
-def test_a_figure_of_a_job_that_fikit_does_not_manage_is_no_result(managed: set[int], tmp_path: Path) -> None:
+def record(elapsed: float, **parts: float) -> dict[str, float]:
+    return {"elapsed_s": elapsed, "waited_s": 0.0, "delayed_s": 0.0, "host_s": 0.0, "unexplained_s": 0.0, **parts}
+
+
+def test_a_report_says_where_the_time_of_the_loop_went_and_not_that_of_start_and_end() -> None:
+    told = Told.between(record(20, host_s=9, waited_s=1), record(31, host_s=9.5, waited_s=2.5, delayed_s=0.5), 10.0)
+    assert told == Told(elapsed_s=10, alone_s=7.5, waited_s=1.5, delayed_s=0.5, host_s=0.5, unexplained_s=0)
+    assert told.summary(8.0)["slowdown"] == 1.3333
+    assert told.summary(8.0)["apart"] == pytest.approx(8 / 7.5 - 1, abs=1e-4), "1.33x by the report, 1.25x by the clock"
+
+
+def test_no_ratio_where_the_sum_supports_none() -> None:
+    told = Told.between(record(0), record(10, unexplained_s=0.6), 10.0)
+    assert (told.slowdown, told.summary(9.0)["apart"]) == (None, None)
+    assert Told.between(record(0), record(10, unexplained_s=0.5), 10.0).slowdown is not None
+
+
+def test_the_summary_has_what_the_reports_say_in_the_modes_that_have_them() -> None:
+    told = {"high": Told.between(record(0), record(3, waited_s=1), 3.0)}
+    found = {name: replace(one, told=told) for name, one in outcomes(2.0, 3.0, 3.0).items()}
+    summary = Result.of(found, emulated=True, slurm_version=None).summary()
+    assert summary["high"]["reports"]["fikit"]["apart"] == 0.0
+    assert list(summary["high"]["reports"]) == ["shared", "fikit"]
+    assert summary["low"]["reports"] == {}
+
+
+def test_a_loops_report_is_taken_while_its_program_is_still_there(tmp_path: Path) -> None:
     (meet := tmp_path / "meet").mkdir()
-    look = Look(lambda _: NOTHING, lambda: managed)
+    taken: list[tuple[str, bool, bool]] = []
+
+    def report(job: str) -> dict[str, float]:
+        name = {"7": "high", "8": "low"}[job]
+        taken.append((name, (meet / f"{name}.result").exists(), (meet / f"{name}.seen").exists()))
+        return record(2.0 * len(taken), waited_s=0.25 * len(taken))
+
+    look = Look(lambda _: NOTHING, lambda: {41: "7", 42: "8"}, report)
+    both = plan.Step("both", "budget", tuple(plan.Job(name, (), {"priority": name}) for name in ("high", "low")))
+    told = Experiment(_Door(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path).run("both", both).told
+    assert taken == [("high", False, False), ("low", False, False), ("high", True, False), ("low", True, False)]
+    assert {name: one.waited_s for name, one in told.items()} == {"high": 0.5, "low": 0.5}
+    assert {name: one.elapsed_s for name, one in told.items()} == {"high": 1.0, "low": 1.0}, "the clock's"
+    assert sorted(path.name for path in meet.glob("*.seen")) == ["high.seen", "low.seen"]
+
+
+@pytest.mark.parametrize("managed", [{41: "7", 42: "8"}, {41: "7"}])
+def test_a_figure_of_a_job_that_fikit_does_not_manage_is_no_result(managed: dict[int, str], tmp_path: Path) -> None:
+    (meet := tmp_path / "meet").mkdir()
+    look = Look(lambda _: NOTHING, lambda: managed, lambda _: None)
     experiment = Experiment(_Door(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path)
     alone = plan.Step("alone", "budget", (plan.Job("low", ()),))
     assert experiment.run("alone", alone).seconds == {"low": 1.0}  # nobody asked fikit for it
     both = plan.Step("both", "budget", tuple(plan.Job(name, (), {"priority": name}) for name in ("high", "low")))
-    if managed == {41, 42}:
+    if len(managed) == 2:
         assert experiment.run("both", both).seconds == {"high": 1.0, "low": 1.0}
     else:
         with pytest.raises(UserError, match=r"low-priority job runs, but fikit does not manage it .*another version"):

@@ -6,11 +6,12 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
-from fikit.reporters import grid, picture, table, units
+from fikit.reporters import demo_table, grid, picture, table, units
 from fikitd.elapsed import KEYS
 from rich.console import Console, RenderableType
 
@@ -40,7 +41,7 @@ def drawn(renderable: RenderableType, width: int = 110) -> str:
         ("profile", table.profile(PROFILE)),
         ("profiles", table.profiles([{**PROFILE, "kernels": 2}])),
         ("checks", table.checks(CHECKS)),
-        ("demo", table.demo(SUMMARY)),
+        ("demo", demo_table.demo(SUMMARY)),
     ],
 )
 def test_table_looks_as_stored(name: str, renderable: RenderableType) -> None:
@@ -72,7 +73,7 @@ def test_no_number_and_no_word_is_cut_whatever_the_width(width: int) -> None:
         (table.reports(long), ["1234567", "run-15506-1", "1.04x", "12.0", "ms"]),
         (table.profile(PROFILE), ["r_16_64", "120", "80", "20"]),
         (table.profiles([{**PROFILE, "kernels": 2}]), ["train-99", "train.py"]),
-        (table.demo(SUMMARY), ["alone", "3.00x", "6.00"]),
+        (demo_table.demo(SUMMARY), ["alone", "3.00x", "6.00"]),
         (table.limits(limits), ["urgent", "high", "any", "200"]),
         (table.report(REPORT), ["classify-0a1b2c3d,"] if width > 40 else []),
         (table.checks(CHECKS), ["Type=", "emulated"] if width > 30 else []),
@@ -87,7 +88,32 @@ def test_columns_that_have_no_room_are_named() -> None:
     assert "no room for: state, kernels, GPU time, GPU\n" in drawn(table.reports([REPORT, MEASURED]), 60)
     assert "no room" not in drawn(table.reports([REPORT, MEASURED]), 110)
     assert " against alone   1.04x\n" in drawn(table.reports([REPORT, MEASURED]), 40), "below each other"
-    assert "no room" not in drawn(table.demo(SUMMARY), 40), "a bar says what a number says"
+    assert "no room" not in drawn(demo_table.demo(SUMMARY), 40).split("The same loops")[0], (
+        "a bar says what a number says"
+    )
+
+
+def test_a_report_that_is_not_as_the_clock_says_has_no_ratio() -> None:
+    def shown(**facts: Any) -> str:
+        low = SUMMARY["low"]
+        told = {**low["reports"]["fikit"], **facts.pop("told")}
+        return drawn(
+            demo_table.demo({**SUMMARY, **facts, "low": {**low, "reports": {**low["reports"], "fikit": told}}}), 160
+        )
+
+    assert "Clock and reports agree within 2%." in shown(told={"apart": 0.02})
+    assert "1.21x" in drawn(demo_table.demo({**SUMMARY, "high": SUMMARY["low"]}))
+    apart = shown(told={"apart": -0.031}, disturbed="other programs disturbed it")
+    assert "low, fikit: no ratio, clock and report are 3.1% apart\nOther programs disturbed it.\n" in apart
+    assert "agree" not in apart
+    assert apart.count("1.21x") == 1, "the clock's alone"
+    unexplained = shown(told={"slowdown": None, "apart": None, "unexplained_s": 0.97})
+    assert "low, fikit: no ratio, 10% of its time is not explained\n" in unexplained
+    assert "No report says" in drawn(
+        demo_table.demo(
+            {**SUMMARY, "high": {**SUMMARY["high"], "reports": {}}, "low": {**SUMMARY["low"], "reports": {}}}
+        )
+    )
 
 
 def test_kernels_that_were_timed_beside_other_jobs_only_are_marked() -> None:

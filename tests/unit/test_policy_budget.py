@@ -285,7 +285,9 @@ def buys(switch_ns: int | None, length: int, *, overlaps: bool = False) -> bool:
     """Below a high job that rests and may be back any moment in 20 ms: does the first kernel of the low one go?"""
     made = policy(switch_ns=switch_ns, overlaps=overlaps, max_slowdown=0.01, tuning={})
     made.event("launched", HIGH, 0, duration_ns=MS)
-    made.event("drained", HIGH, MS, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[n * 5 * MS // 2 for n in range(1, 9)])
+    made.event(
+        "drained", HIGH, MS, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[n * 5 * MS // 2 for n in range(1, 9)]
+    )
     return grants(made.event("waiting", LOW, MS, request=1, duration_ns=length)) == [LOW]
 
 

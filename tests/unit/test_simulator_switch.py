@@ -30,7 +30,9 @@ def test_the_switch_is_found_within_a_tenth_or_3_us(traces: Path, switch_us: int
 
 def test_the_policy_that_goes_by_the_switch_finds_it(traces: Path) -> None:
     costs_us = (20, 50, 100, 200)
-    found = [simulator.measured_switch(scenario(traces, replace(SLICES, switch_ns=us * US)), "budget") for us in costs_us]
+    found = [
+        simulator.measured_switch(scenario(traces, replace(SLICES, switch_ns=us * US)), "budget") for us in costs_us
+    ]
     assert sum(each is not None for each in found) >= 2
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import click
+from fikitd.untrusted import printable
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fikit import room
@@ -18,8 +19,10 @@ from fikit.demo.doors import Door, open_door
 from fikit.demo.experiment import Experiment, Look, Outcome
 from fikit.demo.result import Result
 from fikit.errors import UserError
-from fikit.reporters import json, picture, screen, table
+from fikit.reporters import demo_table, json, picture, screen, table
 from fikit.reporters.line import say
+
+LAST_WORDS = "fikit: job "
 
 
 @click.command()
@@ -36,7 +39,7 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     not protect the high-priority job well enough.
     """
     plan.require()
-    disturbed = disturbance.look()
+    disturbed = disturbance.look("before it began")
     # A default SIGTERM would leave jobs, daemons and perhaps a whole Slurm behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -48,16 +51,21 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
         room.needed("the demo's files", advice),
         open_door(not no_slurm, plan.MODEL if emulated else None) as door,
     ):
-        result = Result.of(_run(door, emulated, logs), emulated, door.slurm_version)
+        outcomes, version = _run(door, emulated, logs), door.slurm_version
+    disturbed = disturbed or disturbance.look("after it had ended")
+    result = Result.of(outcomes, emulated, version, disturbed)
     summary = result.summary()
-    json.emit(summary) if as_json else table.show(table.demo(summary))
+    json.emit(summary) if as_json else table.show(demo_table.demo(summary))
+    for line in [] if as_json else _last_words(logs):
+        screen.echo(line)
     _write(out / "summary.json", json_format.dumps(summary, indent=2) + "\n")
     _write(out / "demo.svg", picture.demo(summary))
     say(f"the picture is {out / 'demo.svg'}, the figures are in {out / 'summary.json'}")
     failures = result.failures()
     if failures:
         raise UserError(
-            f"the demo did not show what it should: {'; '.join(failures)}{disturbed} (jobs' outputs in {logs})"
+            f"the demo did not show what it should: {'; '.join([*failures, *([disturbed] if disturbed else [])])} "
+            f"(jobs' outputs in {logs})"
         )
 
 
@@ -79,6 +87,19 @@ def _write(path: Path, text: str) -> None:
         raise UserError(f"{path} could not be written: {error.strerror}") from None
 
 
+def _last_words(logs: Path) -> list[str]:
+    """The line that fikit wrote at the end of each job's output, of the whole job: its start and its end, too."""
+    lines = [line for name in demo_table.JOBS for line in _lines(logs / f"fikit-{name}.out") if LAST_WORDS in line]
+    return ["Of the whole jobs, with their starts and ends:", *lines] if lines else []
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [printable(line) for line in path.read_text(errors="replace").splitlines()]
+    except OSError:
+        return []
+
+
 def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
     """Every step's outcome by the step's name, with a progress bar on stderr."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -87,7 +108,7 @@ def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
         Progress(*columns, console=screen.console(stderr=True), transient=True) as progress,
     ):
         sample = functools.partial(usage.emulated if emulated else usage.real, door)
-        look = Look(sample, functools.partial(usage.managed, door))
+        look = Look(sample, functools.partial(usage.managed, door), functools.partial(usage.report, door))
         experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), look, Path(meet), logs)
         outcomes = {}
         steps = plan.steps(Path(meet))

@@ -1,4 +1,4 @@
-"""Were other programs busy when the demo began? Its times are real times."""
+"""Were other programs busy when the demo began, or when it had ended? Its times are real times."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def busy_cores(before: list[int], after: list[int], cores: int) -> float:
     return cores * (total - idle) / total if total > 0 else 0.0
 
 
-def look() -> str:
+def look(when: str) -> str:
     """What to add to a failure when others are busy now. It watches for WATCHED_S; nothing is said where it cannot."""
     try:
         before = _reading()
         time.sleep(WATCHED_S)
         cores = os.cpu_count() or 1
-        return sentence(busy_cores(before, _reading(), cores), cores)
+        return sentence(busy_cores(before, _reading(), cores), cores, when)
     except (OSError, ValueError):
         return ""
 
 
-def sentence(busy: float, cores: int) -> str:
+def sentence(busy: float, cores: int, when: str = "before it began") -> str:
     """Empty unless more than a quarter of the machine was busy."""
     if busy <= cores / 4:
         return ""
-    return f"; other programs disturbed it ({busy:.1f} of {cores} cores were busy before it began), try again later"
+    return f"other programs disturbed it ({busy:.1f} of {cores} cores were busy {when}), try again later"
 
 
 def _reading() -> list[int]:

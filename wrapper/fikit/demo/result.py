@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fikit.demo import plan
 from fikit.demo.experiment import Outcome
+from fikit.demo.told import Told
 from fikit.demo.usage import share
 
 PROMISED_SLOWDOWN = 1.05  # kept in nine of ten runs on two quiet cores: `python -m bench demo` counts
 MAX_HIGH_SLOWDOWN = 1.10  # the demo fails: times are real times, and one run may be disturbed
 MIN_HIGH_SPEEDUP = 1.5
-MODES = ("solo", "shared", "fikit")
+MANAGED = ("shared", "fikit")  # modes in which the jobs have reports
 
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of each job's loop by mode, and how the device's time was used in fikit mode."""
+    """Seconds of each job's loop by mode, how the device's time was used in fikit mode, and what the jobs' reports say of the loops.
+
+    `disturbed`: what other programs did meanwhile, "" where they did nothing.
+    """
 
     device_name: str
     emulated: bool
     slurm_version: str | None
     seconds: dict[str, dict[str, float]]  # job -> mode -> seconds
     low_share: float | None
+    told: Mapping[str, Mapping[str, Told]] = field(default_factory=dict)  # job -> mode
+    disturbed: str = ""
 
     @classmethod
-    def of(cls, outcomes: dict[str, Outcome], emulated: bool, slurm_version: str | None) -> Result:
+    def of(cls, outcomes: dict[str, Outcome], emulated: bool, slurm_version: str | None, disturbed: str = "") -> Result:
         """From the outcomes of `plan.steps`, by the steps' names."""
         seconds = {
             job: {
@@ -38,7 +45,10 @@ class Result:
         }
         begin, end = outcomes["fikit"].begin, outcomes["fikit"].end
         low_share = share(begin, end, low="low", high="high")
-        return cls(end.device, emulated, slurm_version, seconds, low_share)
+        told = {
+            job: {mode: outcomes[mode].told[job] for mode in MANAGED if job in outcomes[mode].told} for job in seconds
+        }
+        return cls(end.device, emulated, slurm_version, seconds, low_share, told, disturbed)
 
     @property
     def high_slowdown(self) -> float:
@@ -58,12 +68,18 @@ class Result:
             "max_slowdown": plan.MAX_SLOWDOWN,
             "slurm_version": self.slurm_version,
             **{
-                job: {f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()}
+                job: {
+                    **{f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()},
+                    "reports": {
+                        mode: told.summary(self.seconds[job]["solo"]) for mode, told in self.told.get(job, {}).items()
+                    },
+                }
                 for job in ("high", "low")
             },
             "high_slowdown": round(self.high_slowdown, 4),
             "high_speedup": round(self.high_speedup, 4),
             "low_share": None if self.low_share is None else round(self.low_share, 4),
+            "disturbed": self.disturbed,
         }
 
     def failures(self) -> list[str]:

@@ -6,8 +6,10 @@ import json
 import subprocess
 import time
 from dataclasses import dataclass
+from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.reports import has_times
 
 from fikit.demo.doors import Door
 from fikit.errors import UserError
@@ -47,12 +49,21 @@ def real(door: Door, _pids: dict[str, int]) -> Usage:
     )
 
 
-def managed(door: Door) -> set[int]:
-    """The processes that fikitd manages now; none where no fikitd answers."""
+def managed(door: Door) -> dict[int, str]:
+    """The jobs of the processes that fikitd manages now, by pid; none where no fikitd answers."""
     try:
-        return {int(client["pid"]) for client in Control(door.run_dir).node()["clients"] if client.get("pid")}
+        return {int(c["pid"]): str(c["job"]) for c in Control(door.run_dir).node()["clients"] if c.get("pid")}
     except DaemonUnreachable:
-        return set()
+        return {}
+
+
+def report(door: Door, job: str) -> dict[str, Any] | None:
+    """The report of a running job as it stands; None where fikitd has none that says where the time went."""
+    try:
+        record = Control(door.run_dir).job(job)
+    except (DaemonUnreachable, ControlError):
+        return None
+    return record if has_times(record) else None
 
 
 def share(begin: Usage, end: Usage, low: str, high: str) -> float | None:

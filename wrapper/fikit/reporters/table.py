@@ -13,7 +13,7 @@ from fikitd.quantities import percent
 from fikitd.report_format import SLICES
 from fikitd.reports import against_alone, gpu_time_bound, has_times, place_of
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -54,7 +54,7 @@ def show(*renderables: RenderableType) -> None:
 def report(record: dict[str, Any], verbose: bool = False) -> Table:
     """What fikit knows about one job, the answer first; `verbose`: and what its policy made of its gaps."""
     table = Table(
-        box=box.SIMPLE, show_header=False, title=_title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
+        box=box.SIMPLE, show_header=False, title=title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -183,7 +183,7 @@ def profile(entry: dict[str, Any]) -> Grid:
                 NAME_WIDTH, goes=7,
             ),
         ],
-        title=_title(f"Profile {entry['key']} on {device(entry['device'])}"),
+        title=title(f"Profile {entry['key']} on {device(entry['device'])}"),
         notes=[note for note in MARKED if note[0] in marks],
     )  # fmt: skip
 
@@ -223,43 +223,6 @@ def limits(rows: list[dict[str, Any]]) -> Grid:
             Column("max slowdown", slowdowns, WORDS),
             Column("max delay", delays, WORDS),
         ]
-    )
-
-
-def demo(summary: dict[str, Any]) -> Group:
-    """The demo's comparison: seconds of each job in each mode, and what fikit made of it."""
-    modes = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
-    rows = [(job, mode, summary[job][mode]) for job in ("high", "low") for mode in modes]
-    longest = max(seconds for _, _, seconds in rows)
-    ratios = [units.ratio(seconds / summary[job]["solo_s"]) for job, _, seconds in rows]
-    table = Grid(
-        [
-            Column("job", [Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]) for job, mode, _ in rows]),
-            Column("mode", [modes[mode] for _, mode, _ in rows], WORDS),
-            Column("time", [units.duration(seconds) for _, _, seconds in rows], justify="right"),
-            Column("against alone", ratios, justify="right"),
-            Column(
-                "", [Bar(seconds / longest, 2 * BAR_WIDTH, PRIORITY_STYLES[job]) for job, _, seconds in rows],
-                NAME_WIDTH, goes=1,
-            ),
-        ],
-        title=_title(f"Two jobs on one GPU: {device(summary['device'])}"),
-        sections=len(modes),
-    )  # fmt: skip
-    share = "unknown" if summary["low_share"] is None else f"{summary['low_share']:.0%}"
-    emulated = (
-        " The emulated GPU shows the scheduling, not the speed of hardware." if summary["device"]["emulated"] else ""
-    )
-    sharing = summary["device"]["sharing"]
-    return Group(
-        table,
-        f"high: image classification, a request at a time; low: a training loop.{emulated}",
-        *([f"{sharing}. Assumed figures are no GPU's."] if sharing else []),
-        "Default sharing: programs take turns on the GPU as it likes, nobody goes first. "
-        f"With fikit the high-priority job allows {summary['max_slowdown']} on the device (--fikit-max-slowdown).",
-        f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, "
-        f"{summary['high_speedup']:.1f} times faster than with default sharing.",
-        f"Low-priority job: used {share} of the device time that the high-priority job left.",
     )
 
 
@@ -375,6 +338,6 @@ def _profile(record: dict[str, Any]) -> str:
     return f"{profile['key']}, not there before: {known}"
 
 
-def _title(text: str) -> Text:
+def title(text: str) -> Text:
     """Names of jobs, devices and profiles are a user's own: rich must not read them as markup."""
     return Text(text, style="bold")
