@@ -340,6 +340,10 @@ class Job:
         )
         return elapsed.fields(self.time.sums(), held.costs(), about)
 
+    def time_so_far(self) -> dict[str, Any]:
+        """Where its time went so far, as its report says it."""
+        return self._time_fields(*self._so_far())
+
     async def trace_so_far(self, storage: Storage) -> AsyncIterator[bytes] | None:
         """The blocks of its trace (`traces.pieces`), each taken from its dispatcher when it is asked for; None: it has none."""
         blocks = self._blocks(storage)

@@ -23,10 +23,14 @@ PUBLIC: Final = {
     "priority_name": text(32), "gpu_time_s": null_or(amount()),
 }  # fmt: skip
 _OWN: Final = {
-    "name": text(1024), "pid": _COUNT, "kernels": _COUNT, "wait_s": amount(), "others_kernels": _COUNT,
+    "name": text(1024), "pid": _COUNT, "kernels": _COUNT, "others_kernels": _COUNT,
     "memory_bytes": _COUNT, "memory_limit_bytes": null_or(_COUNT),
 }  # fmt: skip
-_LATELY: Final = {"device_mode": MODE}  # which a fikitd of before does not say
+TIME: Final = {  # of the client's job so far, as in its report
+    **{f"{part}_s": amount() for part in ("elapsed", "alone", "waited", "delayed", "host", "unexplained")},
+    "slowdown": null_or(amount()), "max_slowdown": null_or(amount(1)),
+}  # fmt: skip
+_LATELY: Final = {"device_mode": MODE, "job_time": schema.fields(TIME)}  # which a fikitd of before does not say
 _OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 
 

@@ -10,12 +10,11 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from fikitd import node_format, priorities
 from fikitd.devices import digits
-from fikitd.held import LOWER_WORK
 from fikitd.job import Job
 from fikitd.protocol import Device
 from fikitd.report_format import SLICES
@@ -127,10 +126,16 @@ class Present:
     def _look(self) -> None:
         self._looked_s, self._seen_ns = time.monotonic(), time.monotonic_ns()
         self._switches = {c.device.uuid: found for c in self._clients.values() if (found := _switch(c)) is not None}
-        self._seen = [_seen(number, client) for number, client in self._clients.items()]
+        times = {job: {key: said[key] for key in node_format.TIME} for job, said in self._times()}
+        self._seen = [_seen(number, client, times[client.job.number]) for number, client in self._clients.items()]
         self._seen_around = [{"gpu": uuid, "pid": pid} for uuid, pid in self._around()]
         self._views.clear()
         self._fresh_s = max(FRESH_S, LOOKS * (time.monotonic() - self._looked_s))
+
+    def _times(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Where their time went so far, by the numbers of the jobs that are there."""
+        for number, job in {client.job.number: client.job for client in self._clients.values()}.items():
+            yield number, job.time_so_far()
 
 
 def _switch(client: _Client) -> dict[str, Any] | None:
@@ -141,7 +146,7 @@ def _switch(client: _Client) -> dict[str, Any] | None:
     return {"switch_us": known["switch_ns"] / 1e3, "spread_us": known["spread_ns"] / 1e3, "samples": known["samples"]}
 
 
-def _seen(number: int, client: _Client) -> dict[str, Any]:
+def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, Any]:
     stats, record = client.stats_now(), client.job.record
     gpu_time_ns = stats["gpu_time_ns"]
     return {
@@ -155,9 +160,9 @@ def _seen(number: int, client: _Client) -> dict[str, Any]:
         "name": record.name,
         "pid": client.pid,
         "kernels": stats["kernels"],
-        "wait_s": sum(held["total_ns"] for held in stats["held"] if held["reason"] != LOWER_WORK) / 1e9,
         "others_kernels": stats["others_kernels"],
         "memory_bytes": client.held_bytes(),
         "memory_limit_bytes": record.mem_bytes or None,
         "device_mode": client.mode,
+        "job_time": job_time,
     }

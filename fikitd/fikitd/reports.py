@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fikitd import elapsed, report_format
 from fikitd.report_format import MIXED, MPS, OTHER_MPS, Report
@@ -135,7 +135,7 @@ def against_alone(record: Report) -> str:
     if not has_times(record):
         return ""
     if record["slowdown"] is not None:
-        return f"{record['slowdown']:.2f}x of its time alone{_allowed(record)}"
+        return f"{ratio(record)} of its time alone{_allowed(record)}"
     elapsed_s = max(record["elapsed_s"], 1e-9)
     if record["no_slowdown"] == elapsed.UNEXPLAINED:
         return f"not compared with its time alone: {record['unexplained_s'] / elapsed_s:.0%} of it is not explained"
@@ -150,11 +150,21 @@ def has_times(record: Report) -> bool:
     return record.keys() >= elapsed.KEYS
 
 
+def ratio(record: Mapping[str, Any]) -> str:
+    """`1.04x`: elapsed / alone; nothing where the sum supports no ratio."""
+    return "" if record["slowdown"] is None else f"{record['slowdown']:.2f}x"
+
+
+def allowance(record: Mapping[str, Any]) -> str:
+    """`1.05x`: what lower jobs may make of its time alone; nothing where its policy promises nothing."""
+    return "" if record["max_slowdown"] is None else f"{1 + record['max_slowdown']:.4g}x"
+
+
 def _allowed(record: Report) -> str:
-    if record["max_slowdown"] is None:
+    if not (allowed := allowance(record)):
         return ""
     missed = ", which lower jobs did not keep to" if record["kept"] is False else ""
-    return f" ({1 + record['max_slowdown']:.4g}x allowed{missed})"
+    return f" ({allowed} allowed{missed})"
 
 
 def gpu_time_bound(record: Report) -> float | None:

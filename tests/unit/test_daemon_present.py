@@ -14,14 +14,11 @@ from daemon_in_thread import ME, Daemon, as_nobody
 from fikit.checks import daemon as doctor
 from fikit.places import Place
 from fikitd.client import Control
+from fikitd.job_time import NONE
+from fikitd.node_format import TIME
 from fikitd.present import PUBLIC
 
 from fikitd import present
-
-HELD = [
-    {"reason": "behind", "by": None, "kernel": "", "p90_ns": None, "count": 1, "total_ns": 250_000_000},
-    {"reason": "lower_work", "by": None, "kernel": "", "p90_ns": None, "count": 1, "total_ns": 900_000_000},
-]
 
 
 @pytest.fixture
@@ -40,20 +37,31 @@ def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_client_is_there_from_its_welcome_to_its_end(site: Daemon) -> None:
     assert site.control.node()["clients"] == []
-    site.core.stats = {"kernels": 7, "gpu_time_ns": 1_500_000_000, "held": HELD}
+    site.core.stats = {"kernels": 7, "gpu_time_ns": 1_500_000_000}
     site.job(mem_bytes=2**30, name="train")
     client = site.client()
     look = site.control.node()
     [seen] = look["clients"]
     [gpu] = look["gpus"]
     assert (gpu["uuid"], gpu["emulated"], look["unmanaged"]) == (seen["gpu"], True, [])
-    assert {key: seen[key] for key in ("job", "uid", "priority", "name", "kernels", "gpu_time_s", "wait_s")} == {
-        "job": "12", "uid": ME, "priority": 1, "name": "train", "kernels": 7, "gpu_time_s": 1.5, "wait_s": 0.25,
+    assert {key: seen[key] for key in ("job", "uid", "priority", "name", "kernels", "gpu_time_s")} == {
+        "job": "12", "uid": ME, "priority": 1, "name": "train", "kernels": 7, "gpu_time_s": 1.5,
     }  # fmt: skip
     assert (seen["pid"], seen["memory_limit_bytes"], seen["memory_bytes"]) == (os.getpid(), 2**30, 0)
     client.close()
     eventually(lambda: site.control.node()["clients"] == [])
     assert site.control.node()["gpus"] == []
+
+
+def test_a_client_says_of_its_job_what_the_jobs_report_says(site: Daemon) -> None:
+    spent = {**NONE, "elapsed_ns": 8 * 10**9, "waited_ns": 10**9, "delayed_ns": 5 * 10**8}
+    site.core.stats = {"kernels": 7, "spent": spent}
+    site.job()
+    client = site.client()
+    [seen], report = site.control.node()["clients"], site.control.job("12")
+    assert seen["job_time"] == {key: report[key] for key in TIME}
+    assert (seen["job_time"]["waited_s"], seen["job_time"]["delayed_s"]) == (1.0, 0.5)
+    client.close()
 
 
 def test_what_was_measured_of_a_gpus_switch_is_told_while_jobs_share_it(site: Daemon) -> None:

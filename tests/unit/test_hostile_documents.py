@@ -50,7 +50,9 @@ TRACE: dict[str, Any] = {
 }  # fmt: skip
 CLIENT = {
     "client": 1, "gpu": "GPU-0", "job": "12", "uid": ME, "priority": 1, "priority_name": "high", "gpu_time_s": 0.5,
-    "name": "train", "pid": 4, "kernels": 3, "wait_s": 0.1, "others_kernels": 2, "memory_bytes": 5, "memory_limit_bytes": None,
+    "name": "train", "pid": 4, "kernels": 3, "others_kernels": 2, "memory_bytes": 5, "memory_limit_bytes": None,
+    "job_time": {"elapsed_s": 3.0, "alone_s": 2.0, "waited_s": 0.5, "delayed_s": 0.25, "host_s": 0.25, "unexplained_s": 0.0,
+                 "slowdown": 1.5, "max_slowdown": 0.05},
 }  # fmt: skip
 NODE: dict[str, Any] = {
     "format": "fikit-node", "version": 1, "node": "n1", "policy": "budget", "now_ns": 10**9,
@@ -233,7 +235,7 @@ def test_json_says_what_it_was_given_and_shows_it_as_text(value: Any) -> None:
 
 @given(st.text() | st.sampled_from(TEXTS))
 def test_no_text_moves_a_cursor_or_is_taken_for_markup(text: str) -> None:
-    assert is_text(shown(text, Text(text), table._title(text)))
+    assert is_text(shown(text, Text(text), table.title(text)))
     plain = "".join(c for c in text if c.isprintable())
     if plain == text and len(text) < 90:
         assert shown(text).rstrip("\n").rstrip() == text.rstrip()
@@ -272,7 +274,12 @@ def test_everything_that_is_shown_goes_one_way() -> None:
 
 def test_one_client_whose_counters_are_nonsense_hides_no_other() -> None:
     """They come from a page that its user may write."""
-    nonsense = [{**CLIENT, "client": 7, "kernels": -1}, {**CLIENT, "client": 8, "wait_s": float("nan")}, None, {}]
+    nonsense = [
+        {**CLIENT, "client": 7, "kernels": -1},
+        {**CLIENT, "client": 8, "job_time": {"elapsed_s": float("nan")}},
+        None,
+        {},
+    ]
     look = answered(as_bytes({**NODE, "clients": [*nonsense, *NODE["clients"]]})).node()
     assert [client["client"] for client in look["clients"]] == [1, 2]
     spoilt = [{**FULL, "kernels": 2**64 + 1}, {**FULL, "span_s": float("inf")}, {**FULL, "job": "7", "kernels": 2**64}]

@@ -20,8 +20,16 @@ def client(number: int, job: str = "12", priority: int = 1, **facts: Any) -> dic
     names = {1: "high", 8: "low"}
     return {
         "client": number, "gpu": "GPU-a", "job": job, "uid": 0, "priority": priority, "priority_name": names[priority],
-        "gpu_time_s": 0.0, "name": "serve", "pid": 100 + number, "kernels": 0, "wait_s": 0.0, "others_kernels": 0,
+        "gpu_time_s": 0.0, "name": "serve", "pid": 100 + number, "kernels": 0, "others_kernels": 0,
         "memory_bytes": 2**30, "memory_limit_bytes": None, **facts,
+    }  # fmt: skip
+
+
+def spent(elapsed: float, slowdown: float | None = None, **parts: float) -> dict[str, Any]:
+    rest = elapsed - sum(parts.values())
+    return {
+        "elapsed_s": elapsed, "alone_s": rest, "waited_s": 0.0, "delayed_s": 0.0, "host_s": 0.0, "unexplained_s": 0.0,
+        "slowdown": slowdown, "max_slowdown": 0.05, **parts,
     }  # fmt: skip
 
 
@@ -44,26 +52,39 @@ def only_gpu(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_shares_are_of_the_time_between_the_looks() -> None:
-    before = look(10, client(1, gpu_time_s=5.0, kernels=100, wait_s=1.0), client(2, "13", 8, gpu_time_s=1.0))
+    before = look(
+        10,
+        client(1, gpu_time_s=5.0, kernels=100, job_time=spent(9, waited_s=1.0)),
+        client(2, "13", 8, gpu_time_s=1.0, job_time=spent(4, delayed_s=1.0, waited_s=1.0)),
+    )
     after = look(
         12,
-        client(1, gpu_time_s=5.8, kernels=700, wait_s=1.2, others_kernels=50),
-        client(2, "13", 8, gpu_time_s=1.6, wait_s=1.5),
+        client(1, gpu_time_s=5.8, kernels=700, job_time=spent(11, 1.04, waited_s=1.2, host_s=0.1), others_kernels=50),
+        client(2, "13", 8, gpu_time_s=1.6, job_time=spent(6, delayed_s=0.9, waited_s=2.5)),
     )
     gpu = only_gpu(before, after)
     high, low = gpu["jobs"]
     assert (high["job"], low["job"]) == ("12", "13")
     assert (high["device_share"], low["device_share"]) == pytest.approx((0.4, 0.3))
-    assert (high["waiting_share"], low["waiting_share"]) == pytest.approx((0.1, 0.75))
+    shares = {"alone": 0.85, "waited": 0.1, "delayed": 0.0, "host": 0.05, "unexplained": 0.0}
+    assert high["shares"] == pytest.approx(shares)
+    assert (low["shares"]["waited"], low["shares"]["delayed"]) == pytest.approx((0.75, 0)), "a part became less: none"
+    assert (high["job_time"]["slowdown"], low["job_time"]["slowdown"]) == (1.04, None), "so far"
     assert (high["launches_per_s"], high["others_kernels_per_s"]) == pytest.approx((300, 25))
     assert (gpu["device_share"], gpu["harvest"]) == pytest.approx((0.7, 0.5))
 
 
 def test_processes_of_a_job_are_one_row() -> None:
     before = look(0, client(1), client(2))
-    after = look(1, client(1, gpu_time_s=0.2, wait_s=1.0), client(2, gpu_time_s=0.3, memory_bytes=2**31))
+    job_time = spent(1, waited_s=0.5)
+    after = look(
+        1,
+        client(1, gpu_time_s=0.2, job_time=job_time),
+        client(2, gpu_time_s=0.3, memory_bytes=2**31, job_time=job_time),
+    )
     [job] = only_gpu(before, after)["jobs"]
-    assert (job["device_share"], job["waiting_share"], job["memory_bytes"]) == pytest.approx((0.5, 0.5, 3 * 2**30))
+    assert (job["device_share"], job["memory_bytes"]) == pytest.approx((0.5, 3 * 2**30))
+    assert job["shares"] is None, "the look before was a fikitd's that does not say it"
     assert job["pids"] == [101, 102]
 
 
@@ -93,7 +114,7 @@ def test_harvest_needs_two_priorities_and_what_both_did() -> None:
 
 def test_two_looks_at_the_same_moment_know_no_shares() -> None:
     [job] = only_gpu(look(3, client(1)), look(3, client(1)))["jobs"]
-    assert (job["device_share"], job["waiting_share"], job["launches_per_s"]) == (None, None, None)
+    assert (job["device_share"], job["shares"], job["launches_per_s"]) == (None, None, None)
 
 
 def test_no_gpu_is_used_for_more_than_all_the_time() -> None:
@@ -117,12 +138,18 @@ def test_a_gpu_that_only_programs_around_fikit_use_is_there() -> None:
 def test_the_table_looks_as_stored() -> None:
     after = look(
         1,
-        client(1, gpu_time_s=0.42, kernels=18_234, others_kernels=900, name="[red]serve"),
-        client(2, "13", 8, gpu_time_s=0.31, wait_s=0.6, kernels=700, memory_limit_bytes=20 * 2**30, name="train"),
+        client(
+            1, gpu_time_s=0.42, kernels=18_234, others_kernels=900, name="[red]serve",
+            job_time=spent(1, 1.0417, delayed_s=0.03, host_s=0.01),
+        ),
+        client(
+            2, "13", 8, gpu_time_s=0.31, kernels=700, memory_limit_bytes=20 * 2**30, name="train",
+            job_time=spent(1, waited_s=0.6, unexplained_s=0.07),
+        ),
         strangers(3, "14", 8, None),
         unmanaged=({"gpu": "GPU-a", "pid": 4711},),
-    )
-    matches("top.txt", drawn(top.view(node_use.between(look(0), after))))
+    )  # fmt: skip
+    matches("top.txt", drawn(top.view(node_use.between(look(0), after)), 130))
 
 
 def shared_by(*modes: str | None) -> tuple[dict[str, Any], str]:

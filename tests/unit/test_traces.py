@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import site_without_daemon
+from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner, Result
 from daemon_fakes import journal_of
 from fikit.commands.trace import command
@@ -21,6 +21,7 @@ from fikit.reporters import perfetto
 from fikitd._core import JOURNAL_KINDS, REASONS
 from fikitd.held import Owners
 from fikitd.records import JobRecord
+from fikitd.reports import ReportStore, against_alone
 from fikitd.traces import KEPT_CLIENTS, ROWS, JobTrace, Story, TraceError, TraceStore, begin, block, pieces
 
 MS = 1_000_000
@@ -129,6 +130,28 @@ def test_the_file_says_that_the_gpu_was_emulated() -> None:
     picture = perfetto.convert(trace())
     assert picture["otherData"]["emulated"] == "true"
     assert "emulated GPU" in picture["traceEvents"][0]["args"]["name"]
+
+
+def test_the_file_says_where_the_time_went_in_the_words_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = site_without_daemon(tmp_path, monkeypatch)
+    save(TraceStore(reports), {**trace(), "uid": REPORT["uid"]})
+    out = tmp_path / "trace.json"
+
+    def other() -> dict[str, str]:
+        assert CliRunner().invoke(command, ["12", "-o", str(out)]).exit_code == 0
+        return dict(json.loads(out.read_text())["otherData"])
+
+    assert "elapsed" not in other(), "a trace is worth something without a report"
+    ReportStore(reports).save(REPORT)
+    assert other()["result"] == against_alone(REPORT)
+    assert (
+        other()["elapsed"]
+        == "9.00 s = 8.66 s alone + 9.00 ms waited + 13.0 ms delayed + 300 ms host + 20.0 ms unexplained"
+    )
+    ReportStore(reports).save({**REPORT, "slowdown": None, "no_slowdown": "nothing_launched"})
+    assert "result" not in other()
 
 
 def test_the_file_says_how_the_gpu_was_shared_where_fikitd_knew() -> None:

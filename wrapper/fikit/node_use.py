@@ -7,6 +7,8 @@ from typing import Any
 
 from fikitd.report_format import MIXED
 
+from fikit.reporters.elapsed import PARTS
+
 Look = dict[str, Any]
 Client = dict[str, Any]
 
@@ -15,7 +17,8 @@ def between(before: Look, after: Look) -> dict[str, Any]:
     """What `fikit top` shows, and its --json: for each GPU its jobs, the highest priority first.
 
     device_mode: how its programs share the GPU, as far as one may know; null where nobody tells. device_share: device time of what the job launched meanwhile, as a part of that while; null where not all its kernels
-    have been timed. waiting_share: of its processes' time. harvest: what lower jobs had of the time that the highest left.
+    have been timed. shares: of its elapsed time meanwhile, which parts of it went where, as in its report; null where nobody says it. job_time:
+    the same so far, in seconds. harvest: what lower jobs had of the time that the highest left.
     """
     elapsed_s = (after["now_ns"] - before["now_ns"]) / 1e9
     earlier = {client["client"]: client for client in before["clients"]}
@@ -64,17 +67,29 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
     )  # it may have launched more than there was time for
     if "pid" not in first:  # another user's
         return job
-    waiting = per_s("wait_s")
     return job | {
         "name": first["name"],
         "pids": sorted(client["pid"] for client in clients),
-        "waiting_share": None if waiting is None else min(waiting / len(clients), 1.0),
+        "shares": _shares(first, earlier.get(first["client"])),
+        "job_time": first.get("job_time"),
         "launches_per_s": per_s("kernels"),
         "others_kernels_per_s": per_s("others_kernels"),
         "memory_bytes": sum(client["memory_bytes"] for client in clients),
         "memory_limit_bytes": first["memory_limit_bytes"],
         "device_mode": _together(client.get("device_mode") for client in clients),
     }
+
+
+def _shares(client: Client, earlier: Client | None) -> dict[str, float] | None:
+    """Of the time that passed for the client's job. What is known later of earlier time may make a part less: then it is none."""
+    now = client.get("job_time")
+    then = {} if earlier is None else earlier.get("job_time")
+    if now is None or then is None or (elapsed_s := now["elapsed_s"] - then.get("elapsed_s", 0.0)) <= 0:
+        return None
+    grown = {word: max(now[key] - then.get(key, 0.0), 0.0) / elapsed_s for key, word in PARTS.items()}
+    most = max(sum(grown.values()), 1.0)
+    shares = {word: share / most for word, share in grown.items()}
+    return {"alone": max(1.0 - sum(shares.values()), 0.0), **shares}
 
 
 def _since(client: Client, earlier: Client | None, key: str) -> float | None:

@@ -29,8 +29,8 @@ from fikit.reporters import json, screen, table, top
 def command(interval: float, once: bool, as_json: bool) -> None:
     """Who uses this node's GPUs now, through fikit and around it. Ctrl-C ends it.
 
-    For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, how much of its time it waits at the gate, what it launches,
-    how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
+    For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, which parts of its elapsed time it waited and was
+    delayed, were its host's or are unexplained, what it has come to so far against alone, of what is allowed, what it launches, how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
     and squeue show anyway.
     """
     control, before = _first_look()

@@ -27,7 +27,8 @@ NAMED = 10  # of an array's tasks, or components
 def command(jobid: str, output: Path | None, user: str | None) -> None:
     """When job JOBID launched, waited and for whom, and how its gaps were predicted: a file for ui.perfetto.dev.
 
-    It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards.
+    It has the newest events of each process (trace_events in fikit.toml), while the job runs and afterwards, and with them what
+    the job's report says of its elapsed time.
     """
     if output is None and sys.stdout.isatty():
         raise click.UsageError(
@@ -39,7 +40,8 @@ def command(jobid: str, output: Path | None, user: str | None) -> None:
         known, (what, part) = [jobs_known.place_of(record) for record in parts], jobs_known.whole(parts)
         more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
         raise UserError(f"job {jobid} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
-    text = json.dumps(perfetto.convert(_find(jobs_known.own_number(jobid), uid)))
+    number = jobs_known.own_number(jobid)
+    text = json.dumps(perfetto.convert(_find(number, uid), _report(number, uid)))
     if output is None:
         screen.echo(text)
         return
@@ -47,6 +49,13 @@ def command(jobid: str, output: Path | None, user: str | None) -> None:
         output.write_text(text)
     except OSError as error:
         raise UserError(f"{output} could not be written: {error.strerror}") from None
+
+
+def _report(jobid: str, uid: int | None) -> dict[str, Any] | None:
+    """A trace is worth something without it."""
+    with suppress(UserError):
+        return jobs_known.stored(jobid, uid)
+    return None
 
 
 def _find(jobid: str, uid: int | None) -> dict[str, Any]:

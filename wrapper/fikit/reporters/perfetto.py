@@ -6,8 +6,12 @@ left as they were and as they had been predicted, grants, and the moments at whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+from fikitd.reports import against_alone, has_times
+
+from fikit.reporters import elapsed
 
 TRACKS: Final = ("launches", "kernels, as reckoned", "waits", "gaps", "gaps, as predicted", "grants", "host waited")
 LAUNCHES, KERNELS, WAITS, GAPS, PREDICTED, GRANTS, HOST = range(1, len(TRACKS) + 1)
@@ -16,8 +20,9 @@ Event = dict[str, Any]
 Trace = dict[str, Any]
 
 
-def convert(trace: Trace) -> dict[str, Any]:
-    """The whole file. Times are microseconds of CLOCK_MONOTONIC, as `emuctl trace` has them."""
+def convert(trace: Trace, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole file. Times are microseconds of CLOCK_MONOTONIC, as `emuctl trace` has them. `report`: of the same job, whose words about
+    its elapsed time go with it."""
     events: list[Event] = []
     for number, client in enumerate(trace["clients"], start=1):
         events += _names(number, client, trace)
@@ -27,7 +32,15 @@ def convert(trace: Trace) -> dict[str, Any]:
     if "device_mode" in trace:  # traces of before have none
         device["device mode"] = trace["device_mode"]
     lost = str(sum(client["lost"] for client in trace["clients"]))
-    return {"displayTimeUnit": "ns", "otherData": {**about, **device, "events lost": lost}, "traceEvents": events}
+    other = {**about, **device, "events lost": lost, **_where_the_time_went(report)}
+    return {"displayTimeUnit": "ns", "otherData": other, "traceEvents": events}
+
+
+def _where_the_time_went(report: Mapping[str, Any] | None) -> dict[str, str]:
+    if report is None or not has_times(dict(report)):
+        return {}
+    result = against_alone(dict(report))
+    return {"elapsed": elapsed.total(dict(report)), **({"result": result} if result else {})}
 
 
 def _names(number: int, client: Event, trace: Trace) -> Iterator[Event]:

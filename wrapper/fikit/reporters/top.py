@@ -9,7 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fikit.reporters import device_mode, gpu_switch, table, units
+from fikit.reporters.elapsed import PARTS
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
+from fikitd import reports
 
 BAR_WIDTH = 10
 
@@ -48,19 +50,22 @@ def _jobs(jobs: list[dict[str, Any]], in_several_modes: bool) -> Grid:
     def bar(job: dict[str, Any]) -> Bar:
         return Bar(job["device_share"] or 0.0, BAR_WIDTH, table.PRIORITY_STYLES.get(job["priority_name"], ""))
 
-    own = {"waits": 0, "launches/s": 2, "filled/s": 3, "memory": 1, "pids": 5}  # with when each goes
+    own = {
+        **dict(zip(PARTS.values(), (0, 2, 5, 7), strict=True)), "against alone": 1, "launches/s": 3, "filled/s": 4,
+        "memory": 2, "pids": 6,
+    }  # with when each goes  # fmt: skip
     return Grid(
         [
             table.jobs([(job["job"], job.get("name", "")) for job in jobs]),
             Column("user", [table.user(job["uid"]) for job in jobs], goes=4),
             Column("priority", [table.priority(job) for job in jobs], WORDS),
             Column("GPU", [_percent(job["device_share"]) for job in jobs], justify="right"),
-            Column("", [bar(job) for job in jobs], goes=6),
+            Column("", [bar(job) for job in jobs], goes=8),
             *(
                 Column(name, list(cells), goes=goes, justify="right")
                 for (name, goes), cells in zip(own.items(), zip(*map(_own, jobs), strict=True), strict=True)
             ),
-            *([Column("sharing", [_mode(job) for job in jobs], WORDS, goes=7)] if in_several_modes else []),
+            *([Column("sharing", [_mode(job) for job in jobs], WORDS, goes=9)] if in_several_modes else []),
         ],
         dense=True,
     )
@@ -69,15 +74,24 @@ def _jobs(jobs: list[dict[str, Any]], in_several_modes: bool) -> Grid:
 def _own(job: dict[str, Any]) -> tuple[str, ...]:
     """The columns of which only a job's own user and root see something."""
     if "pids" not in job:
-        return ("", "", "", "", "")
+        return ("",) * (len(PARTS) + 5)
     limit = f" / {units.gibibytes(job['memory_limit_bytes'])}" if job["memory_limit_bytes"] else ""
     return (
-        _percent(job["waiting_share"]),
+        *(_percent((job["shares"] or {}).get(word)) for word in PARTS.values()),
+        _against_alone(job["job_time"]),
         _rate(job["launches_per_s"]),
         _rate(job["others_kernels_per_s"]),
         f"{units.gibibytes(job['memory_bytes'])}{limit}",
         str(len(job["pids"])),
     )
+
+
+def _against_alone(job_time: dict[str, Any] | None) -> str:
+    """So far, and what is allowed: `1.04x of 1.05x`."""
+    if job_time is None or not (so_far := reports.ratio(job_time)):
+        return "-"
+    allowed = reports.allowance(job_time)
+    return f"{so_far} of {allowed}" if allowed else so_far
 
 
 def _mode(job: dict[str, Any]) -> str:
