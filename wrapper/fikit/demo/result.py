@@ -71,7 +71,8 @@ class Result:
                 job: {
                     **{f"{mode}_s": round(value, 4) for mode, value in self.seconds[job].items()},
                     "reports": {
-                        mode: told.summary(self.seconds[job]["solo"]) for mode, told in self.told.get(job, {}).items()
+                        mode: told.summary(self.seconds[job][mode] / self.seconds[job]["solo"])
+                        for mode, told in self.told.get(job, {}).items()
                     },
                 }
                 for job in ("high", "low")

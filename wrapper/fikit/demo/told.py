@@ -30,7 +30,8 @@ class Told:
         What lies between the records and the loop is the program's own idle time, which reports count as alone.
         """
         parts = {part: max(end[part] - begin[part], 0.0) for part in PARTS}
-        return cls(elapsed_s=seconds, alone_s=max(seconds - sum(parts.values()), 0.0), **parts)
+        elapsed_s = max(seconds, sum(parts.values()))
+        return cls(elapsed_s=elapsed_s, alone_s=elapsed_s - sum(parts.values()), **parts)
 
     @property
     def slowdown(self) -> float | None:
@@ -39,9 +40,10 @@ class Told:
             return None
         return self.elapsed_s / self.alone_s
 
-    def summary(self, alone_s: float) -> dict[str, Any]:
-        """For summary.json. `alone_s`: the loop's seconds alone, by the clock. `apart`: of the two ratios, as a share of the clock's."""
-        apart = None if self.slowdown is None else self.slowdown / (self.elapsed_s / alone_s) - 1
+    def summary(self, ratio: float) -> dict[str, Any]:
+        """For summary.json. `ratio`: the loop's time to its time alone, by the clock. `apart`: how far the report's is from that, as a
+        share of it."""
+        apart = None if self.slowdown is None else self.slowdown / ratio - 1
         return {
             **{key: round(value, 4) for key, value in asdict(self).items()},
             "slowdown": None if self.slowdown is None else round(self.slowdown, 4),

@@ -101,6 +101,8 @@ def _part(told: Told, key: str) -> str:
 
 def _apart(job: str, mode: str, told: Told) -> str:
     who = f"{job}, {REPORTED[mode]}"
+    if told["alone_s"] == 0:
+        return f"{who}: no ratio, by its report none of its time was as alone"
     if told["slowdown"] is None:
         return f"{who}: no ratio, {told['unexplained_s'] / told['elapsed_s']:.0%} of its time is not explained"
     return f"{who}: no ratio, clock and report are {abs(told['apart']):.1%} apart"
