@@ -23,7 +23,8 @@ from fikitd.devices import Devices, NotItsGpu
 from fikitd.gpus import Gpus
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper, Kept
-from fikitd.managed import Client, Managed
+from fikitd.managed import Managed
+from fikitd.managed_client import Client
 from fikitd.memory import MemoryPage
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.mps.clients import Outside

@@ -5,104 +5,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import socket
-import time
-from array import array
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from fikitd import protocol
+from fikitd import client_profiles, protocol
 from fikitd._core import identify
+from fikitd.client_profiles import PROFILE_BYTES, ClientProfiles
 from fikitd.gpus import Departed, Dispatcher, Gpus
-from fikitd.job import Borrowed, Job, iso
-from fikitd.job_time import Edges
 from fikitd.jobs import Jobs
-from fikitd.keeper import Keeper, Kept, Notes
+from fikitd.keeper import Keeper, Notes
+from fikitd.managed_client import Client
 from fikitd.memory import MemoryPage, NoShare
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.packets import Refused, receive, send
-from fikitd.peer import Peer
 from fikitd.present import Present
-from fikitd.profile_format import edges_of, plausible
-from fikitd.profile_key import Program, program_of_process
 from fikitd.profiles import ProfileStore
 from fikitd.protection import PROMISING
-from fikitd.protocol import Device, ProtocolError
+from fikitd.protocol import ProtocolError
 from fikitd.records import JobRecord
 from fikitd.report_format import SLICES
 from fikitd.shares import DESCRIPTIONS, NoPlace, Places, Rooms
-from fikitd.storage import Storage, become, reason
+from fikitd.storage import Storage, reason
 from fikitd.totals import Stats
 from fikitd.traces import Story
-from fikitd.untrusted import integer, printable, string
-from fikitd.user_work import MOST_CHARACTERS, MOST_OF_A_COMMAND, MOST_SENTENCES
-from fikitd.workers import Call, Rights
+from fikitd.workers import Call
 
 _log = logging.getLogger("fikitd")
 
 PROFILE_WAIT_S: Final = (
     0.1  # a hello waits so long for its profile (the shim protocol.ANSWER_S for us); a later one still counts
 )
-PROFILE_TIMEOUT_S: Final = 15.0
-SAVING_TIMEOUT_S: Final = 15.0  # a busy file system takes seconds to have a file safe
-PROFILE_BYTES: Final = 4 * 2**20  # packed: 8,000 kernels and contexts of twenty times each
 MAX_KERNEL_MESSAGES: Final = 2 * protocol.SLOTS  # every slot once, and again after a race between two threads
 DESCRIPTION_BYTES: Final = 256  # what one takes beside its name
 SEEN: Final = (32, 256)  # kernels: its profile is chosen again when it has launched so many
 _BATCH: Final = 64  # packets of one client before the others get their turn
-
-
-class Client:
-    """One admitted connection."""
-
-    def __init__(
-        self, number: int, peer: Peer, record: JobRecord, device: Device, job: Job, *, version: int, place: str
-    ) -> None:
-        self.number = number
-        self.peer = peer
-        self.record = record
-        self.device = device
-        self.version = version  # of the protocol
-        self.place = place  # under which its GPU is shared (devices.py)
-        self.job = job
-        self.started_ns = time.time_ns()
-        self.program = Program(record.profile, [])
-        self.stood_in = ""  # the run of its program, with other arguments, that most of its profile was borrowed from
-        self.choices = 0  # runs with other arguments that there were to borrow from, by their arguments
-        self.seen = array("Q")  # identities of the first kernels that it launched
-        self.matching: asyncio.Future[None] | None = None
-        self.peak_memory_bytes = 0
-        self.in_mps = False  # as the driver told it
-        self.mode = ""  # in which it shares its GPU
-        self.described_bytes = 0  # by descriptions of its kernels
-        self.kept: Kept | None = None  # from the fikitd before this one
-        self.notes: Notes | None = None  # for the next one
-        self.known_edges: Edges | None = None  # by its profile
-        self.edges = Edges(0, 0, 0)  # its start and its end, when it has gone
-        self.counted = False  # in the job's counters, which take care that no next fikitd counts it again
-
-    def borrowed(self, stats: Stats) -> Borrowed | None:
-        """How much of it runs with other arguments have told; None: nothing."""
-        if not self.stood_in or not stats["distinct_borrowed"]:
-            return None
-        known = stats["distinct_profiled"] + stats["distinct_borrowed"]
-        return Borrowed(self.stood_in, stats["distinct"], known, stats["distinct_borrowed"])
-
-    def cease_matching(self) -> None:
-        """It goes."""
-        if self.matching is not None:
-            self.matching.cancel()
-
-    def came(self) -> None:
-        """Gone on with, or never to be."""
-        if self.kept and self.kept.expected:
-            self.kept.expected = False
-            self.job.expects(-1)
 
 
 class Managed:
@@ -127,12 +67,9 @@ class Managed:
         self._serving: dict[int, tuple[Client, Dispatcher]] = {}  # those that were admitted
         self._jobs = jobs
         self._mps = mps
-        self._store = store
+        self._profiles = ClientProfiles(store, storage, work, proc)
         self._storage = storage
-        self._work = work
-        self._loading: dict[tuple[Rights, str, str, str, bytes], asyncio.Task[tuple[Found, bytes | None]]] = {}
         self._keeper = keeper
-        self._proc = proc
         self._descriptions = Places(DESCRIPTIONS)
         self._rooms = Rooms()
         self.leaving = False  # fikitd ends, and its clients are the next one's
@@ -147,7 +84,7 @@ class Managed:
             dispatcher = self._acquire(client, taken)
             memory, share = self._account(client, taken)
             # Shielded: a profile that comes later than a process wants to wait is still used.
-            profile = asyncio.ensure_future(self._find_profile(client))
+            profile = asyncio.ensure_future(self._profiles.find(client))
             taken.callback(profile.cancel)
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(profile), PROFILE_WAIT_S)
@@ -158,7 +95,7 @@ class Managed:
             taken.callback(self._forget_descriptions, client)
             taken.callback(self._note_peak, client, memory, share)
             self._introduce(client, dispatcher, memory, share)
-            adopt = asyncio.ensure_future(self._use_profile(client, dispatcher, profile))
+            adopt = asyncio.ensure_future(self._profiles.use(client, dispatcher, profile))
             taken.callback(adopt.cancel)
             taken.callback(client.cease_matching)
             if profile.done():
@@ -334,84 +271,9 @@ class Managed:
                 client.notes.append(packet.rstrip(b"\0"))  # its name has a long tail of them
             if len(client.seen) in SEEN and client.choices > 1 and not client.record.measure:
                 client.cease_matching()
-                client.matching = asyncio.ensure_future(self._match_again(client, dispatcher))
+                client.matching = asyncio.ensure_future(self._profiles.match_again(client, dispatcher))
             if received % _BATCH == 0:
                 await asyncio.sleep(0)
-
-    async def _find_profile(self, client: Client) -> bytes | None:
-        """The packed profile of the client's program, None when there is none; sets what it runs. Never raises."""
-        record = client.record
-
-        def find() -> tuple[Program, bool]:
-            become(record.uid, record.gid)
-            program = program_of_process(self._proc, client.peer.pid)
-            if record.profile:
-                program = replace(program, key=record.profile, earlier_key="")
-            return program, not record.measure and self._store.may_know(record.uid, program)
-
-        try:
-            client.program, worth_it = await self._storage.run(record.uid, find, PROFILE_TIMEOUT_S)
-            packed = await self._load(client) if worth_it else None
-        except (OSError, ValueError) as error:
-            client.job.warn(f"profiles in {self._store.directory} could not be read: {reason(error)}")
-            return None
-        client.job.uses_profile(client.program.key)
-        return packed
-
-    async def _load(self, client: Client, seen: bytes = b"") -> bytes | None:
-        """What is known of its program, packed. All who ask for the same meanwhile share it."""
-        rights = Rights(client.record.uid, client.record.gid)
-        wanted = rights, client.program.key, client.program.variant, client.device.name, seen
-        loading = self._loading.get(wanted)
-        if loading is None:
-            loading = self._loading[wanted] = asyncio.ensure_future(self._read_profile(client, rights, seen))
-            loading.add_done_callback(lambda _: self._loading.pop(wanted))
-        found, packed = await asyncio.shield(loading)
-        for sentence in found.skipped:
-            client.job.warn(sentence)
-        client.stood_in, client.choices = found.stood_in, found.choices
-        client.known_edges = found.edges if any(found.edges) else None
-        client.job.time.knows(client.number, client.known_edges)
-        return packed
-
-    async def _read_profile(self, client: Client, rights: Rights, seen: bytes) -> tuple[Found, bytes | None]:
-        program = client.program
-        arguments = {
-            "directory": str(self._store.directory), "uid": rights.uid, "device": client.device.name,
-            "program": asdict(program), "named": bool(client.record.profile), "limit": PROFILE_BYTES,
-        }  # fmt: skip
-        said, packed = await self._work(
-            rights,
-            "load_profile",
-            arguments,
-            chunks=[seen] if seen else (),
-            timeout_s=PROFILE_TIMEOUT_S,
-            answer_bytes=PROFILE_BYTES,
-        )
-        return Found.of(said), packed if said.get("found") is True else None
-
-    async def _match_again(self, client: Client, dispatcher: Dispatcher) -> None:
-        """By now it has launched kernels, which tell better than its arguments which runs it is like."""
-
-        async def load() -> bytes | None:
-            try:
-                return await self._load(client, client.seen.tobytes())
-            except (OSError, ValueError) as error:
-                _log.info("job %s: its profile was not looked for again: %s", client.record.job, reason(error))
-                return None
-
-        await self._use_profile(client, dispatcher, asyncio.ensure_future(load()))
-
-    async def _use_profile(self, client: Client, dispatcher: Dispatcher, profile: asyncio.Task[bytes | None]) -> None:
-        packed = await profile
-        if packed is None:
-            return
-        try:
-            await self._storage.run(client.record.uid, partial(dispatcher.use_profile, client.number, packed))
-        except (OSError, ValueError) as error:
-            client.job.warn(f"its profile cannot be used: {reason(error)}")
-        else:
-            client.job.profile_found = True
 
     def _depart(self, client: Client, dispatcher: Dispatcher) -> None:
         """End of file: take the counters, and what was measured or sampled."""
@@ -461,71 +323,17 @@ class Managed:
             return story, departed.profile(PROFILE_BYTES) if client.program.key or record.measure else b""
 
         try:
-            story, packed = await self._storage.run(record.uid, take, SAVING_TIMEOUT_S)
+            story, packed = await self._storage.run(record.uid, take, client_profiles.SAVING_TIMEOUT_S)
             job.trace.keep(story)
             if not packed:
                 return
-            for sentence in await self._save_profile(client, packed, stats):
+            for sentence in await self._profiles.save(client, packed, stats):
                 job.warn(sentence)
             job.profile_stored = job.profile_stored is not False
         except (OSError, ValueError, MemoryError) as error:
             job.profile_stored = False
-            sentence = f"its profile could not be stored in {self._store.directory}: {reason(error)}"
+            sentence = f"its profile could not be stored in {self._profiles.directory}: {reason(error)}"
             if record.measure:
                 job.warn(sentence)
             else:  # nobody asked for the samples
                 _log.info("job %s: %s", record.job, sentence, extra={"uid": record.uid})
-
-    async def _save_profile(self, client: Client, packed: bytes, stats: Stats) -> list[str]:
-        """What is to be said about it."""
-        record = client.record
-        created = iso(client.started_ns)
-        # Pids and numbers repeat on every node, and the nodes share the directory.
-        when, which = created.replace(":", "").replace("-", ""), secrets.token_hex(4)
-        about = {
-            "key": client.program.key,
-            "command": client.program.command,
-            "role": client.program.role,
-            "created": created,
-            "device": {
-                "name": client.device.name,
-                "memory_bytes": client.device.memory_bytes,
-                "emulated": client.device.emulated,
-            },
-            "span_ns": stats["span_ns"],
-            "launches": stats["kernels"],
-            "peak_bytes": client.peak_memory_bytes,
-            "edges": plausible(client.edges)._asdict(),
-        }
-        arguments = {
-            "directory": str(self._store.directory), "uid": record.uid, "about": about,
-            "run": f"{when}-{record.job[:20]}-{client.peer.pid}-{which}", "sampled": not record.measure,
-            "named": bool(record.profile),
-        }  # fmt: skip
-        rights = Rights(record.uid, record.gid)
-        await self._storage.run(record.uid, partial(self._store.prepare, *rights), SAVING_TIMEOUT_S)
-        said, _ = await self._work(rights, "save_profile", arguments, chunks=[packed], timeout_s=SAVING_TIMEOUT_S)
-        return _sentences(said)
-
-
-class Found(NamedTuple):
-    """What a worker says of a program's profile: files that were skipped, and whose times stand in for its own."""
-
-    skipped: list[str]
-    stood_in: str
-    choices: int
-    edges: Edges  # all 0: not known
-
-    @classmethod
-    def of(cls, said: Any) -> Found:
-        """Of a worker's result. ValueError for one that is none."""
-        skipped = _sentences(said)
-        stood_in = printable(string(said.get("stood_in"), "stood_in", MOST_OF_A_COMMAND))
-        return cls(skipped, stood_in, integer(said.get("choices"), "choices", 0, 2**16), edges_of(said.get("edges")))
-
-
-def _sentences(said: Any) -> list[str]:
-    """Of a worker's result. ValueError for one that is none."""
-    if not isinstance(said, dict) or not isinstance(said.get("sentences"), list):
-        raise ValueError("its worker's answer is none")
-    return [printable(string(each, "a sentence", MOST_CHARACTERS)) for each in said["sentences"][:MOST_SENTENCES]]

@@ -19,7 +19,7 @@ from fikitd.memory import MemoryPage
 from fikitd.present import Present
 from fikitd.traces import JobTrace
 
-from fikitd import managed
+from fikitd import client_profiles, managed
 
 Failure = Callable[..., Any]
 
@@ -51,7 +51,7 @@ def clients_descriptors() -> int:
         (fakes.FakeCore, "make_page", NO_DESCRIPTOR),
         (managed.os, "eventfd", NO_DESCRIPTOR),
         (MemoryPage, "take", NO_DESCRIPTOR),
-        (managed.Managed, "_find_profile", NO_THREAD),
+        (client_profiles.ClientProfiles, "find", NO_THREAD),
         (FakeDispatcher, "add_client", MemoryError()),
         (Job, "client_came", MemoryError()),
         (Present, "came", MemoryError()),

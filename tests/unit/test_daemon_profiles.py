@@ -15,7 +15,7 @@ from fikitd._core import pack_profile
 from fikitd.profile_match import Match
 from fikitd.profiles import ProfileStore
 
-from fikitd import managed, protocol
+from fikitd import client_profiles, managed, protocol
 
 
 def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon) -> None:
@@ -78,7 +78,7 @@ def test_storage_that_hangs_delays_a_hello_by_a_bounded_time_only(
     monkeypatch.setattr(ProfileStore, "of", lambda *_: Path("/there"))
     monkeypatch.setattr(ProfileStore, "match", lambda *_: answer.wait(20) and None)
     monkeypatch.setattr(managed, "PROFILE_WAIT_S", 0.2)
-    monkeypatch.setattr(managed, "PROFILE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(client_profiles, "PROFILE_TIMEOUT_S", 0.5)
     try:
         daemon.job()
         client = FakeClient(daemon.run_dir)

@@ -13,7 +13,7 @@ from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import Daemon
 from fikitd.profiles import ProfileStore
 
-from fikitd import clients, control, identify, managed, protocol
+from fikitd import client_profiles, clients, control, identify, managed, protocol
 
 SHORT_S = 0.05
 
@@ -58,7 +58,7 @@ def test_who_connects_and_never_says_what_it_wants_is_disconnected(
 def test_a_profile_that_cannot_be_stored_in_time_is_a_warning_in_the_report(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, hang: threading.Event
 ) -> None:
-    monkeypatch.setattr(managed, "SAVING_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(client_profiles, "SAVING_TIMEOUT_S", SHORT_S)
     monkeypatch.setattr(ProfileStore, "save", lambda *_, **__: hang.wait(20))
     daemon.core.measured = [fakes.kernel("gemm")]
     daemon.job("12", measure=True, profile="mine")
