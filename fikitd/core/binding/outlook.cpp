@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convert.hpp"
+#include "parts.hpp"
 #include "predictor/copies.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"

@@ -12,8 +12,5 @@ namespace fikit::binding {
 
 // Eight times; one stands for all eight, none for unknown.
 Times times(const std::vector<std::int64_t>& ns);
-void bind_outlook(nanobind::module_& m);
-void bind_switch_meter(nanobind::module_& m);
-void bind_time_account(nanobind::module_& m);
 
 } // namespace fikit::binding

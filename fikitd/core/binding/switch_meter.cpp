@@ -8,7 +8,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
-#include "outlook.hpp"
+#include "parts.hpp"
 #include "policy/tuning.hpp"
 
 namespace nb = nanobind;

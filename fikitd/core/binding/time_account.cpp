@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "convert.hpp"
-#include "outlook.hpp"
+#include "parts.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,0 +1,245 @@
+// The dispatcher, its clients' pages, and profiles as they go to and from it.
+#include "dispatcher/dispatcher.hpp"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "convert.hpp"
+#include "knobs.hpp"
+#include "parts.hpp"
+#include "dispatcher/packed_profile.hpp"
+#include "dispatcher/page.hpp"
+#include "dispatcher/spin.hpp"
+#include "foresight/foresight.hpp"
+#include "predictor/model.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fikit::binding {
+
+void bind_packed_profile(nb::module_& m) {
+  m.def(
+      "pack_profile",
+      [](const nb::sequence& kernels, const nb::dict& rhythm, std::size_t limit, bool names) {
+        const auto with = names ? dispatcher::Names::with : dispatcher::Names::without;
+        const std::string packed = dispatcher::pack(to_timed(kernels), to_learnt(rhythm), with, limit);
+        return nb::bytes(packed.data(), packed.size());
+      },
+      "kernels"_a, "rhythm"_a, "limit"_a, nb::kw_only(), "names"_a = false);
+  m.def(
+      "unpack_profile",
+      [](const nb::bytes& packed) {
+        dispatcher::Timed timed;
+        foresight::Learnt learnt;
+        if (!dispatcher::unpack({packed.c_str(), packed.size()}, timed, learnt))
+          throw std::invalid_argument("it is no packed profile");
+        return nb::make_tuple(to_profile(timed), to_dict(learnt));
+      },
+      "packed"_a);
+}
+
+void bind_dispatcher(nb::module_& m) {
+  using dispatcher::Dispatcher;
+  const auto released = nb::call_guard<nb::gil_scoped_release>();
+  nb::list kinds;
+  for (const std::string_view name : dispatcher::kJournalKinds) kinds.append(std::string(name));
+  m.attr("JOURNAL_KINDS") = nb::tuple(kinds);
+  m.def("make_page", &dispatcher::make_page, "measure"_a, "lease_ns"_a, "spin_ns"_a, "sample_every"_a = 0,
+        "version"_a = FIKIT_PROTOCOL_VERSION, nb::kw_only(), "fills_ask"_a = false, "collective_names"_a = "");
+
+  nb::class_<dispatcher::Spin>(m, "Spin")
+      .def(nb::init<std::int64_t>(), "longest_ns"_a)
+      .def("came_after", &dispatcher::Spin::came_after, "ns"_a)
+      .def_prop_ro("limit_ns", &dispatcher::Spin::limit_ns);
+
+  nb::class_<predictor::Room>(m, "Room")
+      .def(nb::init<std::size_t, std::shared_ptr<predictor::Room>>(), "size"_a, "within"_a = nb::none())
+      .def_prop_ro("left", &predictor::Room::left);
+
+  nb::class_<dispatcher::Departed>(m, "Departed")
+      .def_prop_ro("stats", [](const dispatcher::Departed& self) { return to_dict(self.stats()); })
+      .def("journal",
+           [](const dispatcher::Departed& self) {
+             dispatcher::Story story;
+             {
+               const nb::gil_scoped_release release;
+               story = self.story();
+             }
+             return to_dict(story);
+           })
+      .def("profile",
+           [](const dispatcher::Departed& self, std::size_t limit) {
+             std::string packed;
+             {
+               const nb::gil_scoped_release release;
+               packed = dispatcher::pack(self.measured(), self.learnt(), dispatcher::Names::with, limit);
+             }
+             return nb::bytes(packed.data(), packed.size());
+           },
+           "limit"_a);
+
+  nb::class_<Dispatcher>(m, "Dispatcher")
+      .def("__init__",
+           [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every,
+              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
+              std::size_t trace_events, const nb::dict& tuning) {
+             policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
+             all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
+             all.ageing_ns = ageing_ns.value_or(policy::kNever);
+             new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);
+           },
+           "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
+           "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
+           "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns,
+           "trace_events"_a = 0, "tuning"_a = nb::dict())
+      .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
+           nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,
+           "resume"_a = false, "room"_a = nb::none(), "overlaps"_a = false, released)
+      .def("switches",
+           [](Dispatcher& self) {
+             std::vector<tracking::SwitchMeter::Word> words;
+             {
+               const nb::gil_scoped_release release;
+               words = self.switches();
+             }
+             nb::list list;
+             for (const auto& [client, cost] : words)
+               list.append(nb::make_tuple(client, cost.switch_ns, cost.spread_ns, cost.count, cost.level));
+             return list;
+           })
+      .def("device",
+           [](Dispatcher& self, int priority) {
+             policy::Device device;
+             {
+               const nb::gil_scoped_release release;
+               device = self.device(priority);
+             }
+             nb::dict found;
+             found["overlaps"] = device.sharing == policy::Sharing::overlap;
+             const auto or_none = [](std::int64_t ns) { return ns < 0 ? nb::none() : nb::object(nb::int_(ns)); };
+             found["switch_ns"] = or_none(device.switch_ns);
+             found["spread_ns"] = or_none(device.spread_ns);
+             found["samples"] = device.samples;
+             return found;
+           },
+           "priority"_a = 9)
+      .def("remember_switch", &Dispatcher::remember_switch, "switch_ns"_a, "spread_ns"_a, "count"_a, "priority"_a, released)
+      .def("set_priority", &Dispatcher::set_priority, "client_id"_a, "priority"_a, released)
+      .def("ended", &Dispatcher::ended, "client_id"_a, released)
+      .def("remove_client",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Stats stats;
+             {
+               const nb::gil_scoped_release release;
+               stats = self.remove_client(id).stats();
+             }
+             return to_dict(stats);
+           },
+           "client_id"_a)
+      .def("take_client", &Dispatcher::remove_client, "client_id"_a, released)
+      .def("use_profile",
+           [](Dispatcher& self, policy::ClientId id, const nb::bytes& packed) {
+             const std::string_view bytes(packed.c_str(), packed.size());
+             const nb::gil_scoped_release release;
+             dispatcher::Timed profile;
+             foresight::Learnt learnt;
+             for (predictor::Model* model : {&profile.alone, &profile.beside, &profile.doubtful}) model->keep_within(self.room(id));
+             if (!dispatcher::unpack(bytes, profile, learnt)) throw std::invalid_argument("it is no packed profile");
+             self.set_profile(id, std::move(profile), learnt);
+           },
+           "client_id"_a, "packed"_a)
+      .def("set_profile",
+           [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
+             dispatcher::Timed profile = to_timed(kernels);
+             const foresight::Learnt learnt = to_learnt(rhythm);
+             const nb::gil_scoped_release release;
+             self.set_profile(id, std::move(profile), learnt);
+           },
+           "client_id"_a, "kernels"_a, "rhythm"_a = nb::dict())
+      .def("describe",
+           [](Dispatcher& self, policy::ClientId id, std::uint32_t slot, const std::string& name,
+              std::uint64_t module_hash, const Triple& grid, const Triple& block, std::uint32_t shared_bytes,
+              std::uint32_t kind) {
+             self.describe(id, slot, kernel(name, module_hash, grid, block, shared_bytes, kind));
+           },
+           "client_id"_a, "slot"_a, "name"_a, "module_hash"_a, "grid"_a, "block"_a, "shared_bytes"_a, "kind"_a, released)
+      .def("stats",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Stats stats;
+             {
+               const nb::gil_scoped_release release;
+               stats = self.stats(id);
+             }
+             return to_dict(stats);
+           },
+           "client_id"_a)
+      .def("spent",
+           [](Dispatcher& self, policy::ClientId id) {
+             tracking::Spent spent;
+             {
+               const nb::gil_scoped_release release;
+               spent = self.spent(id);
+             }
+             return to_dict(spent);
+           },
+           "client_id"_a)
+      .def("export_profile",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Timed measured;
+             {
+               const nb::gil_scoped_release release;
+               measured = self.measured(id);
+             }
+             return to_profile(measured);
+           },
+           "client_id"_a)
+      .def("export_rhythm",
+           [](Dispatcher& self, policy::ClientId id) {
+             foresight::Learnt learnt;
+             {
+               const nb::gil_scoped_release release;
+               learnt = self.learnt(id);
+             }
+             return to_dict(learnt);
+           },
+           "client_id"_a)
+      .def("idle_moments",
+           [](Dispatcher& self, policy::ClientId id) {
+             std::vector<dispatcher::Idle> idle;
+             {
+               const nb::gil_scoped_release release;
+               idle = self.idle_moments(id);
+             }
+             nb::list list;
+             for (const dispatcher::Idle& moment : idle) list.append(nb::make_tuple(moment.launches, moment.since_ns));
+             return list;
+           },
+           "client_id"_a)
+      .def("journal",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Story story;
+             {
+               const nb::gil_scoped_release release;
+               story = self.journal(id);
+             }
+             return to_dict(story);
+           },
+           "client_id"_a)
+      .def("stop", &Dispatcher::stop, released);
+}
+
+} // namespace fikit::binding
