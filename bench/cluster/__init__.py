@@ -1,7 +1,7 @@
 """A cluster of GPUs in simulated time: which jobs share a GPU, and what that does to the mean job completion time (JCT).
 
 Jobs come from published traces; their memory, and what they do to a GPU, no trace says: that is chosen (--memory, --kinds). The rules of
-sharing are the library's that placement uses (fikitd/core/placement). --golden: other schedulers' published figures, reproduced.
+sharing are the library's that placement uses (fikitd/core/placement). --golden: other schedulers' published figures, reproduced. --bars: what steering has to be worth.
 --speed: the whole of Philly on 1,024 GPUs.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench import page
+from bench.cluster import bars as bars_
 from bench.cluster import golden, kinds, pictures, traces
 from bench.cluster.policies import NAMED, POLICIES, Kinds, Lived, Policy, Workload, live, workload
 from bench.record import BenchError, Result
@@ -34,6 +35,11 @@ DRAWN = ("sjf", "shards", "spread", "auto", "pair")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--golden", action="store_true", help="the published figures of Muri and Tiresias against ours")
+    parser.add_argument(
+        "--bars",
+        action="store_true",
+        help="what `order` and `pair` must be worth, on slices and with MPS: each bar, and whether it holds",
+    )
     parser.add_argument(
         "--speed", action="store_true", help="all of Philly on 1,024 GPUs with `order` and `pair`: seconds on one core"
     )
@@ -76,6 +82,8 @@ def place(options: dict[str, Any]) -> str:
     """A table of its own on a page, behind the bench's name."""
     if options["golden"]:
         return " --golden"
+    if options["bars"]:
+        return " --bars"
     trace = "" if options["trace"] is None else f" --trace {options['trace']}"
     return f"{trace} --kinds {options['kinds']}" + ("" if options["sigma"] == 1 else f" --sigma {options['sigma']:g}")
 
@@ -115,6 +123,13 @@ def _golden(folder: Path) -> Result:
     return Result("\n".join(lines), True, values, {}, {}, {"rows": golden.as_dicts(rows)}, table)
 
 
+def _bars(folder: Path, seeds: int) -> Result:
+    found = bars_.all_of(
+        lambda name: _kinds(name, folder), lambda name: _trace(name, folder), WHOLE_GPUS, seeds, folder.is_dir()
+    )
+    return bars_.result(list(found), seeds)
+
+
 def _speed(folder: Path, sigma: float) -> Result:
     trace = _trace("philly" if folder.is_dir() else "made-up", folder)
     scale = float((trace.work_s * trace.gpus).sum()) / (trace.submit_s[-1] * SPEED_GPUS * SPEED_LOAD)
@@ -144,7 +159,7 @@ def _lived(work: Workload, policy: Policy, most: int | None) -> Lived:
 
 
 def run(
-    *, emulated: bool, golden: bool = False, speed: bool = False, trace: str | None = None, kinds: str = "slices", sigma: float = 1.0,
+    *, emulated: bool, golden: bool = False, bars: bool = False, speed: bool = False, trace: str | None = None, kinds: str = "slices", sigma: float = 1.0,
     policies: list[str] | None = None, memory: list[int] | None = None, loads: list[float] | None = None, jobs: int = 2000, gpus: int = 32,
     seeds: int = 4, folder: Path = traces.FOLDER, svg: Path | None = None, svg_use: Path | None = None,
 ) -> Result:  # fmt: skip
@@ -153,6 +168,8 @@ def run(
         raise BenchError("it simulates, leave --real away")
     if golden:
         return _golden(folder)
+    if bars:
+        return _bars(folder, seeds)
     if speed:
         return _speed(folder, sigma)
     if jobs < 2 or gpus < 1 or seeds < 1 or not sigma >= 0:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from fikitd._cluster import Behind, Jobs, Preemption, Queue, Sharing, simulate_cluster, simulate_preemptive
-from fikitd.placement import Priorities, Rules, Slowdowns
+from fikitd.placement import PAIR, Priorities, Rules, Slowdowns
 
 from bench.cluster.traces import Column, Trace
 
@@ -20,6 +20,8 @@ RESTART_S = 30.0
 TIRESIAS_LIMITS_S = [3250.0, 7200.0]
 """Attained GPU time at which a job leaves a queue, of Tiresias' and Muri's simulators."""
 HISTORY_RUNS = 8
+MAX_WAIT_S = 1_209_600.0
+"""[placement] max_wait_s of fikit.toml: who has waited so long is passed by nobody."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Policy:
     queue: Queue = Queue.ARRIVAL
     sharing: Sharing = Sharing.NONE
     rules: Rules | None = None
+    max_wait_s: float = math.inf
     behind: Behind = Behind.RESERVES
     preemption: Preemption | None = None
     restart_s: float = 0.0
@@ -57,8 +60,8 @@ POLICIES = (
         _rules(priorities=EQUAL, must_gain=False, most_busy=1.0),
     ),
     Policy("auto", "spread, and the shorter expected rest goes first on the GPU", sharing=Sharing.SPREAD, rules=_rules(most=0)),
-    Policy("order", "auto, and shortest expected job first", Queue.SHORTEST, Sharing.SPREAD, _rules(most=0)),
-    Policy("pair", "order, on the GPU where the sum of ends gains most", Queue.SHORTEST, Sharing.BEST, _rules(most=0)),
+    Policy("order", "auto, and shortest expected job first", Queue.SHORTEST, Sharing.SPREAD, _rules(most=0), MAX_WAIT_S),
+    Policy("pair", "order, on the GPU where the sum of ends gains most", Queue.SHORTEST, Sharing.BEST, PAIR, MAX_WAIT_S),
 )  # fmt: skip
 NAMED = {policy.name: policy for policy in POLICIES}
 
@@ -133,6 +136,6 @@ def live(work: Workload, policy: Policy, most: int | None = None) -> Lived:
             rules = rules.with_most(most)
         result = simulate_cluster(
             work.jobs, gpus=work.gpus, shards_per_gpu=work.shards_per_gpu, history=history(work.sigma), queue=policy.queue,
-            behind=policy.behind, sharing=policy.sharing, rules=rules, real=work.real, believed=work.believed,
+            behind=policy.behind, sharing=policy.sharing, rules=rules, max_wait_s=policy.max_wait_s, real=work.real, believed=work.believed,
         )  # fmt: skip
     return Lived(result["end_s"] - work.trace.submit_s, result["use"], result["events"], result["offers"])

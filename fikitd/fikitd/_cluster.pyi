@@ -78,11 +78,12 @@ def simulate_cluster(
     behind: Behind,
     sharing: Sharing,
     rules: Rules,
+    max_wait_s: float = ...,
     real: Slowdowns,
     believed: Slowdowns,
 ) -> Result:
     """history: run times of a job that is expected to take a second, which E[T - t | T > t] rests on. real: what sharing does; believed: what the
-    rules know of it. A job of several GPUs has them to itself."""
+    rules know of it. A job of several GPUs has them to itself. max_wait_s: with Queue.SHORTEST, who has waited so long is before all others, in order of arrival."""
 
 def simulate_preemptive(
     jobs: Jobs,

@@ -83,7 +83,8 @@ class Resident:
 
 class Rules:
     """priorities: AUTOMATIC by default; where there is an order, the shorter expected rest goes first. most: jobs on a GPU, 0: as memory allows. must_gain: share only where the sum
-    of ends becomes smaller than by waiting. waits_for_free: the new job could also wait for a free GPU. most_busy: the sum of busy shares may not
+    of ends becomes smaller than by waiting. waits_for_free: the new job could also wait for a free GPU. saved_worth: a
+    second that the GPU is free sooner is worth so many seconds of those who come later. most_busy: the sum of busy shares may not
     be larger; 0: no such rule."""
 
     def __init__(
@@ -93,6 +94,7 @@ class Rules:
         most: int = 2,
         must_gain: bool = True,
         waits_for_free: bool = True,
+        saved_worth: float = 0.0,
         most_busy: float = 0.0,
     ) -> None: ...
     @property
@@ -122,13 +124,16 @@ class Offer:
         """The new job's expected end, from now on."""
     @property
     def gain_s(self) -> float:
-        """By how much the sum of all ends is smaller than by waiting."""
+        """By how much the sum of all ends is smaller than by waiting, and what the GPU's time saved is worth (Rules.saved_worth)."""
     @property
     def slowdown_new(self) -> float:
         """At the beginning."""
     @property
     def slowdown_worst(self) -> float:
         """Of those who are there already, the worst, at the beginning."""
+
+def overdue(submit_s: float, now_s: float, max_wait_s: float) -> bool:
+    """Has a job waited so long that no shorter one may pass it? Such jobs are before all others, in the order in which they came."""
 
 def replay(slowdowns: Slowdowns, priorities: Priorities, jobs: Sequence[Resident]) -> list[float]:
     """When each of at most 16 jobs ends that run on one GPU from now on, if nobody comes."""

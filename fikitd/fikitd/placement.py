@@ -5,6 +5,8 @@ No clock, no file, no Slurm: numbers in, numbers out. Times are seconds of run t
 
 from __future__ import annotations
 
+from typing import Final
+
 from fikitd._placement import (
     Couple,
     Device,
@@ -17,12 +19,16 @@ from fikitd._placement import (
     Verdict,
     consider,
     new_should_be_high,
+    overdue,
     replay,
     shards_for,
     sub_batch,
 )
 
 __all__ = [
-    "Couple", "Device", "History", "Offer", "Priorities", "Resident", "Rules", "Slowdowns", "Verdict", "consider", "new_should_be_high", "replay",
-    "shards_for", "sub_batch",
+    "PAIR", "Couple", "Device", "History", "Offer", "Priorities", "Resident", "Rules", "Slowdowns", "Verdict", "consider", "new_should_be_high",
+    "overdue", "replay", "shards_for", "sub_batch",
 ]  # fmt: skip
+
+PAIR: Final = Rules(most=0, saved_worth=0.5)
+"""What `pair` goes by: as many on a GPU as memory has room for; docs/placement.md has what half a second was chosen by."""

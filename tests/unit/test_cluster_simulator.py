@@ -89,7 +89,7 @@ def simulate(
     assert policy.preemption is None
     result = simulate_cluster(
         jobs, gpus=gpus, shards_per_gpu=80, history=history, queue=policy.queue, behind=policy.behind, sharing=policy.sharing,
-        rules=policy.rules or Rules(), real=Slowdowns(), believed=Slowdowns(),
+        rules=policy.rules or Rules(), max_wait_s=policy.max_wait_s, real=Slowdowns(), believed=Slowdowns(),
     )  # fmt: skip
     return result["start_s"].tolist(), result["end_s"].tolist()
 
@@ -110,6 +110,27 @@ def test_a_job_that_outlives_its_prediction_no_longer_goes_first() -> None:
     )  # fmt: skip
     _, ends = simulate(jobs, NAMED["auto"], 1)
     assert ends[1] < 150, "the liar was high for as long as it ran"
+
+
+def test_nobody_passes_a_job_that_has_waited_too_long() -> None:
+    """Short jobs keep coming; the long one is next once it has waited for max_wait_s, and the others wait behind it."""
+    jobs = jobs_of((Job(0, 10), Job(1, 100), *(Job(2 + 10 * i, 10) for i in range(10))))
+    patient = replace(NAMED["sjf"], max_wait_s=40.0)
+    for policy, start in ((NAMED["sjf"], 110), (patient, 50)):
+        result = simulate_cluster(
+            jobs, gpus=1, shards_per_gpu=80, history=(1.0,), queue=policy.queue, behind=policy.behind, sharing=policy.sharing,
+            rules=Rules(), max_wait_s=policy.max_wait_s, real=Slowdowns(), believed=Slowdowns(),
+        )  # fmt: skip
+        assert result["start_s"][1] == start, policy
+
+
+def test_those_who_have_waited_too_long_start_in_the_order_in_which_they_came() -> None:
+    jobs = jobs_of((Job(0, 100), Job(1, 50), Job(2, 5), Job(3, 20), Job(95, 1)))
+    result = simulate_cluster(
+        jobs, gpus=1, shards_per_gpu=80, history=(1.0,), queue=NAMED["sjf"].queue, behind=NAMED["sjf"].behind,
+        sharing=Sharing.NONE, rules=Rules(), max_wait_s=30.0, real=Slowdowns(), believed=Slowdowns(),
+    )  # fmt: skip
+    assert result["start_s"].tolist() == [0, 100, 150, 155, 175]
 
 
 SOLO = [policy for policy in POLICIES if policy.preemption is None]

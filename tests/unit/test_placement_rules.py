@@ -168,8 +168,28 @@ def test_automatic_priorities_are_the_order_with_the_earlier_ends(
     jobs: list[tuple[float, float]], device: Device
 ) -> None:
     form, residents = Slowdowns(device=device), [Resident(rest, busy) for rest, busy in jobs]
-    sums = [sum(replay(form, priorities, residents)) for priorities in (Priorities.EQUAL, Priorities.ORDERED)]
-    assert sum(replay(form, Priorities.AUTOMATIC, residents)) == pytest.approx(min(sums))
+    equal, ordered = (sum(replay(form, each, residents)) for each in (Priorities.EQUAL, Priorities.ORDERED))
+    surely = (
+        0.9 if device is Device.SLICES else 1.0
+    )  # what the closed form says of equal sharing on slices is often wrong
+    wanted = equal if equal < ordered * surely else ordered
+    assert sum(replay(form, Priorities.AUTOMATIC, residents)) == pytest.approx(wanted)
+
+
+def test_a_gpu_that_is_free_sooner_is_worth_something_to_those_who_come_later() -> None:
+    """Two jobs that fill each other's idle time: sharing ends the GPU's work sooner, by how much decides over the gain."""
+    form, running, new = Slowdowns(), [Resident(100, 0.3)], Resident(100, 0.3)
+    plain, worth = (consider(form, Rules(saved_worth=value), new, running, 80) for value in (0.0, 0.5))
+    last_s = max(replay(form, Priorities.AUTOMATIC, [*running, new]))
+    assert worth.gain_s - plain.gain_s == pytest.approx(0.5 * (200 - last_s))
+    assert last_s < 200
+
+
+def test_a_gain_that_keeps_the_gpu_longer_can_be_a_loss() -> None:
+    form, running, new = Slowdowns(), [Resident(100, 1.0)], Resident(99, 1.0)
+    plain, worth = (consider(form, Rules(saved_worth=value), new, running, 80) for value in (0.0, 50.0))
+    assert worth.gain_s < plain.gain_s, "two that fill a GPU end later together"
+    assert worth.verdict is Verdict.SLOWER
 
 
 @pytest.mark.parametrize("device", list(Device))

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "placement/history.hpp"
+#include "placement/queue.hpp"
 #include "placement/share.hpp"
 #include "placement/slowdowns.hpp"
 
@@ -86,20 +87,22 @@ void bind_offer(nb::module_& m) {
       .def_prop_ro("kind", [](const Resident& self) { return self.load.kind; });
   nb::class_<Rules>(m, "Rules")
       .def("__init__",
-           [](Rules* self, Priorities priorities, std::size_t most, bool must_gain, bool waits_for_free, double most_busy) {
+           [](Rules* self, Priorities priorities, std::size_t most, bool must_gain, bool waits_for_free, double saved_worth, double most_busy) {
              new (self) Rules{.priorities = priorities,
                               .most = most,
                               .must_gain = must_gain,
                               .waits_for_free = waits_for_free,
+                              .saved_worth = saved_worth,
                               .most_busy = most_busy};
            },
            nb::kw_only(), "priorities"_a = Priorities::automatic, "most"_a = 2, "must_gain"_a = true, "waits_for_free"_a = true,
-           "most_busy"_a = 0.0)
+           "saved_worth"_a = 0.0, "most_busy"_a = 0.0)
       .def_ro("most", &Rules::most)
       .def("with_most", [](Rules self, std::size_t most) {
         self.most = most;
         return self;
       });
+  m.def("overdue", &overdue, "submit_s"_a, "now_s"_a, "max_wait_s"_a);
   nb::enum_<Verdict>(m, "Verdict")
       .value("IDLE", Verdict::idle)
       .value("SHARES", Verdict::shares)

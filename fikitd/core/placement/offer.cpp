@@ -85,7 +85,7 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
   std::array<double, kMostResidents> equal_s{};
   const std::span<double> equal_ends_s = std::span(equal_s).first(ends_s.size());
   const Ends equal = play(slowdowns, Priorities::equal, jobs, equal_ends_s);
-  if (ordered.sum_s <= equal.sum_s) return ordered;
+  if (!(equal.sum_s < ordered.sum_s * slowdowns.equal_below())) return ordered;
   std::ranges::copy(equal_ends_s, ends_s.begin());
   return equal;
 }
@@ -119,6 +119,7 @@ Offer consider(const Slowdowns& slowdowns, const Rules& rules, const Resident& j
   const double waits_s = rules.waits_for_free ? std::min(wait_s, alone.last_s) : alone.last_s;
   offer.end_s = ends_s[count - 1];
   offer.gain_s = alone.sum_s + waits_s + job.rest_s - sharing.sum_s;
+  if (rules.saved_worth > 0) offer.gain_s += rules.saved_worth * (alone.last_s + job.rest_s - sharing.last_s);
 
   const Running order = in_order(sharing.priorities, together);
   std::array<double, kMostResidents> rates{};

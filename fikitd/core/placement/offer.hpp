@@ -21,6 +21,8 @@ struct Rules {
   std::size_t most = 2;       // jobs on a GPU; 0: as many as memory has room for
   bool must_gain = true;      // only where the sum of all ends becomes smaller than by waiting
   bool waits_for_free = true; // the new job could also have the next GPU that is free
+  // A second that the GPU is free sooner than with one job after the other is worth so many seconds of those who come later.
+  double saved_worth = 0;
   double most_busy = 0;       // the sum of busy shares may not be larger; 0: no such rule
 };
 
@@ -46,7 +48,7 @@ Ends replay(const Slowdowns& slowdowns, Priorities priorities, std::span<const R
 struct Offer {
   Verdict verdict = Verdict::idle;
   double end_s = 0;  // the new job's expected end, seconds from now
-  double gain_s = 0; // by how much the sum of all ends is smaller than by waiting
+  double gain_s = 0; // by how much the sum of all ends is smaller than by waiting, and what the GPU's time saved is worth
   double slowdown_new = 1; // at the beginning
   double slowdown_worst = 1; // of those who are there already, the worst
 

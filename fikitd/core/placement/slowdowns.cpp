@@ -19,14 +19,16 @@ Slowdowns::Constants Slowdowns::constants(Device device) {
     case Device::slices:
       return {.high_slowdown = 1.04,
               .ordered = {.granted = 1.02, .power = 1.56, .crossing = 1.3},
-              .equal = {.granted = 1.11, .power = 1.18, .crossing = 1.08}};
+              .equal = {.granted = 1.11, .power = 1.18, .crossing = 1.08},
+              .equal_below = 0.9};
     case Device::mps:
       return {.high_slowdown = 1.01,
               .ordered = {.granted = 0.965, .power = 1.27, .crossing = 0.025},
-              .equal = {.granted = 1, .power = 0.9, .crossing = 0}};
+              .equal = {.granted = 1, .power = 0.9, .crossing = 0},
+              .equal_below = 1};
     case Device::one_queue: break;
   }
-  return {.high_slowdown = 1.03, .ordered = kDerived, .equal = kDerived};
+  return {.high_slowdown = 1.03, .ordered = kDerived, .equal = kDerived, .equal_below = 1};
 }
 
 double Slowdowns::rate(const Form& form, double busy, double left, double taken, double least) {

@@ -90,12 +90,12 @@ NB_MODULE(_cluster, m) {
   m.def(
       "simulate_cluster",
       [](const Jobs& jobs, int gpus, int shards_per_gpu, const std::vector<double>& history, Queue queue, Behind behind,
-         Sharing sharing, const fikit::placement::Rules& rules, const fikit::placement::Slowdowns& real,
+         Sharing sharing, const fikit::placement::Rules& rules, double max_wait_s, const fikit::placement::Slowdowns& real,
          const fikit::placement::Slowdowns& believed) {
         const ClusterSetup setup{.gpus = gpus,
                                  .shards_per_gpu = shards_per_gpu,
                                  .history = history,
-                                 .policy = {.queue = queue, .behind = behind, .sharing = sharing, .rules = rules},
+                                 .policy = {.queue = queue, .max_wait_s = max_wait_s, .behind = behind, .sharing = sharing, .rules = rules},
                                  .real = &real,
                                  .believed = &believed};
         ClusterResult result;
@@ -105,8 +105,8 @@ NB_MODULE(_cluster, m) {
         }
         return result_of(std::move(result));
       },
-      "jobs"_a, nb::kw_only(), "gpus"_a, "shards_per_gpu"_a, "history"_a, "queue"_a, "behind"_a, "sharing"_a, "rules"_a, "real"_a,
-      "believed"_a);
+      "jobs"_a, nb::kw_only(), "gpus"_a, "shards_per_gpu"_a, "history"_a, "queue"_a, "behind"_a, "sharing"_a, "rules"_a,
+      "max_wait_s"_a = fikit::placement::kNoLimit, "real"_a, "believed"_a);
   m.def(
       "simulate_preemptive",
       [](const Jobs& jobs, Preemption rule, int nodes, int gpus_per_node, bool consolidated,

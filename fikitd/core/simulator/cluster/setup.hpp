@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "placement/history.hpp"
 #include "placement/offer.hpp"
 #include "placement/slowdowns.hpp"
 
@@ -41,6 +42,7 @@ enum class Sharing {
 
 struct ClusterPolicy {
   Queue queue = Queue::arrival;
+  double max_wait_s = placement::kNoLimit; // of Queue::shortest: who has waited so long is first, in order of arrival
   Behind behind = Behind::reserves;
   Sharing sharing = Sharing::none;
   placement::Rules rules; // who goes first on a GPU holds for all; the rest for Sharing::best, but `most`

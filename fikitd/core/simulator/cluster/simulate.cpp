@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cluster.hpp"
+#include "placement/queue.hpp"
 #include "setup.hpp"
 
 namespace fikit::simulator::cluster {
@@ -41,6 +42,7 @@ class Simulation {
       std::vector<Id> came;
       for (; next < arrivals_.size() && jobs_[arrivals_[next]].submit_s == now_s_; ++next) came.push_back(arrivals_[next]);
       result_.events += std::ssize(came);
+      age();
       for (const Id job : came) enqueue(job);
       if (!freed.empty()) {
         look_at_all(freed);
@@ -53,10 +55,27 @@ class Simulation {
   }
 
  private:
-  double key(Id job) const { return setup_.policy.queue == Queue::arrival ? jobs_[job].submit_s : jobs_[job].expected_s; }
+  bool before(Id first, Id second) const {
+    const auto waiting = [&](Id job) { return placement::Waiting{.submit_s = jobs_[job].submit_s, .expected_s = jobs_[job].expected_s}; };
+    if (setup_.policy.queue == Queue::arrival) return jobs_[first].submit_s < jobs_[second].submit_s;
+    return placement::before(waiting(first), waiting(second), now_s_, setup_.policy.max_wait_s);
+  }
 
   void enqueue(Id job) {
-    queue_.insert(std::ranges::upper_bound(queue_, key(job), {}, [&](Id each) { return key(each); }), job);
+    queue_.insert(std::upper_bound(queue_.begin(), queue_.end(), job, [&](Id first, Id second) { return before(first, second); }), job);
+  }
+
+  // Time has passed: jobs that have become overdue since the last time go to the front, behind those that were so before.
+  void age() {
+    if (setup_.policy.queue == Queue::arrival) return;
+    for (; next_overdue_ < arrivals_.size(); ++next_overdue_) {
+      const Id job = arrivals_[next_overdue_];
+      if (!placement::overdue(jobs_[job].submit_s, now_s_, setup_.policy.max_wait_s)) return;
+      const auto at = std::ranges::find(queue_, job);
+      if (at == queue_.end()) continue;
+      queue_.erase(at);
+      enqueue(job);
+    }
   }
 
   // A new job; nothing has become free. It may be first, or may pass those who wait.
@@ -233,6 +252,7 @@ class Simulation {
   std::vector<double> claimed_s_; // by GPU: when the first that waits wants it
   std::vector<std::pair<double, Id>> by_free_;
   std::vector<Resident> residents_;
+  std::size_t next_overdue_ = 0; // among arrivals_: the first that has not waited too long
   const std::vector<Id>* freed_ = nullptr; // while those who wait are looked at because of them
   double now_s_ = 0;
 };
