@@ -9,11 +9,12 @@ from enum import Enum
 from math import inf
 
 class Priorities(Enum):
-    """Who goes first on a GPU: nobody (EQUAL), the first of a list before the second, and so on (ORDERED); AUTOMATIC: ORDERED, unless EQUAL makes
-    the sum of ends smaller."""
+    """Who goes first on a GPU: nobody (EQUAL), the first of a list before the second, and so on (ORDERED; where rests are known the shorter before
+    the longer, in replay() and consider()); LISTED: by the list whatever the rests; AUTOMATIC: ORDERED, unless EQUAL makes the sum of ends smaller."""
 
     EQUAL = ...
     ORDERED = ...
+    LISTED = ...
     AUTOMATIC = ...
 
 class Device(Enum):

@@ -13,6 +13,7 @@ import pwd
 import stat
 import threading
 import time
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 from fikitd.report_format import Report
 from fikitd.storage import read_bounded, write_atomic
-from fikitd.untrusted import is_name
+from fikitd.untrusted import is_name, printable
 
 _log = logging.getLogger("fikitd")
 
@@ -31,6 +32,7 @@ HEAD: Final = "fikit-runs 1"
 MOST: Final = 4096  # runs of a node; older ones go
 MOST_BYTES: Final = 2**20
 MOST_FILES: Final = 4096  # nodes
+NAME_BYTES: Final = 128  # of a job's name in its record
 UNKNOWN: Final = -1.0
 _LARGEST: Final = 1e15
 
@@ -38,6 +40,22 @@ _LARGEST: Final = 1e15
 def name_key(name: str) -> int:
     """A job's name as a number, the same everywhere: history by (uid, name) needs to know it again, and no more."""
     return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:6], "big")
+
+
+def recorded_name(name: str) -> str:
+    """A job's name as Slurm has it, as its record has it and therefore its outcome: without control characters, what is no text as `?`, so many
+    bytes (slurm_plugin: fikit_printable)."""
+    kept, used = [], 0
+    for char in name:
+        shown = "?" if "\udc80" <= char <= "\udcff" else char
+        used += len(shown.encode(errors="replace"))
+        if used > NAME_BYTES:
+            break
+        if unicodedata.category(char) not in ("Cc", "Zl", "Zp"):
+            kept.append(shown)
+        else:
+            used -= len(char.encode())
+    return printable("".join(kept))
 
 
 @dataclass(frozen=True)

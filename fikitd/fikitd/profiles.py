@@ -68,6 +68,10 @@ class ProfileStore:
             device = max(runs, key=lambda profile: str(profile["created"]))["device"]["name"]
         return profile_format.merge(profile for profile in runs if profile["device"]["name"] == device)
 
+    def runs(self, uid: int, key: str, warn: Callable[[str], None] = _log.warning) -> list[Profile]:
+        """Each run of `key` that readers take, by itself. As `load`."""
+        return self._runs(uid, key, warn)
+
     def match(
         self,
         uid: int,

@@ -13,7 +13,7 @@ import pytest
 from cli_samples import REPORT
 from fikitd.history import JobHistory, SpoolHistory, accounting, own_reports
 from fikitd.history.known import MOST_OF_NAME, MOST_OF_USER, Rest
-from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key, recorded_name
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -262,7 +262,7 @@ def test_a_jobs_name_cannot_make_rows_of_its_own(name: str) -> None:
     hostile = name + "\n99<s1>0<s1>5<s1>" + COMMENT + "<s1>eval\n99|0|5|" + COMMENT + "|eval"
     separator = accounting.new_separator()
     found = accounting.parse(answer(separator, ("12", "1000", "5", COMMENT, hostile)), separator)
-    assert [(each.job, each.uid, each.name) for each in found] == [(12, 1000, name_key(hostile))]
+    assert [(each.job, each.uid, each.name) for each in found] == [(12, 1000, name_key(recorded_name(hostile)))]
     with pytest.raises(ValueError, match="number of fields"):
         accounting.parse(answer("<s1>", ("12", "1000", "5", COMMENT, hostile)), "<s1>")
 

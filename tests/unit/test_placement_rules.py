@@ -123,18 +123,18 @@ def closed_form(busy: list[float], priorities: Priorities) -> list[float]:
         return [1.0]
     found: list[float] = []
     for i, u in enumerate(busy):
-        if priorities is Priorities.ORDERED:
+        if priorities is not Priorities.EQUAL:
             share = 1 - sum(r * v for r, v in zip(found, busy, strict=False))
         else:
             share = max(1 - (sum(busy) - u), 1 / len(busy))
         found.append(
-            1 / 1.03 if i == 0 and priorities is Priorities.ORDERED else 1 / (1 - u + u / max(0.9 * share, 0.01))
+            1 / 1.03 if i == 0 and priorities is not Priorities.EQUAL else 1 / (1 - u + u / max(0.9 * share, 0.01))
         )
     return found
 
 
 @CASES
-@given(loads, st.sampled_from([Priorities.EQUAL, Priorities.ORDERED]))
+@given(loads, st.sampled_from([Priorities.EQUAL, Priorities.ORDERED, Priorities.LISTED]))
 def test_a_replay_ends_each_job_when_the_closed_form_says(
     jobs: list[tuple[float, float]], priorities: Priorities
 ) -> None:

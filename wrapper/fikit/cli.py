@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "Run CMD under fikit on this machine's GPU, without Slurm.",
     "top": "Who uses this node's GPUs now, through fikit and around it.",
     "report": "What fikit did for a job, the newest or JOBID.",
+    "advise": "What a batch script may expect on each GPU, and what to type.",
     "priority": "Show or change the priority of job JOBID while it runs.",
     "trace": "The schedule of job JOBID, as a file for ui.perfetto.dev.",
     "profile": "What is known of your programs' kernels.",

@@ -41,7 +41,8 @@ std::vector<double> ends_of(const Slowdowns& slowdowns, Priorities priorities, c
 }
 
 void bind_slowdowns(nb::module_& m) {
-  nb::enum_<Priorities>(m, "Priorities").value("EQUAL", Priorities::equal).value("ORDERED", Priorities::ordered).value("AUTOMATIC", Priorities::automatic);
+  nb::enum_<Priorities>(m, "Priorities").value("EQUAL", Priorities::equal).value("ORDERED", Priorities::ordered)
+      .value("LISTED", Priorities::listed).value("AUTOMATIC", Priorities::automatic);
   nb::enum_<Device>(m, "Device").value("ONE_QUEUE", Device::one_queue).value("SLICES", Device::slices).value("MPS", Device::mps);
   nb::class_<Slowdowns>(m, "Slowdowns")
       .def(nb::init<std::size_t, Device>(), "kinds"_a = 0, "device"_a = Device::one_queue)

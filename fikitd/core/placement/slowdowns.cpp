@@ -68,7 +68,7 @@ void Slowdowns::measured(Priorities priorities, std::size_t first, std::size_t s
     if (!std::isfinite(slowdown) || slowdown <= 0) throw std::invalid_argument("a slowdown must be a positive number");
   }
   const Pair pair{.first = static_cast<float>(slowdown_first), .second = static_cast<float>(slowdown_second)};
-  if (priorities == Priorities::ordered) {
+  if (priorities != Priorities::equal) {
     ordered_[first * kinds_ + second] = pair;
   } else {
     equal_[second * kinds_ + first] = {.first = pair.second, .second = pair.first};
@@ -85,6 +85,7 @@ const Slowdowns::Pair* Slowdowns::pair(Priorities priorities, const Load& first,
 }
 
 void Slowdowns::rates(Priorities priorities, std::span<const Load> loads, std::span<double> rates) const {
+  if (priorities == Priorities::listed) priorities = Priorities::ordered;
   if (loads.size() == 1) {
     rates[0] = 1;
     return;

@@ -12,7 +12,8 @@ inline constexpr std::size_t kMostResidents = 16; // jobs on one GPU that are re
 // Who goes first on a GPU.
 enum class Priorities {
   equal,     // nobody: the GPU is shared evenly
-  ordered,   // the first of a list before the second, and so on
+  ordered,   // the first of a list before the second, and so on; where rests are known (offer.hpp) the shorter before the longer
+  listed,    // the first of a list before the second, whatever their rests
   automatic, // ordered, unless equal makes the sum of ends smaller (offer.hpp)
 };
 

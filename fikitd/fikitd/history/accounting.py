@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from fikitd.outcomes import UNKNOWN, Outcome, name_key
+from fikitd.outcomes import UNKNOWN, Outcome, name_key, recorded_name
 
 COLUMNS: Final = ("JobIDRaw", "UID", "End", "AdminComment", "JobName")
 ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}
@@ -47,7 +47,9 @@ def _runs(fields: list[str]) -> Iterator[Outcome]:
         job, uid, ended, comment, name = fields[first : first + len(COLUMNS)]
         said = _OURS.findall(comment)
         if said and all(_JOB.fullmatch(each.strip()) for each in (job, uid, ended)):
-            yield _outcome(int(job), int(uid), int(ended), name_key(name), said[-1])  # of one that ran again the last
+            yield _outcome(
+                int(job), int(uid), int(ended), name_key(recorded_name(name)), said[-1]
+            )  # of one that ran again the last
 
 
 def _outcome(job: int, uid: int, ended_s: int, name: int, said: str) -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -13,6 +15,21 @@ def duration(seconds: float | None) -> str:
         if seconds >= scale:
             return f"{_three(seconds / scale)} {unit}"
     return "0"
+
+
+def span(seconds: float) -> str:
+    """`3 h 10 min`, `12 min`, `45 s`, `12.1 ms`: how long jobs run and wait."""
+    if not isfinite(seconds):
+        return "unlimited time"
+    if seconds < 1:
+        return duration(seconds)
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours < 48 else f"{hours / 24:.1f} days"
 
 
 def microseconds(value: float | None) -> str:

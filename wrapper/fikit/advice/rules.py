@@ -1,0 +1,315 @@
+"""The rules of advice: facts in, advices out, each with its figure and the line to type. Pure, and each rule says one thing or nothing.
+
+What a rule needs is its argument; a report that knows the same of a job that has ended may ask the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, Final
+
+from fikitd.placement import shards_for
+
+from fikit.advice import batches, deadlines
+from fikit.advice.facts import Facts
+from fikit.advice.offers import Alone, Choice, Offer
+from fikit.reporters.units import span
+from fikitd import priorities
+
+FEW_RUNS: Final = 3
+WORTH: Final = 0.02  # of the time: less is no advice
+GENEROUS: Final = 1.5  # times the longest run: a limit that no run of this name needs
+
+
+@dataclass(frozen=True)
+class Advice:
+    """rule: its name. text: one sentence. figure: numbers by name, times in seconds. line: what to type, "" where there is nothing to type."""
+
+    rule: str
+    text: str
+    figure: dict[str, Any]
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the rules go by."""
+
+    facts: Facts
+    offers: Sequence[Offer]
+    alone: Alone
+
+    @property
+    def best(self) -> Offer | None:
+        """Where the job ends soonest beside others or on an idle GPU, if anywhere."""
+        return next((each for each in self.offers if each.soonest is not None and isfinite(each.start_s)), None)
+
+
+def advise(situation: Situation) -> list[Advice]:
+    """What every rule says, in their order."""
+    return [advice for rule in RULES if (advice := rule(situation)) is not None]
+
+
+def typed(facts: Facts, *options: str) -> str:
+    """The line that submits the script with these options, which beat those in it; of a job that is in the queue, nothing."""
+    return " ".join(["sbatch", *options, facts.request.script]) if facts.request.script else ""
+
+
+def with_priority(facts: Facts, priority: int) -> str:
+    """Of a job that runs, what lowers it: only that may its owner."""
+    request, name = facts.request, priorities.name(priority)
+    if request.script:
+        return typed(facts, *([] if request.shares else ["--gres=gpu:1"]), f"--fikit-priority={name}")
+    lower = request.job is not None and request.elapsed_s > 0 and priority > _asked(facts)
+    return f"srun --overlap --jobid={request.job} fikit priority {request.job} {name}" if lower else ""
+
+
+def with_limit(facts: Facts, seconds: float) -> str:
+    """Of a job that waits or runs, what makes its limit shorter: only that may its owner."""
+    if facts.request.script:
+        return typed(facts, f"--time={_limit(seconds)}")
+    shorter = facts.request.job is not None and seconds < facts.request.limit_s
+    return f"scontrol update JobId={facts.request.job} TimeLimit={_limit(seconds)}" if shorter else ""
+
+
+def unknown(situation: Situation) -> Advice | None:
+    """Nothing is known of the job: its first run says it."""
+    facts = situation.facts
+    if facts.expected.source == "name":
+        return None
+    runs = facts.expected.runs
+    instead = {
+        "user": f"your {runs} other runs stand", "cluster": f"the runs of {runs} users stand", "limit": "its time limit stands",
+    }.get(facts.expected.source)  # fmt: skip
+    text = f'no run of "{facts.request.name}" is known' + (
+        f", so {instead} in for it" if instead else ", nor a time limit"
+    )
+    return Advice(
+        "unknown", f"{text}; the first run makes it known, and one alone with --fikit-measure all of it",
+        {"source": facts.expected.source, "runs": runs}, typed(facts, "--gres=gpu:1", "--fikit-measure"),
+    )  # fmt: skip
+
+
+def share(situation: Situation) -> Advice | None:
+    """A job that would have a GPU alone ends sooner beside others."""
+    facts, best = situation.facts, situation.best
+    if facts.request.shares or best is None or (choice := best.soonest) is None or not isfinite(choice.end_s):
+        return None
+    sooner_s = situation.alone.end_s - choice.end_s
+    if best.start_s >= situation.alone.start_s or sooner_s <= WORTH * choice.end_s:
+        return None
+    when = "now" if best.start_s == 0 else f"in {span(best.start_s)}"
+    text = (
+        f"beside others it starts {when} and ends {span(sooner_s)} sooner than alone"
+        if isfinite(sooner_s)
+        else f"beside others it starts {when}"
+    )
+    return Advice(
+        "share", text, {"sooner_s": _number(sooner_s), "start_s": best.start_s}, with_priority(facts, choice.priority)
+    )
+
+
+def soonest_priority(situation: Situation) -> Advice | None:
+    """The priority with which it ends soonest, where another one was asked for."""
+    facts, best = situation.facts, situation.best
+    if best is None or not facts.request.shares or (choice := best.soonest) is None or best.verdict == "idle":
+        return None
+    asked = best.choice(_asked(facts))
+    if asked is None or asked.end_s - choice.end_s <= WORTH * choice.end_s or not isfinite(choice.end_s):
+        return None
+    text = (
+        f"with priority {priorities.name(choice.priority)} it ends in {span(choice.end_s)} on {best.gpu.name}, "
+        f"{span(asked.end_s - choice.end_s)} sooner than with {priorities.name(asked.priority)}{_cost(choice)}"
+    )
+    return Advice(
+        "soonest priority",
+        text,
+        {"sooner_s": _number(asked.end_s - choice.end_s), "gpu": best.gpu.name},
+        with_priority(facts, choice.priority),
+    )
+
+
+def kindest_priority(situation: Situation) -> Advice | None:
+    """The priority with which all together end soonest, where it is another one than that with which the job does."""
+    best = situation.best
+    if best is None or not best.gpu.neighbours or (kind := best.kindest) is None or (soon := best.soonest) is None:
+        return None
+    gained_s = soon.sum_s - kind.sum_s
+    asked = kind.priority in (soon.priority, _asked(situation.facts))
+    if asked or not isfinite(gained_s) or gained_s <= WORTH * kind.end_s:
+        return None
+    text = (
+        f"with priority {priorities.name(kind.priority)} it ends {span(kind.end_s - soon.end_s)} later than with {priorities.name(soon.priority)}, "
+        f"and the jobs beside it end {span(gained_s + kind.end_s - soon.end_s)} earlier, all of theirs summed"
+    )
+    return Advice(
+        "kindest priority",
+        text,
+        {"sum_s": gained_s, "own_s": kind.end_s - soon.end_s, "gpu": best.gpu.name},
+        with_priority(situation.facts, kind.priority),
+    )
+
+
+def alone_is_sooner(situation: Situation) -> Advice | None:
+    """It shares, and would end sooner if it waited for a whole GPU."""
+    facts, alone, best = situation.facts, situation.alone, situation.best
+    if not facts.request.shares or facts.request.job is not None or alone.at_least or not isfinite(alone.end_s):
+        return None
+    shared_s = best.soonest.end_s if best is not None and best.soonest is not None else inf
+    if best is not None and best.verdict == "idle":
+        return None
+    if shared_s - alone.end_s <= WORTH * alone.end_s:
+        return None
+    sooner = (
+        f"{span(shared_s - alone.end_s)} sooner than beside others"
+        if isfinite(shared_s)
+        else "and beside others nobody knows when"
+    )
+    text = f"with a GPU to itself, which is free {_when(alone.start_s)}, it ends in {span(alone.end_s)}, {sooner}"
+    figure = {"sooner_s": _number(shared_s - alone.end_s), "start_s": alone.start_s}
+    if facts.request.options:
+        return Advice("alone", f"{text}: take {' and '.join(facts.request.options)} out of the script", figure)
+    return Advice("alone", text, figure, typed(facts, "--gres=gpu:1"))
+
+
+def time_limit(situation: Situation) -> Advice | None:
+    """A limit that runs of this name exceed, or one so long that Slurm cannot fill gaps with the job."""
+    facts = situation.facts
+    runs_s, limit_s = facts.runs_s, facts.request.limit_s
+    if len(runs_s) < FEW_RUNS:
+        return None
+    longest_s = max(runs_s)
+    enough_s = GENEROUS * longest_s * _worst_slowdown(situation)
+    over = sum(run_s > limit_s for run_s in runs_s)
+    if over:
+        text = (
+            f"{over} of {len(runs_s)} runs took longer than the limit of {span(limit_s)}, the longest {span(longest_s)}"
+        )
+        return Advice(
+            "time limit", text, {"longest_s": longest_s, "limit_s": limit_s, "over": over}, with_limit(facts, enough_s)
+        )
+    if limit_s > 2 * enough_s and limit_s > 600:
+        limit = "no limit" if limit_s == inf else f"a limit of {span(limit_s)}"
+        text = f"{limit} is more than the runs need (the longest of {len(runs_s)}: {span(longest_s)}); Slurm fills gaps with jobs that say so"
+        return Advice(
+            "time limit",
+            text,
+            {"longest_s": longest_s, "limit_s": _number(limit_s), "over": 0},
+            with_limit(facts, enough_s),
+        )
+    return None
+
+
+def _worst_slowdown(situation: Situation) -> float:
+    """With the priority that it asks for, on whatever GPU Slurm gives it."""
+    if not situation.facts.request.shares:
+        return 1.0
+    there = (offer.choice(_asked(situation.facts)) for offer in situation.offers)
+    return max((choice.slowdown for choice in there if choice is not None), default=1.0)
+
+
+def memory(situation: Situation) -> Advice | None:
+    """What it asks for against what its runs needed."""
+    facts = situation.facts
+    peak = facts.known.peak_bytes if facts.known else None
+    if peak is None or facts.request.shards_source != "asked" or not facts.request.shares:
+        return None
+    needed, asked = shards_for(peak), facts.request.shards
+    figure = {"peak_bytes": peak, "shards": asked, "needed": needed}
+    if needed > asked:
+        text = f"it asks for {asked} GiB, and a run needed {peak / 2**30:.1f}: it may run out of memory"
+        return Advice("memory", text, figure, typed(facts, f"--fikit-mem={needed}G"))
+    if needed * 1.25 <= asked - 1:
+        more = sum(1 for gpu in facts.gpus if needed <= gpu.free < asked)
+        text = f"it asks for {asked} GiB, and no run needed more than {peak / 2**30:.1f}" + (
+            f"; with {needed} GiB it fits on {more} more GPUs now" if more else ""
+        )
+        return Advice("memory", text, {**figure, "more_gpus": more}, typed(facts, f"--fikit-mem={needed}G"))
+    return None
+
+
+def smaller_batch(situation: Situation) -> Advice | None:
+    """It is memory that is missing, and smaller steps would fit."""
+    facts = situation.facts
+    short = [offer.gpu for offer in situation.offers if offer.verdict in ("later", "no memory")]
+    if (
+        not short
+        or any(offer.verdict in ("idle", "shares") for offer in situation.offers)
+        or facts.wanted_batch is None
+    ):
+        return None
+    room = max(gpu.free for gpu in short)
+    if room <= 0 or (found := batches.smaller(facts.batches, facts.wanted_batch, room)) is None:
+        return None
+    batch, steps = found
+    text = f"{room} GiB are free now: a batch of {batch} with {steps} steps of gradient accumulation would fit where {facts.wanted_batch} at once do not"
+    return Advice(
+        "smaller batch", text, {"batch": batch, "steps": steps, "free": room}, typed(facts, f"--fikit-mem={room}G")
+    )
+
+
+def deadline(situation: Situation) -> Advice | None:
+    """Beside whom requests keep the deadline that was named."""
+    facts = situation.facts
+    if facts.deadline_s is None:
+        return None
+    if facts.burst is None:
+        return Advice(
+            "deadline",
+            "no profile of its program says how long its requests take: measure it",
+            {"deadline_s": facts.deadline_s},
+            typed(facts, "--gres=gpu:1", "--fikit-measure"),
+        )
+    found = [deadlines.beside(offer.gpu, facts.burst, facts.deadline_s, _asked(facts)) for offer in situation.offers]
+    keep = [each.gpu for each in found if each.keeps]
+    figure = {
+        "deadline_s": facts.deadline_s, "alone_s": facts.burst.p99_s,
+        "gpus": [{"gpu": each.gpu, "keeps": each.keeps, "response_s": each.response_s, "by": each.by} for each in found],
+    }  # fmt: skip
+    room_s = deadlines.largest_delay_s(facts.burst, facts.deadline_s)
+    takes = f"its requests take {span(facts.burst.p99_s)} alone (99th percentile, from its profile)"
+    if room_s is None:
+        return Advice("deadline", f"{takes}: a deadline of {span(facts.deadline_s)} is not kept even alone", figure)
+    text = f"{takes}: they keep {span(facts.deadline_s)} on {', '.join(keep) if keep else 'no GPU for sure'}, and elsewhere where no kernel of a lower job is longer than {span(room_s)}"
+    return Advice(
+        "deadline",
+        text,
+        figure,
+        typed(
+            facts,
+            f"--fikit-priority={priorities.name(min(_asked(facts), max(1, facts.highest)))}",
+            f"--fikit-max-delay={max(int(room_s * 1e6), 1)}us",
+        ),
+    )
+
+
+Rule = Callable[[Situation], Advice | None]
+RULES: Final[tuple[Rule, ...]] = (
+    share, soonest_priority, kindest_priority, alone_is_sooner, memory, smaller_batch, deadline, time_limit, unknown,
+)  # fmt: skip
+
+
+def _asked(facts: Facts) -> int:
+    return facts.default_priority if facts.request.priority is None else facts.request.priority
+
+
+def _cost(choice: Choice) -> str:
+    costs = [f"job {each.job} {each.slowdown:.2f}x" for each in choice.others if each.slowdown >= 1 + WORTH]
+    return f" ({', '.join(costs)})" if costs else ""
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _limit(seconds: float) -> str:
+    """As --time takes it, in whole quarters of an hour."""
+    minutes = max(-(-int(seconds) // 900) * 15, 15)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours}:{rest:02}:00"
+
+
+def _when(start_s: float) -> str:
+    return "now" if start_s <= 0 else f"in {span(start_s)}"
