@@ -79,6 +79,9 @@ class Installation:
         for name, text in man.pages().items():
             found[share / "man" / f"man{name[-1]}" / name] = self.here(text)
         found[lib / "systemd" / "system" / "fikitd.service"] = self.here((SITE / "fikitd.service").read_text())
+        found[lib / "systemd" / "system" / "fikit-place.service"] = self.here(
+            (SITE / "fikit-place.service").read_text()
+        )
         found[lib / "tmpfiles.d" / "fikit.conf"] = (SITE / "tmpfiles.conf").read_text()
         for name in ("slurm.conf", "gres.conf", "plugstack.conf", "task_prolog_mig"):
             found[share / "doc" / "fikit" / "examples" / name] = self.here((SITE / name).read_text())

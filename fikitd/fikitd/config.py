@@ -20,6 +20,7 @@ POLICIES: Final = ("fifo", "prio", "paper", "budget")
 FORMER_POLICIES: Final = {"fikit": "paper"}
 """Names that policies had once, by which they are still known."""
 MPS_MODES: Final = ("off", "multi-user")
+PLACEMENT_MODES: Final = ("off", "advise", "order")
 SOCKET_PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL
 
 Check = Callable[[Any], str | None]  # the fault of a value, as the end of the sentence `KEY ...`; None = none
@@ -73,6 +74,10 @@ def _policy(value: Any) -> str | None:
 
 def _mps(value: Any) -> str | None:
     return None if value in MPS_MODES else f"must be one of {', '.join(MPS_MODES)}, not {_shown(value)}"
+
+
+def _placement(value: Any) -> str | None:
+    return None if value in PLACEMENT_MODES else f"must be one of {', '.join(PLACEMENT_MODES)}, not {_shown(value)}"
 
 
 def _share(value: Any) -> str | None:
@@ -158,6 +163,15 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True)
+class PlacementConfig:
+    """For the agent on the controller, `fikit place`; fikitd only checks the section. docs/placement-agent.md has what each mode does."""
+
+    mode: str = _key("off", _placement)
+    max_wait_s: int = _key(1_209_600, _whole(1, 315_360_000))
+    span: int = _key(1000, _whole(2, 100_000_000))
+
+
+@dataclass(frozen=True)
 class AccessConfig:
     """Enforced by slurmctld, not by the daemon; fikitd.access says what it means."""
 
@@ -175,6 +189,7 @@ class Config:
     scheduler: SchedulerConfig = SchedulerConfig()
     gpu: GpuConfig = GpuConfig()
     slurm: SlurmConfig = SlurmConfig()
+    placement: PlacementConfig = PlacementConfig()
     access: AccessConfig = AccessConfig()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -199,7 +214,7 @@ class Config:
 
 
 _SECTIONS: Final[dict[str, type]] = {
-    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "access": AccessConfig,
+    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "placement": PlacementConfig, "access": AccessConfig,
 }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ COMMANDS = {
     "trace": "The schedule of job JOBID, as a file for ui.perfetto.dev.",
     "profile": "What is known of your programs' kernels.",
     "limits": "Which priorities the site lets your jobs use.",
+    "queue": "Which jobs that share a GPU wait, for what, and for how long.",
+    "place": "Which waiting job is first: the placement agent.",
     "lua": "Make Slurm's job_submit.lua and cli_filter.lua call fikit's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Two jobs on one GPU: alone, with default sharing, with fikit.",

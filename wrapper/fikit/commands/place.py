@@ -1,0 +1,130 @@
+"""`fikit place`: the placement agent, once or as a daemon."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+from fikitd.history import SpoolHistory
+
+from fikit.errors import UserError
+from fikit.placement.agent import Agent
+from fikit.placement.commands import Commands, SlurmError, setting
+from fikit.placement.journal import Journal
+from fikit.placement.plan import Change, Settings
+from fikit.reporters import json, screen, table
+from fikit.reporters import placement as shown
+from fikitd import config
+
+STATE_DIR = Path("/var/lib/fikit-place")
+ORDERED_BY = "priority/multifactor"
+
+_log = logging.getLogger("fikit.place")
+
+
+@click.command()
+@click.option("--daemon", is_flag=True, help="Do it, once a second until SIGTERM, as [placement] mode says.")
+@click.option("--clear", is_flag=True, help="Take back what an agent has set that is gone.")
+@click.option(
+    "--state", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help=f"Where the agent notes what it has set; default: $STATE_DIRECTORY, else {STATE_DIR}.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="A list of {job, site_factor, why}.")
+def command(*, daemon: bool, clear: bool, state: Path | None, as_json: bool) -> None:
+    """Which waiting jobs that share a GPU the placement agent would put first, and why; nothing is changed without --daemon.
+
+    For SlurmUser, on the controller. [placement] in fikit.toml says what the daemon does: nothing (off), only say it (advise), or
+    order the queue. docs/placement-agent.md.
+    """
+    if daemon and clear:
+        raise click.UsageError("--daemon and --clear exclude each other")
+    try:
+        site = config.load()
+    except config.ConfigError as error:
+        raise UserError(str(error)) from error
+    journal = Journal(_state(state))
+    if daemon:
+        _daemon(site, journal)
+    elif clear:
+        _clear(site, journal)
+    else:
+        _once(site, as_json)
+
+
+def _state(named: Path | None) -> Path:
+    return named or Path(os.environ.get("STATE_DIRECTORY") or STATE_DIR)
+
+
+def _agent(site: config.Config, journal: Journal, *, advises: bool) -> Agent:
+    settings = Settings(max_wait_s=site.placement.max_wait_s, span=site.placement.span)
+    return Agent(Commands(), SpoolHistory.of(site.daemon), journal, settings, advises=advises)
+
+
+def _once(site: config.Config, as_json: bool) -> None:
+    try:
+        changes = _agent(site, Journal(Path(os.devnull)), advises=True).look().changes
+    except SlurmError as error:
+        raise UserError(f"the queue could not be read: {error}") from error
+    rows = [_row(change) for change in changes]
+    json.emit(rows) if as_json else table.show(shown.wanted(rows, site.placement.mode))
+
+
+def _row(change: Change) -> dict[str, object]:
+    return {"job": change.job, "site_factor": change.after.factor, "why": change.why}
+
+
+def _clear(site: config.Config, journal: Journal) -> None:
+    agent = _agent(site, journal, advises=False)
+    count = len(agent.marks)
+    if count and not agent.clear():
+        raise UserError("what was set could not be taken back, because Slurm does not answer: try again when it does")
+    screen.echo(f"taken back from {count} jobs", err=True)
+
+
+def _daemon(site: config.Config, journal: Journal) -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    mode = site.placement.mode
+    if mode == "off":
+        _log.info(
+            "placement is off: nothing is read and nothing is changed; [placement] mode in fikit.toml turns it on"
+        )
+        return
+    stop = threading.Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    advises = mode == "advise" or not _can_order(stop)
+    agent = _agent(site, journal, advises=advises)
+    _log.info(
+        "placement: %s",
+        "what would be done is said, nothing is changed" if advises else "jobs that share a GPU, the shortest first",
+    )
+    agent.run(stop)
+
+
+def _can_order(stop: threading.Event) -> bool:
+    """Waits for a slurmctld that answers."""
+    complained = False
+    while not stop.is_set():
+        try:
+            found = setting("PriorityType")
+        except SlurmError as error:
+            if not complained:
+                _log.warning("waiting for slurmctld: %s", error)
+            complained = True
+            stop.wait(5.0)
+            continue
+        if found != ORDERED_BY:
+            _log.warning("PriorityType is %s, which knows no SiteFactor: the agent only says what it would do; set PriorityType=%s in "
+                         "slurm.conf", found or "not set", ORDERED_BY)  # fmt: skip
+        return found == ORDERED_BY
+    return False

@@ -1,0 +1,68 @@
+"""`fikit queue`: what waits for a share of a GPU, and for what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+
+from fikit.errors import UserError
+from fikit.placement.commands import Commands, SlurmError
+from fikit.placement.jobs import Job
+from fikit.reporters import json, table
+from fikit.reporters import placement as shown
+
+MOST: Final = 500
+"""Jobs of which Slurm is asked what the agent wrote about them."""
+REASONS: Final = {
+    "None": "for Slurm to look at it",
+    "Resources": "for room on a GPU",
+    "Priority": "for those before it",
+    "Dependency": "for a job that it depends on",
+    "BeginTime": "for its begin time",
+}
+
+
+@click.command()
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="A list of {job, uid, name, place, gib, waited_s, expected_s, starts_in_s, why}.",
+)
+def command(as_json: bool) -> None:
+    """Which jobs that share a GPU wait, the first one first: for what, how long they will run by what is known of them, and when Slurm
+    expects them to start (which it works out for the first of its queue only)."""
+    slurm = Commands()
+    try:
+        waiting = sorted(
+            (job for job in slurm.jobs() if job.waits and job.shards),
+            key=lambda job: (-job.priority, job.submit_s, job.number),
+        )
+        expected = slurm.expected(job.number for job in waiting[:MOST])
+    except SlurmError as error:
+        raise UserError(f"the queue could not be read: {error}") from error
+    rows = list(_rows(waiting, expected, time.time()))
+    json.emit(rows) if as_json else table.show(shown.queue(rows))
+
+
+def _rows(waiting: Sequence[Job], expected: dict[int, float], now_s: float) -> Iterator[dict[str, Any]]:
+    for place, job in enumerate(waiting, start=1):
+        yield {
+            "job": job.shown,
+            "uid": job.uid,
+            "name": job.name,
+            "place": place,
+            "gib": job.shards,
+            "waited_s": max(0.0, now_s - job.submit_s),
+            "expected_s": expected.get(job.number),
+            "starts_in_s": job.start_s - now_s if job.start_s > now_s else None,
+            "why": _why(job),
+        }
+
+
+def _why(job: Job) -> str:
+    reason = REASONS.get(job.reason, job.reason)
+    return f"{reason}; not ordered: {job.alone}" if job.alone else reason

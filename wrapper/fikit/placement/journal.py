@@ -1,0 +1,87 @@
+"""What the agent has set, on disk: written before it is set, so that `fikit place --clear` finds all of it after a crash."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from fikitd.storage import read_bounded, reason, write_atomic
+
+from fikit.placement.plan import HIGHEST, NOTHING, Mark
+from fikitd import schema
+
+_log = logging.getLogger("fikit.place")
+
+NAME: Final = "placed.json"
+VERSION: Final = 1
+MOST: Final = 200_000
+MOST_BYTES: Final = 2**26
+
+
+def _factor(value: object, what: str) -> int:
+    if type(value) is not int or not -HIGHEST <= value <= HIGHEST:
+        raise ValueError(f"{what} is not a factor")
+    return value
+
+
+_CHECK: Final = schema.fields(
+    {"version": schema.whole(VERSION, VERSION),
+     "jobs": schema.by_name(schema.row(_factor, schema.text(200)), MOST, longest=10)}
+)  # fmt: skip
+
+
+class Journal:
+    """In `directory`, which must be ours. Never raises: what cannot be read counts as empty, what cannot be written is a line in the log."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._complained = False
+        self._written: dict[int, Mark] | None = None
+
+    def load(self) -> dict[int, Mark]:
+        try:
+            status = self._path.lstat()
+            if status.st_uid not in {0, os.geteuid()} or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022:
+                raise ValueError("others may write it")
+            found = _CHECK(schema.document(read_bounded(self._path, MOST_BYTES)), "the journal")
+            marks = {
+                int(number): Mark(factor, comment)
+                for number, (factor, comment) in found["jobs"].items()
+                if number.isdecimal()
+            }
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            _log.warning(
+                "%s is not believed: %s; what it says is set stays set until those jobs begin",
+                self._path,
+                reason(error),
+            )
+            return {}
+        self._written = dict(marks)
+        return marks
+
+    def save(self, marks: Mapping[int, Mark]) -> None:
+        kept = {number: mark for number, mark in marks.items() if mark != NOTHING}
+        if kept == self._written:
+            return
+        document = {
+            "version": VERSION,
+            "jobs": {str(number): [mark.factor, mark.comment] for number, mark in kept.items()},
+        }
+        try:
+            write_atomic(self._path, json.dumps(document).encode(), mode=0o600)
+            self._written, self._complained = kept, False
+        except OSError as error:
+            if not self._complained:
+                _log.warning(
+                    "%s cannot be written: %s; what is set cannot be taken back after a crash",
+                    self._path,
+                    reason(error),
+                )
+            self._complained = True
