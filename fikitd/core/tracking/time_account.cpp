@@ -18,6 +18,12 @@ std::int64_t TimeAccount::Sums::delayed_ns() const {
   return std::max<std::int64_t>(behind_ns - sooner_ns - words_ns, 0);
 }
 
+// What a host ran sooner than its profile says, as far as it did not wait for that word instead.
+std::int64_t TimeAccount::Sums::late_ns() const {
+  const std::int64_t late_ns = gaps_ns - expected_gaps_ns;
+  return late_ns >= 0 ? late_ns : std::min<std::int64_t>(late_ns + std::max<std::int64_t>(behind_ns - sooner_ns, 0), 0);
+}
+
 void TimeAccount::at_gate(std::int64_t t_ns) {
   go_on(t_ns, Host::runs);
   gate_ = true;
@@ -51,11 +57,16 @@ void TimeAccount::launched(const Launch& launch, const OthersWork& others) {
   if (job_ != nullptr) job_->launched(launch.t_ns, launch.work_ns);
 }
 
+double TimeAccount::unknown_part() const {
+  return period_.launches == 0 ? 0 : static_cast<double>(period_.unknown) / static_cast<double>(period_.launches);
+}
+
 // Where a wait for it ends later than reckoned, all that comes after it is reckoned later by as much.
 void TimeAccount::complete(const Completion& completion, const OthersWork& others) {
   const bool reckoned = completion.left_ns >= 0 && dry_ns_ != kLongAgo;
   const std::int64_t left_ns = reckoned ? completion.left_ns : 0;
   std::int64_t done_ns = dry_ns_ - left_ns;
+  if (gate_ && period_.unknown > 0) go_on(completion.t_ns, Host::runs); // the rest of the wait is behind nothing of its own
   if (completion.began_ns != kLongAgo) {
     go_on(completion.began_ns, Host::runs);
     dry_ns_ = done_ns;
@@ -83,7 +94,7 @@ Spent TimeAccount::spent(std::int64_t t_ns, const OthersWork& others) const {
           .pauses_ns = then.pauses_ns_,
           .waited_ns = then.waited_ns_,
           .delayed_ns = then.beside_.delayed_ns(),
-          .late_ns = then.beside_.late_ns() + then.by_itself_.late_ns(),
+          .late_ns = std::max<std::int64_t>(then.beside_.late_ns() + then.by_itself_.late_ns(), 0),
           .unexplained_ns = then.beside_.unknown_ns + then.beside_.unknown_gaps_ns + then.lost_ns_};
 }
 
@@ -105,11 +116,19 @@ void TimeAccount::step(std::int64_t t_ns, Host host) {
   now_ns_ = t_ns;
   job_done_ns_ = job_done_ns;
   if (lost_) lost_ns_ += rest_ns;
-  else if (host == Host::at_gate) waited_ns_ += rest_ns, gate_cost_ns_ += rest_ns;
+  else if (host == Host::at_gate) at_gate_for(rest_ns);
   else if (!begun_) start_ns_ += rest_ns;
   else if (host == Host::waits) period_.sums.behind_ns += rest_ns;
   else gap_ns_ += rest_ns;
   lost_ = false;
+}
+
+// Behind work of unknown length it may be that alone its host would have waited as long.
+void TimeAccount::at_gate_for(std::int64_t ns) {
+  const auto unknown_ns = static_cast<std::int64_t>(unknown_part() * static_cast<double>(ns));
+  period_.sums.unknown_ns += unknown_ns;
+  waited_ns_ += ns - unknown_ns;
+  gate_cost_ns_ += ns - unknown_ns;
 }
 
 void TimeAccount::end_gap() {
@@ -128,11 +147,9 @@ void TimeAccount::end_gap() {
 // Where no other job's kernel can have been on the device, a kernel that took longer did so by itself.
 void TimeAccount::end_period(const OthersWork& others) {
   Sums& sums = period_.sums;
-  if (period_.launches > 0) {
-    const double unknown = static_cast<double>(period_.unknown) / static_cast<double>(period_.launches);
-    sums.unknown_ns = static_cast<std::int64_t>(unknown * static_cast<double>(sums.behind_ns));
-    sums.behind_ns -= sums.unknown_ns;
-  }
+  const auto unknown_ns = static_cast<std::int64_t>(unknown_part() * static_cast<double>(sums.behind_ns));
+  sums.unknown_ns += unknown_ns;
+  sums.behind_ns -= unknown_ns;
   const bool others_ran = others.kernels != period_.others.kernels || others.under_way || period_.others.under_way;
   (others_ran && !measured_ ? beside_ : by_itself_).add(sums);
   period_ = Period();

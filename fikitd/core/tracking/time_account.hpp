@@ -98,9 +98,9 @@ class TimeAccount {
     std::int64_t unknown_gaps_ns = 0;
     std::int64_t behind_ns = 0;
     std::int64_t sooner_ns = 0; // work that was done before it was reckoned to be
-    std::int64_t unknown_ns = 0; // behind work that no profile knows
+    std::int64_t unknown_ns = 0; // behind work that no profile knows, or at the gate meanwhile
     void add(const Sums& more);
-    std::int64_t late_ns() const { return std::max<std::int64_t>(gaps_ns - expected_gaps_ns, 0); }
+    std::int64_t late_ns() const; // less than 0: its host was faster than its profile says
     std::int64_t delayed_ns() const;
   };
   struct Period { // from one moment at which all is complete to the next
@@ -109,6 +109,8 @@ class TimeAccount {
     std::uint64_t unknown = 0; // of them
     OthersWork others;         // at its beginning
   };
+  double unknown_part() const; // of the period's launches
+  void at_gate_for(std::int64_t ns);
   void go_on(std::int64_t t_ns, Host host);
   void step(std::int64_t t_ns, Host host);
   void end_gap();
