@@ -26,6 +26,8 @@ MS = 1_000_000
 PARTS = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
 RANKS = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n - 1)); done; wait; echo done'
 MODES = ("slices", "mps")
+NEAR, HOST_S = 0.03, 0.04  # of its elapsed time, and what a busy machine's hosts make of jobs of half a second
+ALONE = 2
 
 
 class Service(Fikitd):
@@ -92,16 +94,35 @@ def learn(runner: Runner, client: Path, ranks: int = 1) -> None:
         runner.run("-c", RANKS, "sh", count, client, 40, ns, measure=True, profile=name)
 
 
+def started(runner: Runner, client: Path, name: str, ranks: int) -> tuple[str, subprocess.Popen[str], float]:
+    """The job of that name with so many ranks, if it is the high one; its number, its program, and when it began."""
+    count, priority, arguments = (ranks, 1, (200, 2 * MS)) if name == "high" else (1, 8, (200, 4 * MS))
+    begun_s = time.time()
+    job, program = runner.start(
+        "-c", RANKS, "sh", count, client, *arguments, priority=priority, profile=name, started_ns=time.time_ns()
+    )
+    return job, program, begun_s
+
+
+def alone_s(daemon: Service, runner: Runner, client: Path, name: str, ranks: int) -> float:
+    """What the job takes alone, start and end as its profile knows them: the shortest of some runs."""
+    found = []
+    for _ in range(ALONE):
+        job, program, _ = started(runner, client, name, ranks)
+        program.communicate(timeout=120)
+        runner.end(job)
+        found.append(daemon.report(job)["alone_s"])
+    return min(found)
+
+
 def pair(runner: Runner, client: Path, ranks: int = 1) -> tuple[list[str], list[subprocess.Popen[str]], list[float]]:
     """A high job and a low one side by side; their numbers, their programs, and when they began."""
     jobs, programs, begun_s = [], [], []
-    for name, priority, count, arguments in (("high", 1, ranks, (200, 2 * MS)), ("low", 8, 1, (200, 4 * MS))):
-        begun_s.append(time.time())
-        job, program = runner.start(
-            "-c", RANKS, "sh", count, client, *arguments, priority=priority, profile=name, started_ns=time.time_ns()
-        )
+    for name in ("high", "low"):
+        job, program, then_s = started(runner, client, name, ranks)
         jobs.append(job)
         programs.append(program)
+        begun_s.append(then_s)
     return jobs, programs, begun_s
 
 
@@ -115,6 +136,7 @@ def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
     ranks: int, daemon: Service, runner: Runner, client: Path
 ) -> None:
     learn(runner, client, ranks)
+    alone = [alone_s(daemon, runner, client, name, ranks) for name in ("high", "low")]
     jobs, programs, begun_s = pair(runner, client, ranks)
     ended_s = []
     for program in programs:
@@ -124,8 +146,9 @@ def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
         runner.end(job)
     high, low = (checked(daemon.report(job), ended_s[number] - begun_s[number]) for number, job in enumerate(jobs))
     assert low["waited_s"] + low["delayed_s"] > 0.1 * low["elapsed_s"], "it had to wait for the high job"
-    together = 1 if 'sharing = "mps"' in Path(runner.env["EMUCUDA_CONFIG"]).read_text() else ranks
-    assert high["alone_s"] >= 0.95 * together * 200 * 2e-3, "in time slices each rank waits for the others' work, too"
+    for report, took_s in zip((high, low), alone, strict=True):
+        near_s = NEAR * report["elapsed_s"] + HOST_S
+        assert report["alone_s"] == pytest.approx(took_s, abs=near_s), "as the same job took alone"
     assert high["waited_s"] + high["delayed_s"] < low["waited_s"] + low["delayed_s"]
 
 
@@ -141,7 +164,7 @@ def test_a_job_that_is_killed_in_the_middle_is_accounted_for_until_then(
     programs[1].communicate(timeout=60)
     runner.end(jobs[1])
     report = checked(daemon.report(jobs[1]), ended_s - begun_s[1])
-    assert report["alone_s"] >= 0.9 * work_s(environment, pids) - 0.02
+    assert report["alone_s"] >= (1 - NEAR) * work_s(environment, pids) - HOST_S
     programs[0].communicate(timeout=120)
     runner.end(jobs[0])
 
