@@ -28,7 +28,8 @@ from fikitd.untrusted import is_name, printable
 _log = logging.getLogger("fikitd")
 
 SUFFIX: Final = ".runs"
-HEAD: Final = "fikit-runs 1"
+HEAD: Final = "fikit-runs 2"
+HEADS: Final = ("fikit-runs 1", HEAD)  # that is read: the first without the last two numbers
 MOST: Final = 4096  # runs of a node; older ones go
 MOST_BYTES: Final = 2**20
 MOST_FILES: Final = 4096  # nodes
@@ -63,7 +64,8 @@ class Outcome:
     """One run on one node. Times in seconds, `ended_s` since 1970; what is not known is UNKNOWN.
 
     `busy`: share of its time alone in which the device worked for it. `slowdown`: elapsed / alone. `given_s`: what it cost other jobs of
-    the node, as far as these had said by then. `emulated`: 1 where the GPU was.
+    the node, as far as these had said by then. `emulated`: 1 where the GPU was. `gpu`: name_key() of its UUID, 0: not known; with
+    `priority` it says who was beside whom (fikitd.history.pairs).
     """
 
     job: int
@@ -76,6 +78,8 @@ class Outcome:
     slowdown: float
     given_s: float
     emulated: int
+    gpu: int = 0
+    priority: int = 5
 
     def text(self) -> str:
         return " ".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in astuple(self))
@@ -84,10 +88,10 @@ class Outcome:
     def parse(cls, text: str) -> Outcome:
         """ValueError for a line that `text` did not write."""
         words = text.split(" ")
-        if len(words) != len(fields(cls)):
+        if len(words) not in (len(fields(cls)) - 2, len(fields(cls))):
             raise ValueError("it has another number of numbers")
         numbers: list[Any] = []
-        for field, word in zip(fields(cls), words, strict=True):
+        for field, word in zip(fields(cls), words, strict=False):
             whole = field.type == "int"
             if not word.isascii() or not word.removeprefix("-").replace(".", "", 0 if whole else 1).isdecimal():
                 raise ValueError(f"{field.name} is not a number")
@@ -114,6 +118,8 @@ def of_report(report: Report, given_s: float, ended_s: int) -> Outcome | None:
         slowdown=UNKNOWN if slowdown is None else float(slowdown),
         given_s=float(given_s),
         emulated=int(report["device"]["emulated"]),
+        gpu=name_key(uuid) if (uuid := report["device"].get("uuid")) else 0,
+        priority=report["priority"],
     )
 
 
@@ -190,7 +196,7 @@ def _of_file(path: Path, owners: set[int]) -> Iterator[Outcome]:
         raise ValueError("it is not called after a node")
     _check(path.lstat(), owners, str(path))
     head, *lines = read_bounded(path, MOST_BYTES).decode(errors="replace").splitlines() or [""]
-    if head != HEAD:
+    if head not in HEADS:
         raise ValueError(f'it does not begin with "{HEAD}"')
     for line in lines[-MOST:]:
         with suppress(ValueError):

@@ -7,10 +7,12 @@ from math import inf, isfinite
 from typing import Any
 
 import pytest
-from fikit.advice import batches, deadlines, offers, rules
+from fikit.advice import batches, deadlines, offers, rules, speeds
 from fikit.advice.facts import Burst, Busy, Expectation, Facts, Gpu, Neighbour, Request, Run
 from fikit.advice.rules import Situation
 from fikitd.history import Known
+from fikitd.history.pairs import Pair
+from fikitd.outcomes import name_key
 from fikitd.placement import Device, Priorities, Resident, Slowdowns, replay
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,20 @@ def test_alone_it_starts_on_the_first_gpu_that_those_before_it_leave() -> None:
     assert offers.alone(facts(*gpus, ahead_whole=1)).gpu == "n1:0"
     assert offers.alone(facts(*gpus, ahead_whole=9)).at_least
     assert offers.alone(facts()).start_s == inf
+
+
+def test_slowdowns_that_were_measured_are_believed_before_the_form() -> None:
+    own, other = (1000, name_key("train")), (1001, 77)
+    pairs = {Pair(own, other, "below"): 5.0, Pair(other, own, "equal"): 1.5}
+    asked = facts(gpu(0, neighbour("7", H, priority=5, name=77)), pairs=pairs)
+    high, normal, low = offers.offers(asked)[0].choices
+    assert low.slowdown == pytest.approx(5.0)
+    assert low.others[0].slowdown == pytest.approx(1.04), "of which nothing was measured, the form says"
+    assert normal.others[0].slowdown == pytest.approx(1.5)
+    assert high.slowdown == pytest.approx(1.04)
+    assert speeds.of(asked).measured == 1
+    assert low.end_s == pytest.approx(1.04 * H + H - 1.04 * H / 5.0), "1.04 h beside the other one, the rest alone"
+    assert speeds.of(replace(asked, pairs={Pair((1, 1), other, "below"): 5.0})).measured == 0
 
 
 loads = st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1), st.integers(0, 9)), min_size=1, max_size=5)

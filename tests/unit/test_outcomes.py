@@ -27,7 +27,7 @@ def outcome(**facts: Any) -> Outcome:
     return Outcome(
         **{
             "job": 12, "uid": 1000, "name": name_key("serve"), "ended_s": ENDED_S, "elapsed_s": 9.0, "busy": 0.37,
-            "peak_mib": 8964, "slowdown": 1.04, "given_s": 0.25, "emulated": 1, **facts,
+            "peak_mib": 8964, "slowdown": 1.04, "given_s": 0.25, "emulated": 1, "gpu": name_key("GPU-0"), "priority": 1, **facts,
         }
     )  # fmt: skip
 
@@ -71,6 +71,16 @@ def test_the_spool_is_bounded(tmp_path: Path) -> None:
     spooled(tmp_path, outcome(job=7777))
     jobs = [each.job for each in sorted(read(tmp_path), key=lambda each: each.job)]
     assert (len(jobs), jobs[0], jobs[-1]) == (MOST, 1, 7777), "the oldest went"
+
+
+def test_a_file_of_before_is_read_and_goes_on_as_one_of_now(tmp_path: Path) -> None:
+    path = spooled(tmp_path, outcome())
+    path.chmod(0o600)
+    path.write_text(f"fikit-runs 1\n{outcome(job=7).text().rsplit(' ', 2)[0]}\n")
+    assert read(tmp_path) == [outcome(job=7, gpu=0, priority=5)]
+    spooled(tmp_path, outcome(job=8))
+    assert path.read_text().startswith(f"{HEAD}\n")
+    assert sorted(each.job for each in read(tmp_path)) == [7, 8]
 
 
 def test_no_directory_no_spool(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from fikit.advice import speeds
 from fikit.advice.facts import Facts, Neighbour
 from fikit.advice.offers import Choice, Offer
 from fikit.advice.rules import Advice, Situation
@@ -45,6 +46,8 @@ def notes(facts: Facts) -> list[str]:
         )
     if any(each.priority is None for gpu in facts.gpus for each in gpu.neighbours if not each.whole):
         found.append(f"? its priority is not known here: {priorities.name(facts.default_priority)} is assumed")
+    if measured := speeds.of(facts).measured:
+        found.append(f"the slowdowns of {measured} of these pairs are those of earlier runs side by side")
     if facts.hidden:
         found.append("Slurm does not show you others' jobs (PrivateData): who is on the GPUs besides is left out")
     if facts.known is not None and facts.known.emulated:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
 from fikitd.history import Known
+from fikitd.history.pairs import Name, Pair
+from fikitd.outcomes import name_key
 
 ASSUMED_BUSY: Final = 0.5
 
@@ -31,8 +34,7 @@ class Busy:
 @dataclass(frozen=True)
 class Neighbour:
     """A job that runs. `uid` None: the caller may not see whose. priority None: not known here. longest_kernel_s: of own jobs' profiles only.
-
-    slowdown: what its runs had, as their reports say.
+    name: name_key() of its name.
     """
 
     job: str
@@ -43,6 +45,11 @@ class Neighbour:
     priority: int | None = None
     whole: bool = False  # it has the GPU alone
     longest_kernel_s: float | None = None
+    name: int = 0
+
+    @property
+    def who(self) -> Name | None:
+        return None if self.uid is None else (self.uid, self.name)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,10 @@ class Request:
     nodes: frozenset[str] = frozenset()  # --nodelist; none: any
     options: tuple[str, ...] = ()  # fikit's options as they were typed
 
+    @property
+    def who(self) -> Name:
+        return self.uid, name_key(self.name)
+
 
 @dataclass(frozen=True)
 class Burst:
@@ -133,4 +144,5 @@ class Facts:
     burst: Burst | None = None
     batches: tuple[Run, ...] = ()
     wanted_batch: int | None = None
-    notes: tuple[str, ...] = field(default=())
+    pairs: Mapping[Pair, float] = field(default_factory=dict)  # measured slowdowns
+    notes: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import Final
 
 from fikitd.access import limits_of, rules_of
 from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.outcomes import recorded_name
+from fikitd.outcomes import name_key, recorded_name
 from fikitd.peaks import Peaks
 from fikitd.profiles import ProfileStore
 from fikitd.records import JobRecord, RecordError
@@ -154,7 +154,7 @@ def facts(request: Request, cluster: Cluster, deadline_s: float | None, batch: i
         hidden="jobs" in slurm_config.words_of(cluster.settings.get("privatedata", "")) and os.geteuid() != 0, highest=_highest(site.access, request.partition),
         mps=site.gpu.mps != "off", slurm_start_s=None if own is None or own.runs or own.start is None else max(own.start - time.time(), 0.0),
         deadline_s=deadline_s, burst=profiles.burst(request.name) if profiles and deadline_s is not None else None,
-        batches=profiles.batches(request.name) if profiles else (), wanted_batch=batch, notes=(*notes, *_whence(runs)),
+        batches=profiles.batches(request.name) if profiles else (), wanted_batch=batch, pairs=runs.pairs, notes=(*notes, *_whence(runs)),
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ class Sources:
         return Neighbour(
             job=job.job, uid=job.uid, shards=shards, expected=self.runs.expectation(job.uid, job.name, job.elapsed_s, job.limit_s),
             busy=self.runs.busy(job.uid, job.name), priority=self.levels.get(job.job), whole=whole,
-            longest_kernel_s=self.profiles.longest_kernel_s(job.name) if mine and self.profiles else None,
+            name=name_key(job.name), longest_kernel_s=self.profiles.longest_kernel_s(job.name) if mine and self.profiles else None,
         )  # fmt: skip
 
 

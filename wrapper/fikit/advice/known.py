@@ -13,7 +13,8 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final
 
-from fikitd.history import JobHistory, accounting, own_reports
+from fikitd.history import JobHistory, accounting, own_reports, pairs
+from fikitd.history.pairs import Pair
 from fikitd.outcomes import Outcome
 from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportStore
@@ -30,10 +31,11 @@ _log = logging.getLogger("fikitd")
 
 @dataclass(frozen=True)
 class Runs:
-    """sources: where it is from, in words."""
+    """sources: where it is from, in words. pairs: slowdowns of two that were on one GPU."""
 
     history: JobHistory
     sources: tuple[str, ...]
+    pairs: Mapping[Pair, float]
 
     def expectation(self, uid: int, name: str, elapsed_s: float, limit_s: float) -> Expectation:
         said = self.history.expected_rest(uid, name, elapsed_s, limit_s)
@@ -54,7 +56,8 @@ class Runs:
 def runs(slurm: Mapping[str, str]) -> Runs:
     """`slurm`: settings of slurm.conf. What cannot be read is left out; never raises."""
     found = {"the spool of all nodes": _spool(), "slurmdbd": _accounted(slurm), "reports": _reports()}
-    return Runs(JobHistory(own_reports.merged(*found.values())), tuple(name for name, each in found.items() if each))
+    merged = own_reports.merged(*found.values())
+    return Runs(JobHistory(merged), tuple(name for name, each in found.items() if each), pairs.learn(merged))
 
 
 def _spool() -> list[Outcome]:

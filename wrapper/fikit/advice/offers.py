@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Final
 
-from fikitd.placement import Device, Priorities, Resident, Slowdowns, replay
+from fikitd.placement import Priorities, Resident, replay
 
+from fikit.advice import speeds
 from fikit.advice.facts import Facts, Gpu, Neighbour
+from fikit.advice.speeds import Speeds
 
 MOST_ON_GPU: Final = 16  # that the library reckons with
 NAMED: Final = (1, 5, 8)  # high, normal, low
@@ -78,13 +80,10 @@ class Alone:
     at_least: bool = False
 
 
-def slowdowns(facts: Facts) -> Slowdowns:
-    return Slowdowns(device=Device.MPS if facts.mps else Device.SLICES)
-
-
 def alone(facts: Facts) -> Alone:
     """On the first GPU that is free for it: of those that wait before it for whole ones, each has one that is free earlier."""
-    free = sorted((_free_s(facts, gpu), gpu.name) for gpu in suitable(facts))
+    here = speeds.of(facts)
+    free = sorted((_last(_ends(here, gpu.neighbours)), gpu.name) for gpu in suitable(facts))
     if not free:
         return Alone("", inf, inf)
     start_s, name = free[min(facts.ahead_whole, len(free) - 1)]
@@ -101,24 +100,25 @@ def suitable(facts: Facts) -> list[Gpu]:
 
 def offers(facts: Facts) -> list[Offer]:
     """Every GPU that it may get, the one where it ends soonest first."""
-    waiting = alone(facts)
-    found = [_offer(facts, gpu, waiting) for gpu in suitable(facts)]
+    waiting, here = alone(facts), speeds.of(facts)
+    found = [_offer(here, gpu, waiting) for gpu in suitable(facts)]
     return sorted(found, key=lambda each: (each.soonest.end_s if each.soonest else inf, each.start_s, each.gpu.name))
 
 
-def _offer(facts: Facts, gpu: Gpu, waiting: Alone) -> Offer:
+def _offer(here: Speeds, gpu: Gpu, waiting: Alone) -> Offer:
+    facts = here.facts
     shards = facts.request.shards
     if shards > gpu.shards:
         return Offer(gpu, "no memory", f"it has {gpu.shards} GiB, and the job asks for {shards}", inf)
-    ends_s = _ends(facts, gpu.neighbours)
+    ends_s = _ends(here, gpu.neighbours)
     if any(each.whole for each in gpu.neighbours):
         holder = next(each for each in gpu.neighbours if each.whole)
         free_s = _last(ends_s)
-        return Offer(gpu, "whole", f"job {holder.job} has it alone", free_s, _choices(facts, [], free_s, waiting))
+        return Offer(gpu, "whole", f"job {holder.job} has it alone", free_s, _choices(here, [], free_s, waiting))
     start_s, stay = _room(gpu, ends_s, shards)
     if len(stay) >= MOST_ON_GPU:
         return Offer(gpu, "full", f"{len(stay)} jobs are there", start_s)
-    choices = _choices(facts, stay, start_s, waiting)
+    choices = _choices(here, stay, start_s, waiting)
     if start_s > 0:
         return Offer(gpu, "later", f"{gpu.free} GiB are free now, and the job asks for {shards}", start_s, choices)
     return _now(gpu, stay, choices, waiting)
@@ -153,54 +153,57 @@ def _later(neighbour: Neighbour, rest_s: float) -> Neighbour:
     return replace(neighbour, expected=replace(neighbour.expected, rest_s=max(rest_s, 0.0)))
 
 
-def _choices(facts: Facts, stay: Sequence[Neighbour], start_s: float, waiting: Alone) -> tuple[Choice, ...]:
+def _choices(here: Speeds, stay: Sequence[Neighbour], start_s: float, waiting: Alone) -> tuple[Choice, ...]:
+    facts = here.facts
     asked = facts.request.priority
     wanted = sorted({*NAMED, *([] if asked is None else [asked])})
     allowed = [each for each in wanted if each >= facts.highest] or [facts.highest]
-    return tuple(_choice(facts, stay, start_s, waiting, priority) for priority in (allowed if stay else allowed[-1:]))
+    return tuple(_choice(here, stay, start_s, waiting, priority) for priority in (allowed if stay else allowed[-1:]))
 
 
-def _choice(facts: Facts, stay: Sequence[Neighbour], start_s: float, waiting: Alone, priority: int) -> Choice:
-    speeds = slowdowns(facts)
-    job = Neighbour("", facts.request.uid, facts.request.shards, facts.expected, facts.busy, priority)
-    order = sorted([*stay, job], key=lambda each: (_level(facts, each), each is job))
-    manner = Priorities.LISTED if len({_level(facts, each) for each in order}) > 1 else Priorities.EQUAL
-    rates = speeds.rates(manner, [(each.busy.share, -1) for each in order])
-    ends_s = {each.job: end_s for each, end_s in zip(order, _played(speeds, manner, order), strict=True)}
-    before_s = dict(zip((each.job for each in stay), _ends(facts, stay), strict=True))
+def _choice(here: Speeds, stay: Sequence[Neighbour], start_s: float, waiting: Alone, priority: int) -> Choice:
+    job = replace(_newcomer(here.facts), priority=priority)
+    order = sorted([*stay, job], key=lambda each: (_level(here.facts, each), each is job))
+    manner = Priorities.LISTED if len({_level(here.facts, each) for each in order}) > 1 else Priorities.EQUAL
+    rates = here.slowdowns.rates(manner, [(each.busy.share, here.kind(each)) for each in order])
+    ends_s = {each.job: end_s for each, end_s in zip(order, _played(here, manner, order), strict=True)}
+    before_s = dict(zip((each.job for each in stay), _ends(here, stay), strict=True))
     slower = {each.job: 1 / rate for each, rate in zip(order, rates, strict=True)}
     others = tuple(
         Effect(each.job, slower[each.job], _difference(ends_s[each.job], before_s[each.job])) for each in stay
     )
     end_s, sum_s = start_s + ends_s[""], sum(start_s + each for each in ends_s.values())
     without_s = sum(start_s + each for each in before_s.values()) + waiting.end_s
-    gains = isfinite(without_s) and isfinite(sum_s) and not facts.request.running
+    gains = isfinite(without_s) and isfinite(sum_s) and not here.facts.request.running
     return Choice(priority, end_s, slower[""], others, sum_s, without_s - sum_s if gains else None)
+
+
+def _newcomer(facts: Facts) -> Neighbour:
+    uid, name = facts.request.who
+    return Neighbour("", uid, facts.request.shards, facts.expected, facts.busy, name=name)
 
 
 def _level(facts: Facts, neighbour: Neighbour) -> int:
     return facts.default_priority if neighbour.priority is None else neighbour.priority
 
 
-def _ends(facts: Facts, neighbours: Sequence[Neighbour]) -> list[float]:
+def _ends(here: Speeds, neighbours: Sequence[Neighbour]) -> list[float]:
     """When each of those who are on a GPU ends, if nobody comes."""
-    order = sorted(neighbours, key=lambda each: _level(facts, each))
-    manner = Priorities.LISTED if len({_level(facts, each) for each in order}) > 1 else Priorities.EQUAL
-    ends_s = {each.job: end_s for each, end_s in zip(order, _played(slowdowns(facts), manner, order), strict=True)}
+    order = sorted(neighbours, key=lambda each: _level(here.facts, each))
+    manner = Priorities.LISTED if len({_level(here.facts, each) for each in order}) > 1 else Priorities.EQUAL
+    ends_s = {each.job: end_s for each, end_s in zip(order, _played(here, manner, order), strict=True)}
     return [ends_s[each.job] for each in neighbours]
 
 
-def _played(speeds: Slowdowns, manner: Priorities, jobs: Sequence[Neighbour]) -> list[float]:
-    residents = [Resident(each.expected.rest_s, each.busy.share, each.shards) for each in jobs[:MOST_ON_GPU]]
-    found = replay(speeds, manner, residents) if residents else []
+def _played(here: Speeds, manner: Priorities, jobs: Sequence[Neighbour]) -> list[float]:
+    residents = [
+        Resident(each.expected.rest_s, each.busy.share, each.shards, here.kind(each)) for each in jobs[:MOST_ON_GPU]
+    ]
+    found = replay(here.slowdowns, manner, residents) if residents else []
     ends_s = [
         inf if end_s == 0 and each.expected.rest_s > 0 else end_s for end_s, each in zip(found, jobs, strict=False)
     ]
     return ends_s + [inf] * (len(jobs) - len(ends_s))
-
-
-def _free_s(facts: Facts, gpu: Gpu) -> float:
-    return _last(_ends(facts, gpu.neighbours))
 
 
 def _last(ends_s: Iterable[float]) -> float:
