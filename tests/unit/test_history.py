@@ -63,8 +63,10 @@ def test_without_runs_of_its_name_the_users_count_then_the_users_of_the_cluster_
 
 
 def test_a_run_counts_with_its_time_alone() -> None:
-    history = JobHistory([run(30, slowdown=3.0), run(12, slowdown=0.5), run(11)])
-    assert history.runs_s(ME, "train") == [11, 12, 10], "a run is never shorter alone than it was by less than nothing"
+    history = JobHistory([run(30, slowdown=3.0), run(12, slowdown=0.5), run(11), run(500, slowdown=1e15), run(0.0001)])
+    assert history.runs_s(ME, "train") == [5, 11, 12, 10], (
+        "no run is longer alone, or is made short by what its job says of itself"
+    )
 
 
 def test_a_long_job_that_calls_itself_short_is_found_out_and_costs_nobody_else() -> None:

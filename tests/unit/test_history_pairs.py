@@ -46,11 +46,18 @@ def test_one_time_is_none_and_the_median_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"gpu": name_key("GPU-1")}, {"gpu": 0}, {"ended_s": START_S + 5000}, {"elapsed_s": 0.0}], ids=["other-gpu", "unknown-gpu", "later", "no-time"]
-)  # fmt: skip
-def test_who_was_elsewhere_or_at_another_time_is_no_pair(other: dict[str, Any]) -> None:
-    pairs = [[run(A, 0, 600, 1.1), replace(run(B, 0, 600, 3.0), **other)] for _ in range(3)]
-    assert learn(pairs[0]) == {}
+    ("of_a", "of_b", "later_s"),
+    [({}, {"gpu": name_key("GPU-1")}, 0), ({"gpu": 0}, {"gpu": 0}, 0), ({}, {}, 5000), ({}, {"elapsed_s": 0.0}, 0)],
+    ids=["other-gpu", "unknown-gpu", "later", "no-time"],
+)
+def test_who_was_elsewhere_or_at_another_time_is_no_pair(
+    of_a: dict[str, Any], of_b: dict[str, Any], later_s: int
+) -> None:
+    runs = side_by_side(3)
+    made = [replace(each, **of_a) for each in runs[::2]]
+    made += [replace(each, **{"ended_s": each.ended_s + later_s, **of_b}) for each in runs[1::2]]
+    assert learn(made) == {}
+    assert learn(runs), "as they were"
 
 
 def test_beside_a_third_nothing_is_learnt_of_two() -> None:

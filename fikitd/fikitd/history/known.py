@@ -21,6 +21,8 @@ from fikitd.placement import History
 MOST_OF_NAME: Final = 64  # runs that are kept, the newest: as many as fikitd.placement.History
 MOST_OF_USER: Final = 2048
 MOST_OF_ALL: Final = 100_000
+LEAST_S: Final = 0.001  # less is no run
+MOST_SLOWED: Final = 100.0  # a slowdown rests on what its job reported: one that says more makes itself no shorter
 MIB: Final = 2**20
 
 Source = Literal["name", "user", "cluster", "limit"]
@@ -58,7 +60,7 @@ class Known:
 
 def alone_s(outcome: Outcome) -> float:
     """How long the run would have taken alone on its GPU, as far as it is known; else how long it took."""
-    return outcome.elapsed_s / max(outcome.slowdown, 1.0)
+    return outcome.elapsed_s / min(max(outcome.slowdown, 1.0), MOST_SLOWED)
 
 
 class JobHistory:
@@ -70,7 +72,7 @@ class JobHistory:
         self._histories: dict[tuple[int, int], History] = {}
         by_name: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
         by_user: dict[int, list[float]] = defaultdict(list)
-        newest_first = sorted((each for each in outcomes if each.elapsed_s > 0), key=lambda each: -each.ended_s)
+        newest_first = sorted((each for each in outcomes if each.elapsed_s >= LEAST_S), key=lambda each: -each.ended_s)
         for each in newest_first[:MOST_OF_ALL]:
             of_user, of_name = by_user[each.uid], by_name[each.uid, each.name]
             if len(of_user) < MOST_OF_USER and len(of_name) < MOST_OF_NAME:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-from fikitd.history.known import alone_s
+from fikitd.history.known import MOST_SLOWED, alone_s
 from fikitd.outcomes import UNKNOWN, Outcome
 
 LEAST_TOGETHER: Final = 0.5  # of the run: of less, errors of the slowdown would count double
@@ -23,7 +23,6 @@ MOST_OF_OTHERS: Final = 0.05  # of the run, beside third jobs
 LEAST_S: Final = 30.0  # ends are whole seconds
 FEWEST: Final = 2  # runs
 MOST_RUNS: Final = 16  # of a pair, the newest
-WORST: Final = 100.0
 LOOKED_BACK: Final = 64  # runs that began earlier on the same GPU
 
 Name = tuple[int, int]
@@ -41,7 +40,7 @@ class Pair(NamedTuple):
 
 
 def learn(outcomes: Iterable[Outcome]) -> dict[Pair, float]:
-    """The slowdown of `own` in each pair of which enough is known, 1 to WORST."""
+    """The slowdown of `own` in each pair of which enough is known, 1 to MOST_SLOWED."""
     found: dict[Pair, list[tuple[int, float]]] = defaultdict(list)
     for gpu in _by_gpu(outcomes).values():
         for run, together in _beside(gpu):
@@ -89,7 +88,7 @@ def _measured(run: Outcome, beside: list[tuple[float, Outcome]]) -> tuple[Pair, 
     if together_s < max(LEAST_S, LEAST_TOGETHER * run.elapsed_s) or third_s > MOST_OF_OTHERS * run.elapsed_s:
         return None
     done_s = alone_s(run) - (run.elapsed_s - together_s)
-    slowdown = min(max(together_s / done_s, 1.0), WORST) if done_s > 0 else WORST
+    slowdown = min(max(together_s / done_s, 1.0), MOST_SLOWED) if done_s > 0 else MOST_SLOWED
     standing: Standing = (
         "equal" if run.priority == other.priority else "above" if run.priority < other.priority else "below"
     )
