@@ -1,4 +1,4 @@
-"""Which program a process runs, as profiles know it: `<slug>-<8 hex>` of its program file and its script.
+"""Which program a process runs, as profiles know it: `<slug>-<8 hex>` of its program file, its script, and the image of its container.
 
 Arguments are not in the key: a run with another learning rate or another output directory is a run of the same program. They say
 which of its runs are the most like this one (`profile_match`).
@@ -34,6 +34,9 @@ _RANKS: Final = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
+
+# Apptainer and Singularity tell programs in a container from which image they run: a path, or an address.
+_IMAGES: Final = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,9 @@ def program_of_process(proc: Path, pid: int) -> Program:
         identity = "" if _PYTHON.fullmatch(program) else identity_of_file(proc / str(pid) / "exe")
     except PermissionError:  # a process that changed its group, say
         program, identity = Path(command[0]).name, ""
-    key, earlier = derive(command, program, identity), derive_earlier(command, program, identity)
-    return Program(key, _shortened(command), _role_of_process(proc, pid), earlier)
+    environment = _environment(proc, pid)
+    key = derive(command, program, identity, container_of(environment))
+    return Program(key, _shortened(command), role_of(environment), derive_earlier(command, program, identity))
 
 
 def _shortened(command: list[str]) -> list[str]:
@@ -95,12 +99,21 @@ def _words(path: Path) -> list[str]:
     return [word.decode("utf-8", "replace") for word in raw.removesuffix(b"\0").split(b"\0")]
 
 
-def _role_of_process(proc: Path, pid: int) -> str:
+def _environment(proc: Path, pid: int) -> dict[str, str]:
+    """With which it began; nothing where that is not ours to read: it is then as if it were alone, and in no container."""
     try:
         pairs = (word.partition("=") for word in _words(proc / str(pid) / "environ"))
-    except OSError:  # not ours to read: it is then as if it were alone
-        return ""
-    return role_of({name: value for name, _, value in pairs})
+    except OSError:
+        return {}
+    return {name: value for name, _, value in pairs}
+
+
+def container_of(environment: Mapping[str, str]) -> str:
+    """Base name of the image in whose container a process with these variables runs; empty where none is visible."""
+    for name in _IMAGES:
+        if image := environment.get(name, "").rstrip("/").rpartition("/")[2]:
+            return image
+    return ""
 
 
 def role_of(environment: Mapping[str, str]) -> str:
@@ -118,14 +131,16 @@ def identity_of_file(path: Path) -> str:
         return f"{os.fstat(file.fileno()).st_size}:{hashlib.sha256(head).hexdigest()}"
 
 
-def derive(command: list[str], program: str, identity: str) -> str:
-    """The key of a command line, the base name of the program that runs, and that file's identity.
+def derive(command: list[str], program: str, identity: str, container: str = "") -> str:
+    """The key of a command line, the base name of the program that runs, that file's identity, and its container's image.
 
-    Every Python is the same program: each virtual environment has its own, and the same script launches the same kernels.
+    Every Python is the same program: each virtual environment has its own, and the same script launches the same kernels. In another
+    image it finds other libraries, which launch others.
     """
     program, identity, script = _told_apart(command, program, identity)
     subject = _subject(command[1:]) if program == "python" else ""
-    return _named(program, script, _digest("program", program, identity, subject))
+    image = [container] if container and program == "python" else []
+    return _named(program, script, _digest("program", program, identity, subject, *image))
 
 
 def derive_earlier(command: list[str], program: str, identity: str) -> str:

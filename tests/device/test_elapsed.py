@@ -7,6 +7,8 @@ quiet cores `python -m bench elapsed` says.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +20,7 @@ from typing import Any
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, eventually
 from fikitd.client import ControlError
+from fikitd.profiles import ProfileStore
 
 from bench.gpu.fake_systemd import Systemd
 from fikitd import paths
@@ -150,6 +153,27 @@ def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
         near_s = NEAR * report["elapsed_s"] + HOST_S
         assert report["alone_s"] == pytest.approx(took_s, abs=near_s), "as the same job took alone"
     assert high["waited_s"] + high["delayed_s"] < low["waited_s"] + low["delayed_s"]
+
+
+@pytest.mark.parametrize("how", [";", "&"], ids=["one-after-the-other", "side-by-side"])
+def test_several_programs_of_a_job_have_a_profile_each_and_the_job_has_one_sum(
+    how: str, daemon: Service, runner: Runner, client: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copy(client, tmp_path / "other_client"))
+    both = f'"$1" 40 {MS} {how} "$2" 100 {2 * MS}; wait; echo done'
+    words = ("-c", f"({both}) | tail -n 1", "sh", client, other)
+    runner.run(*words, measure=True)
+    keys = eventually(lambda: len(found := ProfileStore(daemon.profiles).keys(os.getuid())) == 2 and sorted(found))
+    assert [key.rpartition("-")[0] for key in keys] == [client.name, other.name]
+    begun_s = time.time()
+    job, _, _ = runner.run(*words, started_ns=time.time_ns())
+    report = checked(daemon.report(job), time.time() - begun_s)
+    assert (report["processes"], report["kernels"]) == (2, 140)
+    assert report["profile"]["key"] == keys[1], "of the program with most kernels"
+    assert report["alone_s"] >= (1 - NEAR) * 100 * 2e-3
+    if how == ";":  # else another one may come first than when they were measured, and nobody knows how long that takes
+        assert report["host"]["unknown_s"] == 0, "the starts and ends of both are known"
+        assert report["slowdown"] is not None
 
 
 def test_a_job_that_is_killed_in_the_middle_is_accounted_for_until_then(

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeProc
-from fikitd.profile_key import FIRST, OTHERS, derive, derive_earlier, program_of_process, role_of, script_of, words_of
+from fikitd.profile_key import (
+    FIRST,
+    OTHERS,
+    container_of,
+    derive,
+    derive_earlier,
+    program_of_process,
+    role_of,
+    script_of,
+    words_of,
+)
 from fikitd.untrusted import is_name
 
 
@@ -88,6 +98,37 @@ def test_the_first_rank_and_the_others_are_two_variants(proc: FakeProc) -> None:
     first, second, third = (program_of_process(proc.root, pid) for pid in (7, 8, 9))
     assert first.key == second.key == third.key
     assert first.variant != second.variant == third.variant
+
+
+@pytest.mark.parametrize(
+    ("environment", "image"),
+    [
+        ({}, ""),
+        ({"APPTAINER_CONTAINER": "/images/torch-2.4.sif", "SINGULARITY_CONTAINER": "/other.sif"}, "torch-2.4.sif"),
+        ({"SINGULARITY_CONTAINER": "docker://nvcr.io/nvidia/pytorch:24.01-py3"}, "pytorch:24.01-py3"),
+        ({"APPTAINER_CONTAINER": "/scratch/sandbox/"}, "sandbox"),
+        ({"APPTAINER_CONTAINER": "", "SINGULARITY_CONTAINER": "/"}, ""),
+    ],
+)
+def test_the_image_of_a_container_is_what_its_starter_says(environment: dict[str, str], image: str) -> None:
+    assert container_of(environment) == image
+
+
+def test_a_script_in_another_container_is_another_program(proc: FakeProc) -> None:
+    for pid, image in ((7, ""), (8, "/a/torch-2.3.sif"), (9, "/a/torch-2.4.sif"), (10, "/copy/of/torch-2.4.sif")):
+        proc.add(pid, command=("python3", "train.py"), exe="/usr/bin/python3.11")
+        (proc.root / str(pid) / "environ").write_bytes(f"APPTAINER_CONTAINER={image}\0".encode())
+    outside, one, other, copy = (key(proc, pid) for pid in (7, 8, 9, 10))
+    assert len({outside, one, other}) == 3
+    assert other == copy
+    assert words_of(one) == words_of(other) == words_of(outside), (
+        "one may stand in for the other until it has a profile"
+    )
+    assert outside == derive(["python3", "train.py"], "python3", ""), "as before"
+
+
+def test_a_program_file_is_the_same_in_every_container() -> None:
+    assert derive(["./solver"], "solver", "9:ab", "a.sif") == derive(["./solver"], "solver", "9:ab")
 
 
 def test_a_very_long_command_is_cut(proc: FakeProc) -> None:
