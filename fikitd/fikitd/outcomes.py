@@ -14,7 +14,7 @@ import stat
 import threading
 import time
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
@@ -31,6 +31,7 @@ SUFFIX: Final = ".runs"
 HEAD: Final = "fikit-runs 2"
 HEADS: Final = ("fikit-runs 1", HEAD)  # that is read: the first without the last two numbers
 MOST: Final = 4096  # runs of a node; older ones go
+MOST_OF_NAME: Final = 64  # of one user and name: as many as anybody goes by
 MOST_BYTES: Final = 2**20
 MOST_FILES: Final = 4096  # nodes
 NAME_BYTES: Final = 128  # of a job's name in its record
@@ -143,10 +144,10 @@ class Spool:
         try:
             uid = pwd.getpwnam(self._user).pw_uid
             _check(os.stat(self._directory), {0, uid, os.geteuid()}, self._directory)  # noqa: PTH116
-            lines: list[str] = []
+            runs: list[Outcome] = []
             with suppress(FileNotFoundError):
-                lines = [each.text() for each in _of_file(path, {uid, os.geteuid()})]
-            lines = [*lines[1 - MOST :], outcome.text()]
+                runs = list(_of_file(path, {uid, os.geteuid()}))
+            lines = [each.text() for each in bounded([*runs, outcome])]
             write_atomic(path, "".join(f"{line}\n" for line in (HEAD, *lines)).encode(), mode=0o400)
             if uid != os.geteuid():
                 os.chown(path, uid, -1)
@@ -156,6 +157,19 @@ class Spool:
                 why = f"there is no user {self._user}" if isinstance(error, KeyError) else error
                 _log.warning("what jobs used cannot be put into %s for the controller: %s", self._directory, why)
             self._complained = True
+
+
+def bounded(runs: list[Outcome]) -> list[Outcome]:
+    """So many as a node keeps, of which the last is the newest: the newest of each name, and then of the user who has most the oldest go, so
+    that nobody's many runs push others' out."""
+    name = runs[-1].uid, runs[-1].name
+    same = [index for index, each in enumerate(runs) if (each.uid, each.name) == name]
+    gone = set(same[:-MOST_OF_NAME])
+    while len(runs) - len(gone) > MOST:
+        left = [(index, each.uid) for index, each in enumerate(runs) if index not in gone]
+        [(most, _)] = Counter(uid for _, uid in left).most_common(1)
+        gone.add(next(index for index, uid in left if uid == most))
+    return [each for index, each in enumerate(runs) if index not in gone]
 
 
 def read(directory: Path | str, trusted: Iterable[int] = ()) -> list[Outcome]:

@@ -15,7 +15,20 @@ from cli_samples import REPORT
 from daemon_fakes import FakeCore, FakeProc
 from daemon_in_thread import Daemon
 from fikitd.client import Control
-from fikitd.outcomes import HEAD, MOST, SUFFIX, UNKNOWN, Outcome, Spool, history, name_key, of_report, read
+from fikitd.outcomes import (
+    HEAD,
+    MOST,
+    MOST_OF_NAME,
+    SUFFIX,
+    UNKNOWN,
+    Outcome,
+    Spool,
+    bounded,
+    history,
+    name_key,
+    of_report,
+    read,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,10 +80,24 @@ def test_the_spool_of_each_node_is_read_the_newest_first(tmp_path: Path) -> None
 def test_the_spool_is_bounded(tmp_path: Path) -> None:
     path = spooled(tmp_path, outcome())
     path.chmod(0o600)
-    path.write_text("\n".join([HEAD, *(outcome(job=number).text() for number in range(MOST)), ""]))
+    path.write_text("\n".join([HEAD, *(outcome(job=number, name=number).text() for number in range(MOST)), ""]))
     spooled(tmp_path, outcome(job=7777))
     jobs = [each.job for each in sorted(read(tmp_path), key=lambda each: each.job)]
     assert (len(jobs), jobs[0], jobs[-1]) == (MOST, 1, 7777), "the oldest went"
+
+
+def test_who_has_many_runs_pushes_out_nobody_elses() -> None:
+    kept = [outcome(job=1, uid=7), outcome(job=2, uid=8)]
+    for number in range(3 * MOST_OF_NAME):
+        kept = bounded([*kept, outcome(job=number + 10)])
+    assert [each.job for each in kept[:2]] == [1, 2]
+    assert len(kept) == 2 + MOST_OF_NAME, "of one name the newest"
+    names = [outcome(job=number + 10, name=number) for number in range(MOST - 2)]
+    full = [outcome(job=1, uid=7), outcome(job=2, uid=8), *names]
+    assert [each.job for each in bounded([*full, outcome(job=9, uid=8, name=5)])][:3] == [1, 2, 11], (
+        "the oldest of who has most goes"
+    )
+    assert len(bounded([*full, outcome(job=9, uid=8, name=5)])) == MOST
 
 
 def test_a_file_of_before_is_read_and_goes_on_as_one_of_now(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from math import inf
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-from fikitd.outcomes import UNKNOWN, Outcome, name_key
+from fikitd.outcomes import MOST_OF_NAME, UNKNOWN, Outcome, name_key
 from fikitd.placement import History
 
-MOST_OF_NAME: Final = 64  # runs that are kept, the newest: as many as fikitd.placement.History
 MOST_OF_USER: Final = 2048
 MOST_OF_ALL: Final = 100_000
 LEAST_S: Final = 0.001  # less is no run
