@@ -160,7 +160,7 @@ def test_several_programs_of_a_job_have_a_profile_each_and_the_job_has_one_sum(
     how: str, daemon: Service, runner: Runner, client: Path, tmp_path: Path
 ) -> None:
     other = Path(shutil.copy(client, tmp_path / "other_client"))
-    both = f'"$1" 40 {MS} {how} "$2" 100 {2 * MS}; wait; echo done'
+    both = f'"$2" 100 {2 * MS} {how} "$1" 40 {MS}; wait; echo done'
     words = ("-c", f"({both}) | tail -n 1", "sh", client, other)
     runner.run(*words, measure=True)
     keys = eventually(lambda: len(found := ProfileStore(daemon.profiles).keys(os.getuid())) == 2 and sorted(found))

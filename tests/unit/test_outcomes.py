@@ -32,6 +32,8 @@ from fikitd.outcomes import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fikitd import outcomes
+
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ENDED_S = 1_790_000_000
 
@@ -65,6 +67,12 @@ def test_what_a_report_does_not_know_is_unknown() -> None:
     assert Outcome.parse(said.text()) == said
 
 
+def test_nobody_is_busy_for_more_than_all_the_time() -> None:
+    said = of_report({**REPORT, "gpu_time_s": 2 * REPORT["alone_s"]}, 0, ENDED_S)
+    assert said is not None
+    assert said.busy == 1.0
+
+
 def test_jobs_that_are_not_slurms_or_launched_nothing_have_none() -> None:
     assert of_report({**REPORT, "job": "run-7-1"}, 0, 0) is None
     assert of_report({**REPORT, "kernels": 0}, 0, 0) is None
@@ -84,6 +92,60 @@ def test_the_spool_is_bounded(tmp_path: Path) -> None:
     spooled(tmp_path, outcome(job=7777))
     jobs = [each.job for each in sorted(read(tmp_path), key=lambda each: each.job)]
     assert (len(jobs), jobs[0], jobs[-1]) == (MOST, 1, 7777), "the oldest went"
+    assert len(path.read_text().splitlines()) == 1 + MOST
+
+
+def test_no_more_is_read_than_the_spool_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = spooled(tmp_path, outcome())
+    path.chmod(0o600)
+    path.write_text("\n".join([HEAD, *(outcome(job=number).text() for number in range(MOST + 5)), ""]))
+    assert sorted(each.job for each in read(tmp_path)) == list(range(5, MOST + 5)), "the newest"
+    spooled(tmp_path, outcome(job=9001), node="n2")
+    spooled(tmp_path, outcome(job=9002), node="n3")
+    monkeypatch.setattr(outcomes, "MOST_FILES", 2)
+    assert [each.job for each in read(tmp_path) if each.job > 9000] == [9001]
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
+NOBODY = pwd.getpwnam("nobody")
+
+
+@AS_ROOT
+def test_only_files_of_root_and_of_whom_the_reader_trusts_are_read(tmp_path: Path) -> None:
+    path = spooled(tmp_path, outcome())
+    os.chown(path, NOBODY.pw_uid, -1)
+    assert read(tmp_path) == []
+    assert len(read(tmp_path, [NOBODY.pw_uid])) == 1
+
+
+@AS_ROOT
+def test_the_file_is_its_users_and_goes_on(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path), NOBODY.pw_name, "n1")
+    spool.add(outcome())
+    spool.add(outcome(job=13))
+    status = (tmp_path / f"n1{SUFFIX}").stat()
+    assert (status.st_uid, stat.S_IMODE(status.st_mode)) == (NOBODY.pw_uid, 0o400)
+    assert sorted(each.job for each in read(tmp_path, [NOBODY.pw_uid])) == [12, 13]
+
+
+@AS_ROOT
+def test_a_directory_of_another_user_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    os.chown(tmp_path, NOBODY.pw_uid, -1)
+    spooled(tmp_path, outcome())
+    assert len(caplog.messages) == 1
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="written by others"):
+        read(tmp_path)
+
+
+def test_a_fault_that_comes_again_is_told_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spool = Spool(str(tmp_path / "spool"), ME, "n1")
+    spool.add(outcome())
+    (tmp_path / "spool").mkdir(mode=0o700)
+    spool.add(outcome())
+    (tmp_path / "spool").chmod(0o777)
+    spool.add(outcome())
+    assert len(caplog.messages) == 2
 
 
 def test_who_has_many_runs_pushes_out_nobody_elses() -> None:
@@ -141,8 +203,12 @@ def test_lines_and_files_that_are_none_are_left_out(tmp_path: Path, caplog: pyte
     (tmp_path / f"open{SUFFIX}").write_text(f"{HEAD}\n{outcome(job=66).text()}\n")
     (tmp_path / f"open{SUFFIX}").chmod(0o666)
     (tmp_path / f"link{SUFFIX}").symlink_to(path)
+    (tmp_path / f"group{SUFFIX}").write_text(f"{HEAD}\n{outcome(job=67).text()}\n")
+    (tmp_path / f"group{SUFFIX}").chmod(0o620)
+    (tmp_path / f"no node{SUFFIX}").write_text(f"{HEAD}\n{outcome(job=68).text()}\n")
+    os.mkfifo(tmp_path / f"pipe{SUFFIX}", 0o600)
     assert sorted(each.job for each in read(tmp_path)) == [12, 13]
-    assert len(caplog.messages) == 3
+    assert len(caplog.messages) == 6
 
 
 def test_a_node_with_a_wrong_clock_is_not_the_newest_for_years(tmp_path: Path) -> None:
