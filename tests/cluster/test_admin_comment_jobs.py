@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -77,3 +78,22 @@ def test_capital_letters_are_not_changed(commented: Cluster, spin: Path) -> None
     waiting = commented.sandbox.run_dir / "comments" / job
     commented.until(lambda: not waiting.exists(), "fikitd did not come to it")
     assert comment(commented, job) == "JS1:H4sIAA=="
+
+
+def test_advice_knows_a_run_by_its_comment(commented: Cluster, spin: Path) -> None:
+    program = shutil.copy(spin, commented.directory / "spin")
+    script = commented.script(
+        "known", f"#SBATCH {' '.join(GPU)} --job-name='by comment' --time=9", f"{program} 400 250000", "sleep 1"
+    )
+    job = commented.submit(script)
+    commented.wait(job)
+    written(commented, job)
+    reports = commented.sandbox.report_dir
+    hidden = reports.rename(reports.with_name("hidden"))  # by the comment alone
+    try:
+        done = commented.run("fikit", "advise", "--json", script, FIKIT_CONFIG=commented.sandbox.env["FIKIT_CONFIG"])
+    finally:
+        hidden.rename(reports)
+    found = json.loads(done.stdout)
+    assert (found["expected"]["source"], found["expected"]["runs"]) == ("name", 1)
+    assert "runs known from slurmdbd" in found["notes"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from users import as_user, can_run_fikit
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -56,3 +57,18 @@ def test_of_a_job_that_runs(cluster: Cluster, neighbour: str) -> None:
     assert (found["job"]["running"], found["job"]["priority"], found["job"]["shards"]) == (True, 1, 10)
     assert [each["index"] for each in found["gpus"]] == [0]
     assert found["expected"]["source"] == "name"
+
+
+def test_a_user_who_may_read_nothing_of_others_sees_what_squeue_shows(cluster: Cluster, neighbour: str) -> None:
+    if not can_run_fikit("games"):
+        pytest.skip("user games may not enter this Python's directory")
+    script = cluster.script("theirs", "#SBATCH --gres=gpu:1 --fikit-priority=low --fikit-mem=4G --time=20", "sleep 1")
+    done = cluster.run(
+        *as_user("games"), "fikit", "advise", "--json", script, FIKIT_CONFIG=cluster.sandbox.env["FIKIT_CONFIG"]
+    )
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout)
+    (beside,) = next(each for each in found["gpus"] if each["index"] == 0)["beside"]
+    assert (beside["job"], beside["uid"], beside["shards"]) == (neighbour, 0, 10)
+    assert (beside["source"], beside["busy_source"]) == ("limit", "assumed"), "others' runs are not theirs to read"
+    assert found["expected"]["source"] == "limit"
