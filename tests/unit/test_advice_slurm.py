@@ -39,7 +39,7 @@ def test_whatever_a_time_is_it_is_one_or_refused(text: str) -> None:
         ("gres:gpu:1", [("gpu", "", 1, None)]), ("gres/gpu:h200:2", [("gpu", "h200", 2, None)]), ("gres/shard=4", [("shard", "", 4, None)]),
         ("gpu", [("gpu", "", 1, None)]), ("gpu:1g.18gb:1,license:3,shard:h200:282", [("gpu", "1g.18gb", 1, None), ("shard", "h200", 282, None)]),
         ("shard:h200:4(IDX:1)", [("shard", "h200", 4, [1])]), ("gpu:a:2(IDX:0-1,3)", [("gpu", "a", 2, [0, 1, 3])]),
-        ("gpu:h200:4(S:0-1)", [("gpu", "h200", 4, [0, 1])]), ("craynetwork:1", []), ("", []), ("N/A", []),
+        ("gpu:h200:4(S:0-1)", [("gpu", "h200", 4, [0, 1])]), ("shard:4(0/16,4/16)", [("shard", "", 4, [1])]), ("craynetwork:1", []), ("", []), ("N/A", []),
     ],
 )  # fmt: skip
 def test_requests_for_gpus(text: str, found: list[Any]) -> None:
@@ -160,6 +160,9 @@ def test_devices_are_taken_only_where_they_are_said_for_each_node() -> None:
         ("n1", 1, "gpu", 0),
         ("n2", 3, "gpu", 0),
     ]
+    (shared,) = slurm.parsed(row(), "<s>")
+    assert slurm.devices(shared, ["shard:h200:4(4/141,0/141)"]) == [("n1", 0, "shard", 4)]
+    assert slurm.devices(shared, ["shard:h200:4(2/141,2/141)"]) == [("n1", 0, "shard", 2), ("n1", 1, "shard", 2)]
     for wrong in (["gpu:h200:2(IDX:0-1)"], None, "gpu", [1, 2], ["gpu:h200:2", "gpu:h200:2"]):
         assert slurm.devices(job, wrong) == []
 

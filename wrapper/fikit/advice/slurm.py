@@ -160,7 +160,7 @@ def devices(job: Queued, details: Any) -> list[Held]:
         for kind, _, count, where in words.gres(text):
             if where is None or not where:
                 return []
-            found += [(node, index, kind, count if kind == "shard" else 0) for index in where]
+            found += [(node, index, kind, -(-count // len(where)) if kind == "shard" else 0) for index in where]
     return found
 
 

@@ -36,15 +36,18 @@ def gres(text: str) -> list[tuple[str, str, int, list[int] | None]]:
     found = []
     for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
         if match := _GRES.fullmatch(part.strip()):
-            where = None if match["where"] is None or "/" in match["where"] else indices(match["where"])
+            where = None if match["where"] is None else indices(match["where"])
             found.append((match["kind"], match["type"] or "", int(match["count"] or 1), where))
     return found
 
 
 def indices(text: str) -> list[int]:
-    """`0-1,3` -> [0, 1, 3], at most 64; empty for none."""
+    """`0-1,3` -> [0, 1, 3]; of shards that are counted for each GPU, `0/16,4/16` -> [1]; at most 64, empty for none."""
+    parts = text.split(",")[:64]
+    if "/" in text:
+        return [index for index, part in enumerate(parts) if part.partition("/")[0].strip("0 ")]
     found: list[int] = []
-    for part in text.split(","):
+    for part in parts:
         first, _, last = part.partition("-")
         if first.isdecimal() and first.isascii() and (not last or (last.isdecimal() and last.isascii())):
             begin, end = int(first[:4]), int((last or first)[:4])
