@@ -157,3 +157,36 @@ def sub_batch(
 ) -> tuple[int, int]:
     """(samples at a time, steps of gradient accumulation) that fit into free_bytes, from two runs' peaks, memory = fixed + per_sample x batch;
     (0, 0): not even one sample fits."""
+
+PATIENCE_S: float
+"""Seconds that a job waits below others before it has its turn."""
+TURN_S: float
+"""How long a turn is, in which all are equal."""
+
+class Contender:
+    """A job of which it is chosen whether it goes first: its expected rest alone (infinity: nobody knows), busy share, what it has waited below others
+    since it was first or had its turn, and whether it was there at the last choice. ValueError: a negative rest, a busy share beyond 0 to 1."""
+
+    def __init__(self, rest_s: float, busy: float, waited_s: float = 0.0, is_new: bool = True) -> None: ...
+    @property
+    def rest_s(self) -> float: ...
+    @property
+    def waited_s(self) -> float: ...
+
+class Precedence:
+    """A choice; without arguments, that of nobody."""
+
+    def __init__(self) -> None: ...
+    @property
+    def priorities(self) -> Priorities:
+        """EQUAL or ORDERED."""
+    @property
+    def turn_s(self) -> float:
+        """So long all stay equal, because one of them had waited for PATIENCE_S; 0: there is no turn."""
+    def later(self, passed_s: float) -> Precedence:
+        """The same so many seconds later."""
+
+def choose(slowdowns: Slowdowns, contenders: Sequence[Contender], last: Precedence) -> tuple[Precedence, list[int]]:
+    """Who of at most 16 jobs on one GPU goes first: the shorter expected rest, unless equal priorities make the sum of ends smaller; with
+    hysteresis, and equal where a rest is not known. contenders: in the order of the last choice, new ones last. last: that choice as it is now
+    (Precedence.later). Returns the choice and the order, as indices of contenders."""

@@ -56,8 +56,9 @@ class Control:
         policy: str,
         shutdown: Callable[[], None],
         change_priority: Callable[[JobRecord], None],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """change_priority: of the clients of a record's job."""
+        """change_priority: of the clients of a record's job. changed: it was, by somebody."""
         self._jobs = jobs
         self._mps, self._records = mps, records
         self._present = present
@@ -65,7 +66,7 @@ class Control:
         self._work = work
         self._policy = policy
         self._shutdown = shutdown
-        self._change_priority = change_priority
+        self._change_priority, self._changed = change_priority, changed
         self._traces = Places(HEAVY_REQUESTS)
         self._verbs: dict[str, tuple[int, Callable[[Peer, list[str]], Awaitable[Answer]]]] = {
             "ping": (0, self._ping),
@@ -180,28 +181,26 @@ class Control:
         return (summary_line(job.report()), "\n")
 
     async def _priority(self, peer: Peer, arguments: list[str]) -> Answer:
-        """Its owner may lower it, and raise it again to what was approved; root may do anything."""
+        """Its owner may lower it, and raise it again to what was approved; root may do anything. `auto` leaves it to fikitd again."""
         job_id, said = arguments
         record = self._records.get(job_id)
         if record is None or peer.uid not in (0, os.geteuid(), record.uid):
             raise RequestError(f"job {printable(job_id)} is not running under this fikitd, or is not yours")
-        try:
-            priority = priorities.parse(said)
-        except ValueError as error:
-            raise RequestError(str(error)) from None
-        approved = record.priority if record.approved is None else record.approved
-        if priority < approved and peer.uid not in (0, os.geteuid()):
+        priority = None if said == priorities.AUTO else self._wanted(peer, record, said)
+        if priority is None and record.auto is None:
             raise RequestError(
-                f"job {job_id} cannot have priority {priorities.name(priority)}: {priorities.name(approved)} was approved for it, "
-                "and only root may give it more"
+                f"job {job_id} was not submitted with --fikit-priority=auto, so nobody approved a range of priorities for it: name one"
             )
         if record.measure:
             raise RequestError(
                 f"job {job_id} measures, so it has no priority: it waits for nobody, and nobody waits for it"
             )
-        if priority != record.priority:
+        if priority != record.priority or record.automatic:
             try:
-                record = self._records.change_priority(record, priority)
+                if priority is None:
+                    record = self._records.take_change_back(record)
+                else:
+                    record = self._records.change_priority(record, priority)
             except OSError as error:
                 if scarce(error):
                     raise
@@ -210,10 +209,30 @@ class Control:
                 ) from None
             self._jobs.change_priority(record)
             self._change_priority(record)
+            self._changed()
             _log.info(
-                "job %s: priority %d from now on, by uid %d", job_id, priority, peer.uid, extra={"uid": record.uid}
+                "job %s: priority %d from now on, by uid %d",
+                job_id,
+                record.priority,
+                peer.uid,
+                extra={"uid": record.uid},
             )
         return (f"{record.priority}\n",)
+
+    @staticmethod
+    def _wanted(peer: Peer, record: JobRecord, said: str) -> int:
+        """RequestError: it is none, or not the caller's to give."""
+        try:
+            priority = priorities.parse(said)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        approved = record.priority if record.approved is None else record.approved
+        if priority < approved and peer.uid not in (0, os.geteuid()):
+            raise RequestError(
+                f"job {record.job} cannot have priority {priorities.name(priority)}: {priorities.name(approved)} was approved for it, "
+                "and only root may give it more"
+            )
+        return priority
 
     async def _join_mps(self, peer: Peer, arguments: list[str]) -> Answer:
         """The variables by which the job's programs become clients of MPS; none where they do not."""

@@ -44,10 +44,8 @@ class About:
 
 def fields(sums: Sums, costs: Iterable[Cost], about: About) -> dict[str, Any]:
     """The part of a report record that is the job's time (docs/design/contracts.md, "Report records")."""
-    # Of clients that came and went a part may have become less meanwhile.
-    sums = Sums(*(max(part, 0.0) for part in astuple(sums)))
-    host = sums.start + sums.end + sums.edges + sums.late
-    alone = max(sums.elapsed - host - sums.waited - sums.delayed - sums.unexplained, 0.0)
+    sums = _not_negative(sums)
+    host, alone = _host_ns(sums), alone_ns(sums)
     missing = _missing(sums, about)
     kept, unsure = _kept(sums, alone, list(costs), about)
     return {
@@ -67,6 +65,21 @@ def fields(sums: Sums, costs: Iterable[Cost], about: About) -> dict[str, Any]:
         "kept": kept,
         "kept_unknown": unsure,
     }  # fmt: skip
+
+
+def alone_ns(sums: Sums) -> float:
+    """What of the elapsed time it would have taken alone on its GPU."""
+    sums = _not_negative(sums)
+    return max(sums.elapsed - _host_ns(sums) - sums.waited - sums.delayed - sums.unexplained, 0.0)
+
+
+def _host_ns(sums: Sums) -> float:
+    return sums.start + sums.end + sums.edges + sums.late
+
+
+def _not_negative(sums: Sums) -> Sums:
+    """Of clients that came and went a part may have become less meanwhile."""
+    return Sums(*(max(part, 0.0) for part in astuple(sums)))
 
 
 def _missing(sums: Sums, about: About) -> str:

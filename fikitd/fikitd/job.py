@@ -80,6 +80,7 @@ class Job:
         self.places: Counter[str] = Counter()  # its clients, by the names under which their GPUs are shared
         self.beside_others = False  # of its own importance, or above it
         self.warnings: list[str] = []
+        self.auto: dict[str, Any] = {}  # why it has its priority, where fikitd chooses it (auto_priority)
         self.modes: set[str] = set()  # in which its programs shared the GPU
         self.settled = asyncio.Event()  # no client connected and nothing of theirs still being saved
         self._settled_totals = Totals()
@@ -187,7 +188,8 @@ class Job:
     def change_priority(self, record: JobRecord) -> None:
         """Waits for it are waits for that from now on; what others have waited for it before stays as it was noted."""
         before, now = priorities.name(self.record.priority), priorities.name(record.priority)
-        self.warn(f"its priority was {before} until {iso(time.time_ns())}, and {now} from then on")
+        if not record.automatic:  # what fikitd chooses may be another one soon
+            self.warn(f"its priority was {before} until {iso(time.time_ns())}, and {now} from then on")
         self.record = record
         for client_id in self._clients:
             self._owners.note(client_id, record)
@@ -296,6 +298,7 @@ class Job:
             "array": self.record.array,
             "het": self.record.het,
             "priority_name": priorities.name(self.record.priority),
+            "auto": self.auto_said(),
             "measured": self.record.measure,
             "started": iso(self.started_ns),
             "ended": iso(self.last_seen_ns) if over else None,
@@ -317,6 +320,15 @@ class Job:
             },
             "warnings": list(self.warnings),
         }
+
+    def auto_said(self) -> dict[str, Any] | None:
+        """Its range and why it has its priority; None where it has no range."""
+        if (allowed := self.record.auto) is None:
+            return None
+        chosen = {"state": "alone", "rest_s": None, "runs": 0, **self.auto}
+        if not self.record.automatic:
+            chosen["state"] = "user"
+        return {"highest": allowed.highest, "lowest": allowed.lowest, **chosen}
 
     def costs(self) -> list[Cost]:
         """What waits and delays cost it so far, by whom."""

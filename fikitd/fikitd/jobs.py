@@ -27,11 +27,15 @@ NOTING_S: Final = 1.0  # so long `end` waits for the ledger
 class Jobs:
     """Every job with a client now or lately, by id."""
 
-    def __init__(self, *, records: JobRecords, files: JobFiles, ledger: Ledger, policy: str) -> None:
+    def __init__(
+        self, *, records: JobRecords, files: JobFiles, ledger: Ledger, policy: str, changes: asyncio.Event | None = None
+    ) -> None:
+        """changes: is set whenever a client comes or goes."""
         self._records = records
         self._files = files
         self._ledger = ledger
         self._policy = policy
+        self._changes = changes or asyncio.Event()
         self._owners = Owners()
         self._jobs: dict[str, Job] = {}
         self._gave: Counter[str] = Counter()  # ns that a job which is there cost jobs that are forgotten
@@ -75,11 +79,13 @@ class Jobs:
             if other is not job and other.places[place] > 0:
                 job.beside_others |= other.record.priority <= job.record.priority
                 other.beside_others |= job.record.priority <= other.record.priority
+        self._changes.set()
         self._note(job)
 
     def client_ended(self, job: Job, place: str, then: Callable[[], None]) -> None:
         """One of its clients is gone, with its counters taken. `then` follows, on whatever thread, when that is noted."""
         job.places[place] -= 1
+        self._changes.set()
         self._note(job, then)
         if job.quiet:
             self._went_quiet(job)

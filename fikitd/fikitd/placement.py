@@ -8,15 +8,20 @@ from __future__ import annotations
 from typing import Final
 
 from fikitd._placement import (
+    PATIENCE_S,
+    TURN_S,
+    Contender,
     Couple,
     Device,
     History,
     Offer,
+    Precedence,
     Priorities,
     Resident,
     Rules,
     Slowdowns,
     Verdict,
+    choose,
     consider,
     new_should_be_high,
     overdue,
@@ -26,8 +31,8 @@ from fikitd._placement import (
 )
 
 __all__ = [
-    "PAIR", "Couple", "Device", "History", "Offer", "Priorities", "Resident", "Rules", "Slowdowns", "Verdict", "consider", "new_should_be_high",
-    "overdue", "replay", "shards_for", "sub_batch",
+    "PAIR", "PATIENCE_S", "TURN_S", "Contender", "Couple", "Device", "History", "Offer", "Precedence", "Priorities", "Resident", "Rules",
+    "Slowdowns", "Verdict", "choose", "consider", "new_should_be_high", "overdue", "replay", "shards_for", "sub_batch",
 ]  # fmt: skip
 
 PAIR: Final = Rules(most=0, saved_worth=0.5)

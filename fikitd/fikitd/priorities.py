@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 LOWEST: Final = 9
 NAMES: Final[dict[str, int]] = {"high": 1, "normal": 5, "low": 8}
@@ -22,6 +22,37 @@ def parse(text: str) -> int:
 def name(priority: int) -> str:
     """`high` for 1 and so on; numbers without a name are their own name."""
     return _BY_NUMBER.get(priority, str(priority))
+
+
+class Range(NamedTuple):
+    """Priorities between which fikitd chooses (`auto`): highest <= lowest, as numbers."""
+
+    highest: int
+    lowest: int
+
+
+AUTO: Final = "auto"
+
+
+def parse_range(text: str, default: int) -> Range:
+    """The range of `auto` (from `default`, the site's for jobs that name none, to low) or `auto:LOW-HIGH`; ValueError with one sentence."""
+    if text == AUTO:
+        return Range(default, max(default, NAMES["low"]))
+    words = text.removeprefix(f"{AUTO}:").split("-")
+    try:
+        if not text.startswith(f"{AUTO}:") or len(words) != 2:
+            raise ValueError
+        low, high = map(parse, words)
+    except ValueError:
+        raise ValueError(
+            f'priority "{text}" is not known; use high, normal, low, a number from 0 (highest) to 9, or auto, auto:LOW-HIGH'
+        ) from None
+    return Range(min(low, high), max(low, high))
+
+
+def is_range(text: str) -> bool:
+    """Whether it is meant as one."""
+    return text == AUTO or text.startswith(f"{AUTO}:")
 
 
 _BLANK: Final = r"[ \t\r]*"

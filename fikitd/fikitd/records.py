@@ -7,14 +7,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from fikitd import priorities, quantities
-from fikitd.changed_priorities import ChangedPriorities
+from fikitd.changed_priorities import AUTO, USER, ChangedPriorities
 from fikitd.scarcity import scarce
 from fikitd.storage import read_bounded, write_atomic
 from fikitd.untrusted import integer, is_name, printable
@@ -52,6 +52,8 @@ class JobRecord:
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
     array: `12_3`, task 3 of array 12. het: `12+1`, component 1 of heterogeneous job 12.
     priority: in force; approved: what slurmctld approved, where that is another one.
+    auto_highest, auto_lowest: with --fikit-priority=auto, between which priorities fikitd may choose (fikitd.auto_priority). chosen: of such a
+    job, who chose the one in force: AUTO or USER; "": it is the approved one.
     """
 
     job: str
@@ -72,6 +74,21 @@ class JobRecord:
     array: str = ""
     het: str = ""
     approved: int | None = None
+    auto_highest: int | None = None
+    auto_lowest: int | None = None
+    chosen: str = ""
+
+    @property
+    def auto(self) -> priorities.Range | None:
+        """Between which priorities fikitd chooses; None: it does not."""
+        if self.auto_highest is None or self.auto_lowest is None:
+            return None
+        return priorities.Range(self.auto_highest, self.auto_lowest)
+
+    @property
+    def automatic(self) -> bool:
+        """Whether fikitd chooses its priority, and nobody has said another one."""
+        return self.auto is not None and self.chosen != USER and not self.measure
 
     def text(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -82,7 +99,7 @@ class JobRecord:
         said = {
             key: value
             for key, value in values.items()
-            if value is not None and (key not in {"pid", "pid_start", "array", "het"} or value)
+            if value is not None and (key not in {"pid", "pid_start", "array", "het", "chosen"} or value)
         }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
@@ -115,6 +132,7 @@ class JobRecord:
                 raise ValueError(f"{key} is not a share") from None
 
         whole("version", 1)
+        auto = _range(values)
         job, profile, array, het = (values.get(key, "") for key in ("job", "profile", "array", "het"))
         if not is_name(job):
             raise ValueError("job is not a job id")
@@ -143,6 +161,9 @@ class JobRecord:
             max_slowdown=share("max_slowdown"),
             max_delay_ns=whole("max_delay_ns", quantities.MAX_NS) if "max_delay_ns" in values else None,
             approved=whole("approved", priorities.LOWEST) if "approved" in values else None,
+            auto_highest=auto.highest if auto else None,
+            auto_lowest=auto.lowest if auto else None,
+            chosen=chosen if auto and (chosen := values.get("chosen", "")) in (AUTO, USER) else "",
         )
 
     @classmethod
@@ -159,6 +180,15 @@ class JobRecord:
         if record.job != Path(path).name:
             raise RecordError(f"job record {path} is unusable: it is about job {record.job}")
         return record
+
+
+def _range(values: Mapping[str, str]) -> priorities.Range | None:
+    """Of a form that is not known there is none: the job has its priority, as without."""
+    words = [values.get(key, "") for key in ("auto_highest", "auto_lowest")]
+    if not all(len(word) == 1 and word in "0123456789" for word in words):
+        return None
+    highest, lowest = map(int, words)
+    return priorities.Range(highest, lowest) if highest <= lowest else None
 
 
 class JobRecords:
@@ -201,9 +231,13 @@ class JobRecords:
         """The record with the priority that its job has now."""
         return self._changed.in_force(record)
 
-    def change_priority(self, record: JobRecord, priority: int) -> JobRecord:
-        """The record as it is from now on. OSError: nothing has changed."""
-        return self._changed.change(record, priority)
+    def change_priority(self, record: JobRecord, priority: int, by: str = USER) -> JobRecord:
+        """The record as it is from now on; by: USER or AUTO. OSError: nothing has changed."""
+        return self._changed.change(record, priority, by)
+
+    def take_change_back(self, record: JobRecord) -> JobRecord:
+        """The record with the priority that was approved. OSError: nothing has changed."""
+        return self._changed.take_back(record)
 
     def forget_changes(self, jobs: Container[str]) -> None:
         """Of all jobs but these."""

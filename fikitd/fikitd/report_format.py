@@ -49,6 +49,10 @@ _HOST = schema.fields({"start_s": _TIME, "late_s": _TIME, "end_s": _TIME, "unkno
 _DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
 _MEMORY = schema.fields({"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT})
 _BORROWED = schema.fields({"run": text(1024), "kernels": _COUNT, "known": _COUNT, "borrowed": _COUNT})
+AUTO_STATES: Final = ("alone", "ordered", "equal", "turn", "unknown", "user")  # fikitd.auto_levels.State
+AUTO = schema.fields(
+    {"highest": _PRIORITY, "lowest": _PRIORITY, "state": one_of(*AUTO_STATES), "rest_s": null_or(_TIME), "runs": _COUNT}
+)
 _PROFILE = schema.fields(
     {"key": empty_or(name), "found": flag, "stored": null_or(flag)}, {"borrowed": null_or(_BORROWED)}
 )
@@ -69,7 +73,7 @@ _RECORD = schema.fields(
         "untimed": _COUNT, "beside": _COUNT, "doubtful": _COUNT, "unfinished": _COUNT, "drifted": _COUNT, "memory": _MEMORY,
         "elapsed_s": _TIME, "alone_s": _TIME, "waited_s": _TIME, "delayed_s": _TIME, "host_s": _TIME, "unexplained_s": _TIME,
         "pauses_s": _TIME, "host": _HOST, "no_slowdown": one_of(*WHY_NOT), "max_slowdown": null_or(amount(1)),
-        "kept": null_or(flag), "kept_unknown": one_of(*WHY_NOT),
+        "kept": null_or(flag), "kept_unknown": one_of(*WHY_NOT), "auto": null_or(AUTO),
         "held": several(_HELD, _MAX_ENTRIES), "delayed": several(_DELAYED, _MAX_ENTRIES), "device_mode": MODE,
     },
 )  # fmt: skip

@@ -20,12 +20,14 @@ from typing import Any, Final
 from fikitd import protocol
 from fikitd.admin_comment import AdminComments
 from fikitd.admission import HELLOS, REQUESTS, Admission
+from fikitd.auto_priority import AutoPriorities
 from fikitd.clients import Clients
 from fikitd.config import Config
 from fikitd.control import Control, refusal
 from fikitd.devices import Devices
 from fikitd.forgotten import Forgotten
 from fikitd.gpus import Core, Gpus
+from fikitd.history import SpoolHistory
 from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
@@ -98,6 +100,7 @@ class Server:
             ),
             ledger=self._ledger,
             policy=config.scheduler.policy,
+            changes=(changes := asyncio.Event()),
         )
         self._mps = MpsClients(
             gpu=config.gpu,
@@ -139,6 +142,14 @@ class Server:
             work=call,
             proc=proc,
         )
+        self._auto = AutoPriorities(
+            jobs=self._jobs,
+            records=self._records,
+            history=SpoolHistory.of(config.daemon),
+            storage=self._storage,
+            change_priority=self._clients.change_priority,
+            changes=changes,
+        )
         self._users: UserSockets | None = None
         self._stop = asyncio.Event()
         self._control = Control(
@@ -151,6 +162,7 @@ class Server:
             policy=config.scheduler.policy,
             shutdown=self._stop.set,
             change_priority=self._clients.change_priority,
+            changed=changes.set,
         )
         self._proc = proc
         self._spare = SpareDescriptor()
@@ -185,7 +197,8 @@ class Server:
         self._jobs.clients_are_back()
         listeners = self._listen()
         watches = (
-            self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch
+            self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
+            self._auto.watch,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

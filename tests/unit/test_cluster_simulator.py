@@ -133,6 +133,25 @@ def test_those_who_have_waited_too_long_start_in_the_order_in_which_they_came() 
     assert result["start_s"].tolist() == [0, 100, 150, 155, 175]
 
 
+def test_without_history_auto_is_spread() -> None:
+    part = traces.window(traces.made_up(4000, seed=7), 800, 16, 1.1, 0)
+    work = workload(part, kinds.fikit("slices"), sigma=1, shards=14, gpus=16, seed=0)
+    unknown = Jobs(
+        submit_s=part.submit_s, work_s=part.work_s, expected_s=np.full(len(part), np.inf), gpus=part.gpus.tolist(),
+        shards=[14] * len(part), busy=np.full(len(part), 0.5), kind=list(range(11)) * 72 + list(range(8)),
+    )  # fmt: skip
+    spread, auto = (live(replace(work, jobs=unknown), NAMED[name]).jct_s for name in ("spread", "auto"))
+    assert (spread == auto).all()
+
+
+def test_who_waits_for_long_has_a_turn() -> None:
+    """A long job beside a stream of short ones, each of which wants all of the GPU: each seventh shares with it."""
+    short = tuple(Job(10.0 + 700 * i, 490, busy=1, gib=1) for i in range(20))
+    _, ends = simulate(jobs_of((Job(0, 5000, busy=1, gib=1), *short)), NAMED["auto"], 1)
+    late = [end - job.comes > 1.1 * job.takes for end, job in zip(ends[1:], short, strict=True)]
+    assert [i for i, each in enumerate(late) if each] == [7, 14]
+
+
 SOLO = [policy for policy in POLICIES if policy.preemption is None]
 some_jobs = st.lists(
     st.builds(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "placement/history.hpp"
+#include "placement/precedence.hpp"
 #include "placement/queue.hpp"
 #include "placement/share.hpp"
 #include "placement/slowdowns.hpp"
@@ -73,6 +74,34 @@ void bind_share(nb::module_& m) {
       .def_prop_ro("shared_last_s", &shared_last_s)
       .def("gains", &gains, "new_is_high"_a, "wait_s"_a);
   m.def("new_should_be_high", &new_should_be_high, "new_high"_a, "running_high"_a);
+}
+
+std::pair<Precedence, std::vector<std::size_t>> chosen(const Slowdowns& slowdowns, const std::vector<Contender>& contenders,
+                                                       const Precedence& last) {
+  if (contenders.size() > kMostResidents) throw std::invalid_argument("at most 16 jobs on one GPU");
+  std::vector<std::size_t> order(contenders.size());
+  const Precedence found = choose(slowdowns, contenders, last, order);
+  return {found, order};
+}
+
+void bind_precedence(nb::module_& m) {
+  nb::class_<Contender>(m, "Contender")
+      .def("__init__",
+           [](Contender* self, double rest_s, double busy, double waited_s, bool is_new) {
+             if (!(rest_s >= 0) || !(busy >= 0 && busy <= 1)) throw std::invalid_argument("a rest is seconds, a busy share is from 0 to 1");
+             new (self) Contender{.rest_s = rest_s, .load = {.busy = busy}, .waited_s = waited_s, .is_new = is_new};
+           },
+           "rest_s"_a, "busy"_a, "waited_s"_a = 0.0, "is_new"_a = true)
+      .def_ro("rest_s", &Contender::rest_s)
+      .def_ro("waited_s", &Contender::waited_s);
+  nb::class_<Precedence>(m, "Precedence")
+      .def(nb::init<>())
+      .def_ro("priorities", &Precedence::priorities)
+      .def_ro("turn_s", &Precedence::turn_s)
+      .def("later", [](const Precedence& self, double passed_s) { return later(self, passed_s); }, "passed_s"_a);
+  m.def("choose", &chosen, "slowdowns"_a, "contenders"_a, "last"_a);
+  m.attr("PATIENCE_S") = kPatienceS;
+  m.attr("TURN_S") = kTurnS;
 }
 
 void bind_offer(nb::module_& m) {
@@ -143,4 +172,5 @@ NB_MODULE(_placement, m) {
   fikit::placement::bind_history(m);
   fikit::placement::bind_share(m);
   fikit::placement::bind_offer(m);
+  fikit::placement::bind_precedence(m);
 }

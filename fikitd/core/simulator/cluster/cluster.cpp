@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace fikit::simulator::cluster {
 namespace {
@@ -116,8 +117,82 @@ void Cluster::note_use(double now_s) {
 }
 
 void Cluster::reckon(Id at, double now_s) {
-  for (const Id job : gpus_[at].jobs) live_[job].done_s = done_s(at, job, now_s);
-  gpus_[at].seen_s = now_s;
+  Gpu& gpu = gpus_[at];
+  const bool ordered = !gpu.exclusive && gpu.precedence.priorities == placement::Priorities::ordered;
+  for (const Id job : gpu.jobs) {
+    Live& live = live_[job];
+    live.done_s = done_s(at, job, now_s);
+    if (ordered) live.waited_s = job == gpu.jobs.front() ? 0 : live.waited_s + (1 - live.rate) * (now_s - gpu.seen_s);
+  }
+  gpu.seen_s = now_s;
+}
+
+placement::Priorities Cluster::order(Id at, double now_s) {
+  Gpu& gpu = gpus_[at];
+  if (setup_.policy.rules.priorities == placement::Priorities::automatic) return order_automatically(at, now_s);
+  if (setup_.policy.rules.priorities == placement::Priorities::ordered) {
+    std::ranges::stable_sort(gpu.jobs, {}, [&](Id job) { return expected_rest_s(job, live_[job].done_s); });
+  }
+  std::array<placement::Resident, placement::kMostResidents> jobs;
+  for (std::size_t i = 0; i < gpu.jobs.size(); ++i) {
+    jobs[i] = seen_[gpu.jobs[i]];
+    jobs[i].rest_s = expected_rest_s(gpu.jobs[i], live_[gpu.jobs[i]].done_s);
+  }
+  gpu.ends = placement::replay(*setup_.believed, setup_.policy.rules.priorities, std::span(jobs).first(gpu.jobs.size()));
+  return setup_.policy.rules.priorities;
+}
+
+// As fikitd does it on a node.
+placement::Priorities Cluster::order_automatically(Id at, double now_s) {
+  Gpu& gpu = gpus_[at];
+  std::array<placement::Contender, placement::kMostResidents> contenders;
+  std::array<std::size_t, placement::kMostResidents> order{};
+  const std::size_t count = gpu.jobs.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Live& live = live_[gpu.jobs[i]];
+    contenders[i] = {.rest_s = expected_rest_s(gpu.jobs[i], live.done_s), .load = seen_[gpu.jobs[i]].load, .waited_s = live.waited_s, .is_new = live.is_new};
+    live.is_new = false;
+  }
+  placement::Precedence& last = gpu.precedence;
+  last = placement::later(last, now_s - gpu.chosen_s);
+  const bool turn = last.turn_s > 0;
+  last = placement::choose(*setup_.believed, std::span(contenders).first(count), last, std::span(order).first(count));
+  gpu.chosen_s = now_s;
+  gpu.ends = last.ends;
+  const std::vector<Id> before = gpu.jobs;
+  for (std::size_t i = 0; i < count; ++i) gpu.jobs[i] = before[order[i]];
+  if (last.turn_s > 0 && !turn) {
+    for (const Id job : gpu.jobs) live_[job].waited_s = 0;
+  }
+  return last.priorities;
+}
+
+double Cluster::until_next_s(Id at) const {
+  const Gpu& gpu = gpus_[at];
+  const bool ordered = gpu.precedence.priorities == placement::Priorities::ordered;
+  double next_s = gpu.precedence.turn_s > 0 ? gpu.precedence.turn_s : kNever;
+  for (const Id job : gpu.jobs) {
+    const Live& live = live_[job];
+    double until_s = jobs_[job].work_s;
+    if (const double jump_s = next_jump_s(job, live.done_s); jump_s > live.done_s) until_s = std::min(until_s, jump_s);
+    next_s = std::min(next_s, (until_s - live.done_s) / live.rate);
+    if (ordered && job != gpu.jobs.front() && live.rate < 1) {
+      next_s = std::min(next_s, (placement::kPatienceS - live.waited_s) / (1 - live.rate) + kRoundingS);
+    }
+  }
+  return next_s;
+}
+
+// Its job goes as fast as alone.
+void Cluster::arrange_alone(Id at, double now_s) {
+  const Gpu& gpu = gpus_[at];
+  const Id job = gpu.jobs.front();
+  const double done_s = live_[job].done_s;
+  const double free_s = now_s + expected_rest_s(job, done_s);
+  for (const Id each : spans_[job]) set_free_s(each, free_s);
+  const double jump_s = next_jump_s(job, done_s);
+  const double until_s = jobs_[job].work_s;
+  coming_.push({.t_s = now_s + (jump_s > done_s ? std::min(jump_s, until_s) : until_s) - done_s, .gpu = at, .version = gpu.version});
 }
 
 void Cluster::arrange(Id at, double now_s) {
@@ -125,50 +200,27 @@ void Cluster::arrange(Id at, double now_s) {
   ++gpu.version;
   gpu.seen_s = now_s;
   if (gpu.jobs.empty()) {
+    gpu.precedence = {};
     set_free_s(at, 0);
     return;
   }
-  if (gpu.exclusive) { // its job goes as fast as alone
-    const Id job = gpu.jobs.front();
-    const double done_s = live_[job].done_s;
-    const double free_s = now_s + expected_rest_s(job, done_s);
-    for (const Id each : spans_[job]) set_free_s(each, free_s);
-    const double jump_s = next_jump_s(job, done_s);
-    const double until_s = jobs_[job].work_s;
-    coming_.push({.t_s = now_s + (jump_s > done_s ? std::min(jump_s, until_s) : until_s) - done_s, .gpu = at, .version = gpu.version});
+  if (gpu.exclusive) {
+    arrange_alone(at, now_s);
     return;
   }
-  std::array<placement::Resident, placement::kMostResidents> jobs;
+  const placement::Priorities priorities = order(at, now_s);
   std::array<placement::Load, placement::kMostResidents> loads;
   std::array<double, placement::kMostResidents> rates{};
   const std::size_t count = gpu.jobs.size();
-  const auto fill = [&] {
-    for (std::size_t i = 0; i < count; ++i) {
-      jobs[i] = seen_[gpu.jobs[i]];
-      jobs[i].rest_s = expected_rest_s(gpu.jobs[i], live_[gpu.jobs[i]].done_s);
-      loads[i] = jobs[i].load;
-    }
-  };
-  fill();
-  gpu.ends = placement::replay(*setup_.believed, setup_.policy.rules.priorities, std::span(jobs).first(count));
-  const placement::Priorities priorities = gpu.ends.priorities;
-  if (priorities == placement::Priorities::ordered) {
-    std::ranges::stable_sort(gpu.jobs, {}, [&](Id job) { return expected_rest_s(job, live_[job].done_s); });
-    fill();
-  }
+  for (std::size_t i = 0; i < count; ++i) loads[i] = seen_[gpu.jobs[i]].load;
   setup_.real->rates(priorities, std::span(loads).first(count), std::span(rates).first(count));
-  double next_s = kNever;
   for (std::size_t i = 0; i < count; ++i) {
-    const Id job = gpu.jobs[i];
-    Live& live = live_[job];
+    Live& live = live_[gpu.jobs[i]];
     work_ += rates[i] - live.rate;
     live.rate = rates[i];
-    double until_s = jobs_[job].work_s;
-    if (const double jump_s = next_jump_s(job, live.done_s); jump_s > live.done_s) until_s = std::min(until_s, jump_s);
-    next_s = std::min(next_s, now_s + (until_s - live.done_s) / live.rate);
   }
   set_free_s(at, now_s + gpu.ends.last_s);
-  coming_.push({.t_s = next_s, .gpu = at, .version = gpu.version});
+  coming_.push({.t_s = now_s + until_next_s(at), .gpu = at, .version = gpu.version});
 }
 
 } // namespace fikit::simulator::cluster

@@ -11,6 +11,7 @@
 
 #include "placement/history.hpp"
 #include "placement/offer.hpp"
+#include "placement/precedence.hpp"
 #include "setup.hpp"
 
 namespace fikit::simulator::cluster {
@@ -58,6 +59,8 @@ class Cluster {
   struct Live {
     double done_s = 0; // work, in seconds alone
     double rate = 0;
+    double waited_s = 0;    // below others, since it was first or had its turn
+    bool is_new = true;     // nobody has chosen who goes first since it came
   };
   struct Gpu {
     std::vector<Id> jobs; // in the order of their priority
@@ -66,6 +69,8 @@ class Cluster {
     double seen_s = 0; // until when its jobs' work is reckoned
     double free_s = 0;
     placement::Ends ends; // of its jobs, expected, from seen_s on
+    placement::Precedence precedence; // as of chosen_s
+    double chosen_s = 0;
     std::uint32_t version = 0; // of what will happen there: an older event is void
   };
   // A job ends, or what is expected of one jumps.
@@ -81,6 +86,10 @@ class Cluster {
   double next_jump_s(Id job, double done_s) const;
   void reckon(Id gpu, double now_s);
   void arrange(Id gpu, double now_s); // its jobs changed: order, rates, what comes next
+  void arrange_alone(Id gpu, double now_s);
+  placement::Priorities order(Id gpu, double now_s); // who of its jobs goes first from now on
+  placement::Priorities order_automatically(Id gpu, double now_s);
+  double until_next_s(Id gpu) const; // something happens there, from its jobs' rates
   void leave(Id job, Id gpu, double now_s);
   void set_free_s(Id gpu, double free_s);
 

@@ -14,7 +14,7 @@ namespace fikit::simulator::cluster {
 struct ClusterJob {
   double submit_s = 0;
   double work_s = 0;     // what it really takes alone
-  double expected_s = 0; // what a prediction says before it starts
+  double expected_s = 0; // what a prediction says before it starts; infinity: there is none
   int gpus = 1;          // a job of several has them to itself
   int shards = 1;        // of memory, GiB
   double busy = 1;       // share of its time alone in which its kernels are on the device

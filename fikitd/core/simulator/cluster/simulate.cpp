@@ -265,9 +265,8 @@ void check(const std::vector<ClusterJob>& jobs) {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const ClusterJob& job = jobs[i];
     if (!std::isfinite(job.submit_s)) throw std::invalid_argument(name(i) + " comes at no time");
-    for (const double s : {job.work_s, job.expected_s}) {
-      if (!std::isfinite(s) || s <= 0) throw std::invalid_argument(name(i) + " takes no positive number of seconds");
-    }
+    const bool expects = job.expected_s > 0; // infinity: nobody knows
+    if (!std::isfinite(job.work_s) || job.work_s <= 0 || !expects) throw std::invalid_argument(name(i) + " takes no positive number of seconds");
     if (job.gpus < 1 || job.shards < 1) throw std::invalid_argument(name(i) + " wants no GPU or no memory");
     if (!(job.busy >= 0 && job.busy <= 1)) throw std::invalid_argument(name(i) + " has a busy share that is not from 0 to 1");
   }
