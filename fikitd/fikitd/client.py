@@ -79,8 +79,9 @@ class Control:
         """The job is over: finish and store its report. Its report line, as `summary`."""
         return printable(self._ask("end", job).rstrip("\n"))
 
-    def priority(self, job: str, priority: int) -> int:
-        """The job has this priority from now on, 0 (highest) to 9; which it has then. ControlError: the caller may not."""
+    def priority(self, job: str, priority: int | str) -> int:
+        """The job has this priority from now on, 0 (highest) to 9, or "auto": fikitd chooses it again; which it has then. ControlError: the
+        caller may not, or nobody approved a range."""
         answer = self._ask("priority", job, str(priority)).strip()
         if answer not in map(str, range(10)):
             raise DaemonUnreachable(

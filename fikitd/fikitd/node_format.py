@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fikitd import schema
-from fikitd.report_format import MODE
+from fikitd.report_format import AUTO_STATES, MODE
 from fikitd.schema import amount, good_ones, name, null_or, one_of, text, whole
 
 FORMAT: Final = "fikit-node"
@@ -30,7 +30,9 @@ TIME: Final = {  # of the client's job so far, as in its report
     **{f"{part}_s": amount() for part in ("elapsed", "alone", "waited", "delayed", "host", "unexplained")},
     "slowdown": null_or(amount()), "max_slowdown": null_or(amount(1)),
 }  # fmt: skip
-_LATELY: Final = {"device_mode": MODE, "job_time": schema.fields(TIME)}  # which a fikitd of before does not say
+_LATELY: Final = {  # which a fikitd of before does not say
+    "device_mode": MODE, "job_time": schema.fields(TIME), "auto": null_or(one_of(*AUTO_STATES)),
+}  # fmt: skip
 _OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 
 

@@ -164,5 +164,6 @@ def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, A
         "memory_bytes": client.held_bytes(),
         "memory_limit_bytes": record.mem_bytes or None,
         "device_mode": client.mode,
+        "auto": (client.job.auto_said() or {}).get("state"),
         "job_time": job_time,
     }

@@ -119,8 +119,8 @@ local function shards_for(request, site)
 end
 
 local function invalid_option(request)
-  if request.priority and not values.priority(request.priority) then
-    return "--fikit-priority=" .. request.priority .. " is not valid: use high, normal, low, or 0 (highest) to 9"
+  if request.priority and not values.highest(request.priority, values.priorities.normal) then
+    return "--fikit-priority=" .. request.priority .. " is not valid: use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH"
   end
   if request.mem and not values.bytes(request.mem) then
     return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"

@@ -118,12 +118,13 @@ local function named(who)
   return #words > 0 and table.concat(words, ", ") or "without account and partition"
 end
 
--- What the node gives a job, or more: one that names no priority gets the site's, one that only measures, alone, the lowest.
+-- What the node gives a job, or more: one that names no priority gets the site's, one that only measures, alone, the lowest; of a range
+-- in which fikitd chooses, the highest.
 local function priority_of(request, settings)
-  local default = request.carries and request.measure and values.lowest
-    or values.priority(settings.default_priority) or values.priorities.normal
-  return math.min(request.carried_priority and values.priority(request.carried_priority) or default,
-    request.priority and values.priority(request.priority) or values.lowest)
+  local unnamed = values.priority(settings.default_priority) or values.priorities.normal
+  local default = request.carries and request.measure and values.lowest or unnamed
+  return math.min(request.carried_priority and values.highest(request.carried_priority, unnamed) or default,
+    request.priority and values.highest(request.priority, unnamed) or values.lowest)
 end
 
 -- Why a job may not have what will be in its record, or nil. job: account, qos, partition (a list, as Slurm

@@ -18,6 +18,21 @@ function values.priority(text)
   return values.priorities[text] or text:match("^%d$") and tonumber(text) or nil
 end
 
+-- "auto", "auto:low-high" -> the highest and the lowest priority between which fikitd chooses; nil when it is no range. default: the
+-- number that jobs have which name none.
+function values.range(text, default)
+  if text == "auto" then return default, math.max(default, values.priorities.low) end
+  local low, high = text:match("^auto:([^-]*)%-(.*)$")
+  low, high = values.priority(low or ""), values.priority(high or "")
+  if not low or not high then return nil end
+  return math.min(low, high), math.max(low, high)
+end
+
+-- The highest priority that a text asks for, a range or one; nil when it is neither.
+function values.highest(text, default)
+  return values.priority(text) or (values.range(text, default))
+end
+
 -- "20G", "512M", "16GiB", "4096" (MB) -> bytes; nil when it is no size.
 function values.bytes(text)
   local number, unit, rest = text:match("^(%d+)([kKmMgGtT]?)([iI]?[bB]?)$")

@@ -16,7 +16,8 @@ static int on_option(int val, const char *value, int remote);
 /* Slurm wraps usage text at 30 columns. */
 static struct spank_option table[ARGUMENTS] = {
     [PRIORITY] = {"fikit-priority", "PRIORITY",
-                  "[fikit] share the GPU with other jobs at this priority: high, normal, low, or 0 (highest) to 9", 1,
+                  "[fikit] share the GPU with other jobs at this priority: high, normal, low, 0 (highest) to 9, or auto: of "
+                  "such jobs on a GPU the one that is expected to end sooner goes first; auto:LOW-HIGH: between these", 1,
                   PRIORITY, on_option},
     [MEASURE] = {"fikit-measure", NULL,
                  "[fikit] measure this job's kernels, alone on its GPU, and store the profile for later runs", 0, MEASURE,
@@ -45,7 +46,7 @@ static const char *const environment[ARGUMENTS] = {
 #define ONLY_WISHED "FIKIT_ONLY_WISHED"
 
 static const char *const expected[ARGUMENTS] = {
-    [PRIORITY] = "use high, normal, low, or 0 (highest) to 9",
+    [PRIORITY] = "use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH",
     [MEASURE] = "use 1 or 0",
     [MEM] = "use a size such as 20G, 512M or 1T",
     [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes, without a dot in front",
@@ -72,9 +73,19 @@ static bool parse_profile(const char *text, char *profile) {
   return true;
 }
 
+static bool parse_wish(const char *text, struct fikit_options *options) {
+  const bool automatic = fikit_parse_range(text, &options->auto_highest, &options->auto_lowest);
+  if (!automatic && !fikit_parse_priority(text, &options->priority))
+    return false;
+  options->automatic = automatic;
+  if (automatic)
+    options->priority = -1;
+  return true;
+}
+
 static bool parse(enum argument argument, const char *value, struct fikit_options *options) {
   switch (argument) {
-  case PRIORITY: return fikit_parse_priority(value, &options->priority);
+  case PRIORITY: return parse_wish(value, options);
   case MEASURE: return parse_flag(value, &options->measure);
   case MEM: return fikit_parse_size(value, &options->mem_bytes);
   case PROFILE: return parse_profile(value, options->profile);
@@ -125,7 +136,7 @@ void fikit_args_register(spank_t sp) {
 }
 
 bool fikit_any_option(const struct fikit_options *options) {
-  return options->priority >= 0 || options->measure || options->mem_bytes || options->profile[0] ||
+  return options->priority >= 0 || options->automatic || options->measure || options->mem_bytes || options->profile[0] ||
          options->max_slowdown_ppm >= 0 || options->max_delay_ns >= 0;
 }
 

@@ -9,7 +9,10 @@
 #define FIKIT_PROFILE_BYTES 65
 
 struct fikit_options {
-  int priority;                       /* 0..9; -1 = not given */
+  int priority;                       /* 0..9; -1 = not given, or automatic */
+  bool automatic;                     /* fikitd chooses the priority, from auto_highest to auto_lowest; -1: the site's range */
+  int auto_highest;
+  int auto_lowest;
   bool measure;
   uint64_t mem_bytes;                 /* 0 = not given */
   char profile[FIKIT_PROFILE_BYTES];  /* "" = not given */

@@ -81,6 +81,14 @@ static int unnamed_priority(const struct fikit_config *config, const struct fiki
   return options->measure ? FIKIT_PRIORITY_LOWEST : fikit_site_priority(config);
 }
 
+/* slurmctld has approved the upper end of a range, as it approves a priority; the job has that until fikitd chooses. */
+static void settle_priority(const struct fikit_config *config, struct fikit_options *options) {
+  if (options->automatic && options->auto_highest < 0)
+    fikit_auto_range(fikit_site_priority(config), &options->auto_highest, &options->auto_lowest);
+  if (options->priority < 0)
+    options->priority = options->automatic ? options->auto_highest : unnamed_priority(config, options);
+}
+
 /* For administrators who look for what makes jobs start late (SlurmdDebug=debug), and for `python -m bench load`. */
 static void tell_time(const char *hook, uint32_t job, int64_t begin_us) {
   slurm_debug("fikit: the %s of job %" PRIu32 " took %" PRId64 " us", hook, job, fikit_now_us() - begin_us);
@@ -106,8 +114,7 @@ void fikit_node_prolog(spank_t sp, const struct fikit_config *config) {
   snprintf(record.gpus, sizeof record.gpus, "%s", gpus);
   restart_of(&record.restart);
   start_record(&record);
-  if (record.options.priority < 0)
-    record.options.priority = unnamed_priority(config, &record.options);
+  settle_priority(config, &record.options);
   if (write_down(config, &record, managed ? fikit_record_write : fikit_candidate_write) && managed)
     fikit_daemon_ensure(config);
   tell_time("prolog", record.job, begin_us);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define RECORD_BYTES 4096
-#define PROTECTION_BYTES 96
+#define GIVEN_BYTES 128
 
 static const char records[] = "jobs";
 static const char candidates[] = "candidates";
@@ -41,21 +41,24 @@ int fikit_record_directory(const char *run_dir) {
 }
 
 /* Keys that are there only when the job gave the option. */
-static void format_protection(const struct fikit_options *options, char text[PROTECTION_BYTES]) {
+static void format_given(const struct fikit_options *options, char text[GIVEN_BYTES]) {
   size_t length = 0;
   text[0] = '\0';
   if (options->max_slowdown_ppm >= 0)
-    length = (size_t)snprintf(text, PROTECTION_BYTES, "max_slowdown=%d.%06d\n", options->max_slowdown_ppm / 1000000,
+    length = (size_t)snprintf(text, GIVEN_BYTES, "max_slowdown=%d.%06d\n", options->max_slowdown_ppm / 1000000,
                               options->max_slowdown_ppm % 1000000);
   if (options->max_delay_ns >= 0)
-    snprintf(text + length, PROTECTION_BYTES - length, "max_delay_ns=%" PRId64 "\n", options->max_delay_ns);
+    length += (size_t)snprintf(text + length, GIVEN_BYTES - length, "max_delay_ns=%" PRId64 "\n", options->max_delay_ns);
+  if (options->automatic)
+    snprintf(text + length, GIVEN_BYTES - length, "auto_highest=%d\nauto_lowest=%d\n", options->auto_highest,
+             options->auto_lowest);
 }
 
 static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
   char gpus[sizeof record->gpus];
   char name[sizeof record->name];
-  char protection[PROTECTION_BYTES];
-  format_protection(&record->options, protection);
+  char given[GIVEN_BYTES];
+  format_given(&record->options, given);
   fikit_printable(record->gpus, gpus, sizeof gpus);
   fikit_printable(record->name, name, sizeof name);
   return snprintf(text, RECORD_BYTES,
@@ -63,7 +66,7 @@ static int format(const struct fikit_record *record, char text[RECORD_BYTES]) {
                   "\nprofile=%s\ngpus=%s\nname=%s\narray=%s\nhet=%s\nbatch=%d\nstarted_ns=%" PRId64 "\nrestart=%" PRIu32 "\n%s",
                   record->job, (unsigned)record->uid, (unsigned)record->gid, record->options.priority,
                   record->options.measure, record->options.mem_bytes, record->options.profile, gpus, name,
-                  record->array, record->het, record->batch, record->started_ns, record->restart, protection);
+                  record->array, record->het, record->batch, record->started_ns, record->restart, given);
 }
 
 static int write_all(int fd, const char *text, size_t bytes) {
@@ -132,7 +135,12 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     fikit_parse_share(value, &record->options.max_slowdown_ppm);
   else if (strcmp(key, "max_delay_ns") == 0)
     record->options.max_delay_ns = strtoll(value, NULL, 10);
-  else if (strcmp(key, "gpus") == 0)
+  else if (strcmp(key, "auto_highest") == 0)
+    record->options.auto_highest = (int)strtol(value, NULL, 10);
+  else if (strcmp(key, "auto_lowest") == 0) {
+    record->options.auto_lowest = (int)strtol(value, NULL, 10);
+    record->options.automatic = true;
+  } else if (strcmp(key, "gpus") == 0)
     snprintf(record->gpus, sizeof record->gpus, "%s", value);
   else if (strcmp(key, "name") == 0)
     snprintf(record->name, sizeof record->name, "%s", value);

@@ -28,6 +28,9 @@ class Options(ctypes.Structure):
 
     _fields_ = (
         ("priority", ctypes.c_int),
+        ("automatic", ctypes.c_bool),
+        ("auto_highest", ctypes.c_int),
+        ("auto_lowest", ctypes.c_int),
         ("measure", ctypes.c_bool),
         ("mem_bytes", ctypes.c_uint64),
         ("profile", ctypes.c_char * 65),
@@ -85,6 +88,7 @@ def declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.fikit_args_of_job.restype = Options
     for function in (
         "parse_priority",
+        "parse_range",
         "preload_with",
         "preload_without",
         "parse_share",

@@ -156,6 +156,21 @@ def run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return lambda *arguments: CliRunner().invoke(cli, ["priority", *arguments])
 
 
+def test_the_command_line_says_why_a_job_with_auto_has_its_priority(daemon: Daemon, run: Callable[..., Any]) -> None:
+    daemon.job(priority=5, auto_highest=5, auto_lowest=8)
+    client = daemon.client()
+    assert run("12").output == "job 12 has priority normal: auto, and no other job with auto is on its GPU\n"
+    assert run("12", "low").output == "job 12 has priority low\n"
+    assert run("12").output.startswith(
+        "job 12 has priority low: changed by `fikit priority`; `fikit priority JOBID auto`"
+    )
+    assert run("12", "auto").output == "job 12 has priority normal\n"
+    said = json.loads(run("12", "--json").output)
+    assert said["auto"] == {"highest": 5, "lowest": 8, "state": "alone", "rest_s": None, "runs": 0}
+    assert daemon.control.node()["clients"][0]["auto"] == "alone"
+    client.close()
+
+
 def test_the_command_line_shows_and_changes_it(daemon: Daemon, run: Callable[..., Any]) -> None:
     daemon.job(priority=5)
     client = daemon.client()

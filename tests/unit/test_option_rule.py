@@ -98,6 +98,39 @@ def test_any_value_is_the_same_to_slurmctld_the_node_and_fikitd(plugin: ctypes.C
             assert (in_c, next(said)) == (expected, "nil" if expected is None else str(expected)), (option, text)
 
 
+RANGES = st.one_of(
+    st.builds("auto:{}-{}".format, st.sampled_from(["high", "low", "normal", "0", "9", "3", "10", "", "auto", "High"]), WORDS | DIGITS),
+    st.builds("{}{}".format, st.sampled_from(["auto", "auto:", "auto:low", "Auto", "auto-"]), ANY | st.just("-high")),
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(RANGES, min_size=20, max_size=60), default=st.integers(0, 9))
+@example(texts=["auto", "auto:low-high", "auto:high-low", "auto:8-2", "auto:5-5", "auto:", "auto:low", "auto:low-", "auto:-high",
+                "auto:low-high-", "auto:low--high", "auto:1-2-3", "auto: low-high", "auto:0123456789abcdef-1"], default=9)  # fmt: skip
+def test_a_range_is_the_same_to_slurmctld_the_node_and_fikitd(
+    plugin: ctypes.CDLL, texts: list[str], default: int
+) -> None:
+    said = iter(lua(f"""
+      local values = dofile("{LUA}/fikit_values.lua")
+      for _, text in ipairs({lua_list(texts)}) do
+        local highest, lowest = values.range(text, {default})
+        print(highest and ("%d %d"):format(highest, lowest) or "nil")
+        assert(highest == nil or values.highest(text, {default}) == highest)
+      end
+    """))  # fmt: skip
+    for text in texts:
+        highest, lowest = ctypes.c_int(-7), ctypes.c_int(-7)
+        in_c = None
+        if plugin.fikit_parse_range(text.encode(), ctypes.byref(highest), ctypes.byref(lowest)):
+            if highest.value < 0:
+                plugin.fikit_auto_range(default, ctypes.byref(highest), ctypes.byref(lowest))
+            in_c = (highest.value, lowest.value)
+        expected = of_python(lambda text: tuple(priorities.parse_range(text, default)), text)
+        assert (in_c, next(said)) == (expected, "{} {}".format(*expected) if expected else "nil"), text
+        assert expected is None or priorities.is_range(text)
+
+
 @pytest.mark.parametrize("text", ["20G", "512M", "3GiB", "4096", "1T"])
 def test_sizes_of_fikit_run_are_those_of_slurm_jobs(text: str) -> None:
     assert parse_size(text) == quantities.size(text)

@@ -211,6 +211,18 @@ def test_what_lower_jobs_may_cost_is_in_the_record_only_when_asked_for(
     assert (again.options.max_slowdown_ppm, again.options.max_delay_ns) == asked
 
 
+def test_a_range_is_in_the_record_and_stays_there_when_a_step_completes_it(plugin: ctypes.CDLL, tmp_path: Path) -> None:
+    record = a_record()
+    record.options.automatic, record.options.auto_highest, record.options.auto_lowest = True, 1, 8
+    path = write(plugin, tmp_path, record)
+    assert JobRecord.read(path).auto == (1, 8)
+    again = Record()
+    assert plugin.fikit_record_read(str(tmp_path).encode(), 12, 33, ctypes.byref(again))
+    before = path.read_bytes()
+    assert plugin.fikit_record_write(str(tmp_path).encode(), ctypes.byref(again)) == 0
+    assert path.read_bytes() == before
+
+
 def test_job_name_cannot_add_a_line_to_the_record(plugin: ctypes.CDLL, tmp_path: Path) -> None:
     path = write(plugin, tmp_path, a_record(name=b"x\npriority=0\nuid=0"))
     record = JobRecord.read(path)

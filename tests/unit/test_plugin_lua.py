@@ -88,6 +88,7 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
         ({"fikit-mem": "8G"}, {"tres_per_node": "gres:shard:4"}, "more than the 4 shards, of 1 GiB each"),
         (HIGH, {"tres_per_node": "gres:gpu:1", "shared": 0}, "leave --exclusive or --fikit-priority out"),
         ({"fikit-priority": "urgent"}, {"tres_per_node": "gres:gpu:1"}, "use high, normal, low"),
+        ({"fikit-priority": "auto:high"}, {"tres_per_node": "gres:gpu:1"}, "auto or auto:LOW-HIGH"),
         ({"fikit-mem": "lots"}, {"tres_per_node": "gres:gpu:1"}, "use a size"),
         ({"fikit-max-slowdown": "5%"}, {}, "--fikit-max-slowdown needs a GPU"),
         ({"fikit-max-delay": "1ms"}, {"tres_per_node": "gres:gpu:2"}, "or leave --fikit-max-delay out"),

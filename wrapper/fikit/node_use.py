@@ -69,6 +69,7 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
         return job
     return job | {
         "name": first["name"],
+        "auto": first.get("auto"),
         "pids": sorted(client["pid"] for client in clients),
         "shares": _shares(first, earlier.get(first["client"])),
         "job_time": first.get("job_time"),

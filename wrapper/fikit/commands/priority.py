@@ -10,40 +10,46 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.places import places
-from fikit.reporters import json, screen
+from fikit.reporters import auto, json, screen
 from fikitd import priorities
 
 
 @click.command()
 @click.argument("jobid")
 @click.argument("priority", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As {job, priority, priority_name}.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="As {job, priority, priority_name}; without PRIORITY also auto, as in reports.",
+)
 def command(jobid: str, priority: str | None, as_json: bool) -> None:
-    """Show the priority of job JOBID, or change it to PRIORITY: high, normal, low, or 0 (highest) to 9.
+    """Show the priority of job JOBID, or change it to PRIORITY: high, normal, low, 0 (highest) to 9, or auto.
 
     On the node where the job runs; from elsewhere: srun --overlap --jobid=JOBID fikit priority JOBID PRIORITY. A job's owner may
-    lower it, and raise it again to what was approved for it; root may do anything. A process that is a client of MPS keeps its
-    priority there.
+    lower it, and raise it again to what was approved for it; root may do anything. A job that was submitted with --fikit-priority=auto
+    keeps what is said here, until auto leaves it to fikit again. A process that is a client of MPS keeps its priority there.
     """
     try:
-        wanted = None if priority is None else priorities.parse(priority)
+        wanted = priority if priority in (None, priorities.AUTO) else priorities.parse(priority)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     number = jobs_known.own_number(jobid)
-    now = _ask(number, jobid, wanted)
+    now, why = _ask(number, jobid, wanted)
     if as_json:
-        json.emit({"job": number, "priority": now, "priority_name": priorities.name(now)})
+        known = {} if wanted is not None else {"auto": why}
+        json.emit({"job": number, "priority": now, "priority_name": priorities.name(now), **known})
     else:
-        screen.echo(f"job {jobid} has priority {priorities.name(now)}")
+        screen.echo(f"job {jobid} has priority {priorities.name(now)}{f': {auto.why(why)}' if why else ''}")
 
 
-def _ask(number: str, jobid: str, wanted: int | None) -> int:
-    """What it is then, by the first fikitd that knows the job."""
+def _ask(number: str, jobid: str, wanted: int | str | None) -> tuple[int, dict[str, Any] | None]:
+    """What it is then, by the first fikitd that knows the job; and its range and why, where fikitd chooses and nothing was changed."""
     answers: list[str] = []
     for place in places():
         control = Control(place.run_dir)
         try:
-            return _known(control.job(number)) if wanted is None else control.priority(number, wanted)
+            return _known(control.job(number)) if wanted is None else (control.priority(number, wanted), None)
         except (DaemonUnreachable, ControlError) as error:
             answers.append(str(error))
     here = answers[0] if answers else "there is no fikitd"
@@ -53,5 +59,5 @@ def _ask(number: str, jobid: str, wanted: int | None) -> int:
     )
 
 
-def _known(report: dict[str, Any]) -> int:
-    return int(report["priority"])
+def _known(report: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
+    return int(report["priority"]), report.get("auto")

@@ -36,8 +36,10 @@ class NotExecutable(UserError):
     exit_code = child.NOT_EXECUTABLE
 
 
-def _priority(ctx: click.Context, param: click.Parameter, value: str) -> int:
+def _priority(ctx: click.Context, param: click.Parameter, value: str) -> int | priorities.Range:
     try:
+        if priorities.is_range(value):
+            return priorities.parse_range(value, priorities.NAMES["normal"])
         return priorities.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
@@ -58,8 +60,8 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--priority", callback=_priority, envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9",
-              show_default=True, help="0 is highest; high = 1, normal = 5, low = 8.")  # fmt: skip
+@click.option("--priority", callback=_priority, envvar="FIKIT_PRIORITY", default="normal", metavar="high|normal|low|0-9|auto",
+              show_default=True, help="0 is highest; high = 1, normal = 5, low = 8; auto: fikitd chooses, from normal to low.")  # fmt: skip
 @click.option("--measure", is_flag=True, envvar="FIKIT_MEASURE", help="Measure every kernel and store a profile.")
 @click.option(
     "--profile",
@@ -78,7 +80,7 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
-    *, priority: int, measure: bool, profile: str, mem: int, max_slowdown: float | None, max_delay: int | None,
+    *, priority: int | priorities.Range, measure: bool, profile: str, mem: int, max_slowdown: float | None, max_delay: int | None,
     policy: str | None, emulated: bool, argv: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run CMD under fikit on this machine's GPU, without Slurm.
@@ -88,10 +90,12 @@ def command(
     env = dict(os.environ)
     if emulated:
         _prepend(env, "LD_LIBRARY_PATH", str(paths.emulator_dir()))
+    allowed, begins = (priority, priority.highest) if isinstance(priority, priorities.Range) else (None, priority)
     wishes = JobRecord(
-        job="", uid=os.getuid(), gid=os.getgid(), priority=priority, measure=measure, mem_bytes=mem, profile=profile,
+        job="", uid=os.getuid(), gid=os.getgid(), priority=begins, measure=measure, mem_bytes=mem, profile=profile,
         gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
         started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
+        auto_highest=allowed.highest if allowed else None, auto_lowest=allowed.lowest if allowed else None,
     )  # fmt: skip
     admitted = _admit(policy, wishes)
     if admitted is not None:

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import device_mode, elapsed, screen, units
+from fikit.reporters import auto, device_mode, elapsed, screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.why import delayed, waits_now_s, why
 
@@ -65,6 +65,7 @@ def report(record: dict[str, Any], verbose: bool = False) -> Table:
         ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
         *([("user", Text(user(record["uid"])))] if record["uid"] != os.getuid() else []),
         ("priority", _priority(record)),
+        *([("", Text(auto.why(record["auto"])))] if record.get("auto") else []),
         ("GPU", Text(device(record["device"]))),
         *([("GPU shared", device_mode.SENTENCES[record["device_mode"]])] if record.get("device_mode") else []),
         ("kernels", units.count(record["kernels"])),
@@ -263,9 +264,16 @@ def _priority(record: dict[str, Any]) -> Text:
 
 
 def priority(record: dict[str, Any]) -> Text:
-    """`high (1)`, `3`."""
+    """`high (1)`, `3`, `normal (5) auto`: which fikitd chose."""
     name, number = str(record["priority_name"]), str(record["priority"])
-    return Text(name if name == number else f"{name} ({number})", style=PRIORITY_STYLES.get(name, ""))
+    said = name if name == number else f"{name} ({number})"
+    return Text(f"{said} auto" if _is_auto(record) else said, style=PRIORITY_STYLES.get(name, ""))
+
+
+def _is_auto(record: dict[str, Any]) -> bool:
+    """Of a report, or of a client of a node."""
+    said = record.get("auto")
+    return (said["state"] if isinstance(said, dict) else said) not in (None, "user")
 
 
 def _ratio(record: dict[str, Any]) -> str:
