@@ -26,6 +26,9 @@ SPREAD_MEMORY = 32
 """GiB a job: at how much `order` against `spread` is judged."""
 WORSE = 0.01
 STEERED = ("order", "pair")
+AUTO_MEMORY = 14
+"""The same of `auto`, which a node does by itself."""
+AUTO_WORSE = 0.02
 DEVICES = ("slices", "mps")
 
 
@@ -101,6 +104,8 @@ def of_philly(found: Figures, device: str, gib: int, load: float) -> Iterator[Ba
     where = (device, "philly", gib, load)
     if gib == SPREAD_MEMORY:
         yield Bar("order: mean JCT below spread's by", *where, found.less("order", "spread"), 0.25)
+    if gib == AUTO_MEMORY:
+        yield Bar("auto: mean JCT below spread's by", *where, found.less("auto", "spread"), 0.15)
     for name in STEERED:
         yield Bar(
             f"{name}: p99 JCT / that of spread, first come first served",
@@ -117,9 +122,10 @@ def of_philly(found: Figures, device: str, gib: int, load: float) -> Iterator[Ba
 
 
 def not_worse(found: Figures, device: str, trace: str, gib: int, load: float | None) -> Iterator[Bar]:
-    for name in STEERED:
+    for name in ("auto", *STEERED):
+        most = 1 + (AUTO_WORSE if name == "auto" else WORSE)
         yield Bar(
-            f"{name}: mean JCT / spread's", device, trace, gib, load, found.mean_s[name] / found.mean_s["spread"], 1 + WORSE, most=True
+            f"{name}: mean JCT / spread's", device, trace, gib, load, found.mean_s[name] / found.mean_s["spread"], most, most=True
         )  # fmt: skip
 
 
@@ -136,12 +142,14 @@ def all_of(
         for gib in MEMORY:
             if philly:
                 for load in LOADS:
-                    compared = ("sjf", "sjf-bsbf", "spread", *STEERED)
+                    compared = ("sjf", "sjf-bsbf", "spread", "auto", *STEERED)
                     found = figures(trace_of("philly"), kinds, compared, gib=gib, load=load, gpus=GPUS, seeds=seeds)
                     yield from of_philly(found, device, gib, load)
             for name, at, gpus in _others(whole if philly else {}, philly):
                 windows = 1 if at is None else seeds
-                found = figures(trace_of(name), kinds, ("spread", *STEERED), gib=gib, load=at, gpus=gpus, seeds=windows)
+                found = figures(
+                    trace_of(name), kinds, ("spread", "auto", *STEERED), gib=gib, load=at, gpus=gpus, seeds=windows
+                )
                 yield from not_worse(found, device, name, gib, at)
 
 
