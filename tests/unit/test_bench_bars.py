@@ -8,7 +8,7 @@ from bench.cluster import bars, kinds, traces
 from bench.cluster.bars import Bar, Figures
 
 FOUND = Figures(
-    {"sjf": 100.0, "sjf-bsbf": 80.0, "spread": 60.0, "order": 50.0, "pair": 45.0},
+    {"sjf": 100.0, "sjf-bsbf": 80.0, "spread": 60.0, "auto": 50.0, "order": 50.0, "pair": 45.0},
     {"sjf": 1.0, "sjf-bsbf": 1.0, "spread": 10.0, "order": 10.0, "pair": 12.0},
 )
 
@@ -33,12 +33,15 @@ def test_what_is_claimed_of_philly() -> None:
 
 
 def test_order_against_spread_is_judged_where_two_fill_a_gpu() -> None:
-    assert not any("spread's" in bar.claim for bar in bars.of_philly(FOUND, "slices", 14, 0.8))
+    judged = [bar.claim for bar in bars.of_philly(FOUND, "slices", 14, 0.8) if "spread's" in bar.claim]
+    assert judged == ["auto: mean JCT below spread's by"], "which is a node's, and needs no third job"
 
 
-def test_one_per_cent_worse_than_spread_is_too_much() -> None:
-    worse = Figures({"spread": 100.0, "order": 101.0, "pair": 101.1}, {})
-    assert [bar.holds for bar in bars.not_worse(worse, "mps", "muri1", 14, None)] == [True, False]
+def test_one_per_cent_worse_than_spread_is_too_much_and_two_of_auto() -> None:
+    worse = Figures({"spread": 100.0, "auto": 102.0, "order": 101.0, "pair": 101.1}, {})
+    assert [bar.holds for bar in bars.not_worse(worse, "mps", "muri1", 14, None)] == [True, True, False]
+    worse = Figures({"spread": 100.0, "auto": 102.1, "order": 100.0, "pair": 100.0}, {})
+    assert [bar.holds for bar in bars.not_worse(worse, "mps", "muri1", 14, None)] == [False, True, True]
 
 
 def test_a_bar_that_fails_is_seen() -> None:
