@@ -238,6 +238,8 @@ def test_what_a_script_asks_for() -> None:
         8,
     )
     assert request.options == ("--fikit-priority", "--fikit-mem")
+    for text, highest in (("auto", 5), ("auto:low-high", 1)):
+        assert gather.request_of({"gres": "gpu:1", "fikit-priority": text}, Path("j.sh"), "all").priority == highest
     alone = gather.request_of({"gpus": "1", "fikit-measure": ""}, Path("j.sh"), "all")
     assert (alone.shares, alone.gpus) == (False, 1)
     assert gather.request_of({"gres": "shard:7"}, Path("j.sh"), "all").shards == 7

@@ -97,18 +97,18 @@ def test_priority_that_nobody_names_is_the_sites_and_never_above_what_slurmctld_
 
 
 @pytest.mark.parametrize(
-    ("text", "default", "priority", "allowed"),
+    ("text", "default", "expected"),
     [
-        ("auto", "", 5, (5, 8)),
-        ("auto", 'default_priority = "low"', 8, (8, 8)),
-        ("auto", "default_priority = 9", 9, (9, 9)),
-        ("auto:low-high", "default_priority = 9", 1, (1, 8)),
-        ("auto:3-6", "", 3, (3, 6)),
-        ("low", "", 8, None),
+        ("auto", "", (5, (5, 8))),
+        ("auto", 'default_priority = "low"', (8, (8, 8))),
+        ("auto", "default_priority = 9", (9, (9, 9))),
+        ("auto:low-high", "default_priority = 9", (1, (1, 8))),
+        ("auto:3-6", "", (3, (3, 6))),
+        ("low", "", (8, None)),
     ],
 )
 def test_a_range_is_in_the_record_and_the_job_begins_at_its_upper_end(
-    cc: Callable[..., Path], tmp_path: Path, text: str, default: str, priority: int, allowed: tuple[int, int] | None
+    cc: Callable[..., Path], tmp_path: Path, text: str, default: str, expected: tuple[int, tuple[int, int] | None]
 ) -> None:
     toml = tmp_path / "fikit.toml"
     toml.write_text(f"[slurm]\n{default}\n")
@@ -116,7 +116,7 @@ def test_a_range_is_in_the_record_and_the_job_begins_at_its_upper_end(
         set_job_option(node.plugin, "fikit-priority", text)
         node.prolog()
     record = JobRecord.read(node.record)
-    assert (record.priority, record.auto) == (priority, allowed)
+    assert (record.priority, record.auto) == expected
 
 
 def test_what_is_only_measured_has_the_lowest_priority(node: Node) -> None:

@@ -73,12 +73,21 @@ def look(partition: str, jobs: Sequence[Queued] | None = None) -> Cluster:
     return Cluster(told.settings, name, nodes, queue, slurm.held(queue))
 
 
+def _begins_with(text: str, default: str) -> int:
+    """The priority that is asked for; of a range (`auto`) the highest, with which the job begins. ValueError: it is neither."""
+    if priorities.is_range(text):
+        return priorities.parse_range(text, priorities.parse(default)).highest
+    return priorities.parse(text)
+
+
 def request_of(asked: Mapping[str, str], path: Path, partition: str) -> Request:
     """Of a batch script's options. UserError names one that is none."""
     site = config.load().slurm
     try:
         limit_s = words.seconds(asked["time"]) if "time" in asked else inf
-        priority = priorities.parse(asked["fikit-priority"]) if "fikit-priority" in asked else None
+        priority = (
+            _begins_with(asked["fikit-priority"], str(site.default_priority)) if "fikit-priority" in asked else None
+        )
         mem = quantities.size(asked["fikit-mem"]) if "fikit-mem" in asked else None
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
