@@ -72,6 +72,12 @@ def test_each_gpu_has_a_verdict() -> None:
     assert offers.offers(asked)[0].gpu.index == 0, "where it ends soonest comes first"
 
 
+def test_a_gpu_without_shards_is_nobodys_to_share() -> None:
+    (offer, later) = offers.offers(facts(gpu(0, shards=0), gpu(1, neighbour("1", whole=True, shards=0), shards=0)))
+    assert (offer.verdict, offer.start_s, later.verdict, later.start_s) == ("unshared", 0.0, "unshared", H)
+    assert "no shards" in offer.why
+
+
 def test_types_and_nodes_that_were_asked_for_are_the_only_ones() -> None:
     other = replace(gpu(1), type="a100")
     assert [each.gpu.index for each in offers.offers(facts(gpu(0), other, request={"type": "a100"}))] == [1]

@@ -200,3 +200,12 @@ def test_without_slurm_it_is_one_sentence(cluster: MadeUp, monkeypatch: pytest.M
 
     monkeypatch.setattr(slurm, "answer", fails)
     assert "squeue: it failed" in advise("--job", "7").output
+
+
+def test_a_script_that_shares_nothing_is_told_what_sharing_would_be(cluster: MadeUp, tmp_path: Path) -> None:
+    (tmp_path / "whole.sh").write_text("#SBATCH --gres=gpu:1 --time=1:00:00 -J whole\n")
+    cluster.runs("7", "shard:h200:4(IDX:0)")
+    cluster.runs("8", "gpu:h200:1(IDX:1)", gres="gres:gpu:1", limit="2:00:00")
+    lines = advise("whole.sh").output.splitlines()
+    assert "asks for a whole GPU; what is said of sharing holds if it had a priority of fikit's" in lines
+    assert any(line.strip().startswith("sbatch --gres=gpu:1 --fikit-priority=") for line in lines)

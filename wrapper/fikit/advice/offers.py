@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Offer:
-    """verdict: "idle", "shares", "later" (memory is free then), "slower" (the sum of ends is smaller by waiting), "whole" (a job has it alone),
+    """verdict: "unshared" (its node has no shards), "idle", "shares", "later" (memory is free then), "slower" (the sum of ends is smaller by waiting), "whole" (a job has it alone),
     "no memory", "full". why: of those that are none, as the end of a sentence. start_s: from now; inf: nobody knows.
     """
 
@@ -108,6 +108,15 @@ def offers(facts: Facts) -> list[Offer]:
 def _offer(here: Speeds, gpu: Gpu, waiting: Alone) -> Offer:
     facts = here.facts
     shards = facts.request.shards
+    if gpu.shards == 0:
+        free_s = _last(_ends(here, gpu.neighbours))
+        return Offer(
+            gpu,
+            "unshared",
+            "no shards are configured for it, so nobody shares it",
+            free_s,
+            _choices(here, [], free_s, waiting),
+        )
     if shards > gpu.shards:
         return Offer(gpu, "no memory", f"it has {gpu.shards} GiB, and the job asks for {shards}", inf)
     ends_s = _ends(here, gpu.neighbours)

@@ -101,6 +101,8 @@ def _expected(found: dict[str, Any]) -> Iterator[str]:
     yield f"keeps a GPU busy {100 * expected['busy']:.0f} % of its time alone{busy}"
     peak = expected["peak_bytes"]
     asked = {"asked": "asked for", "peak": "by its last runs", "default": "the site's default"}[job["shards_source"]]
+    if not job["shares"]:
+        yield "asks for a whole GPU; what is said of sharing holds if it had a priority of fikit's"
     yield (
         f"needs {peak / 2**30:.1f} GiB at most; has {job['shards']} GiB ({asked})"
         if peak
@@ -153,7 +155,7 @@ def _user(uid: int | None) -> str:
 
 
 def _start(offer: dict[str, Any]) -> str:
-    if offer["verdict"] in ("idle", "shares", "slower"):
+    if offer["verdict"] in ("idle", "shares", "slower") or offer["start_s"] == 0:
         return "now"
     if offer["start_s"] is None:
         return "unknown" if offer["choices"] else "never"
