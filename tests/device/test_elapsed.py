@@ -29,7 +29,7 @@ MS = 1_000_000
 PARTS = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
 RANKS = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n - 1)); done; wait; echo done'
 MODES = ("slices", "mps")
-NEAR, HOST_S = 0.03, 0.04  # of its elapsed time, and what a busy machine's hosts make of jobs of half a second
+NEAR, HOST_S = 0.03, 0.15  # of its elapsed time, and what a busy machine's hosts add to a job of half a second
 ALONE = 2
 
 
@@ -92,17 +92,17 @@ def kernels(daemon: Service, job: str) -> int:
     return 0
 
 
-def learn(runner: Runner, client: Path, ranks: int = 1) -> None:
-    for name, count, ns in (("high", ranks, 2 * MS), ("low", 1, 4 * MS)):
+def learn(runner: Runner, client: Path, high: int = 1, low: int = 1) -> None:
+    for name, count, ns in (("high", high, 2 * MS), ("low", low, 4 * MS)):
         runner.run("-c", RANKS, "sh", count, client, 40, ns, measure=True, profile=name)
 
 
 def started(runner: Runner, client: Path, name: str, ranks: int) -> tuple[str, subprocess.Popen[str], float]:
-    """The job of that name with so many ranks, if it is the high one; its number, its program, and when it began."""
-    count, priority, arguments = (ranks, 1, (200, 2 * MS)) if name == "high" else (1, 8, (200, 4 * MS))
+    """The job of that name with so many ranks; its number, its program, and when it began."""
+    priority, arguments = (1, (200, 2 * MS)) if name == "high" else (8, (200, 4 * MS))
     begun_s = time.time()
     job, program = runner.start(
-        "-c", RANKS, "sh", count, client, *arguments, priority=priority, profile=name, started_ns=time.time_ns()
+        "-c", RANKS, "sh", ranks, client, *arguments, priority=priority, profile=name, started_ns=time.time_ns()
     )
     return job, program, begun_s
 
@@ -118,10 +118,12 @@ def alone_s(daemon: Service, runner: Runner, client: Path, name: str, ranks: int
     return min(found)
 
 
-def pair(runner: Runner, client: Path, ranks: int = 1) -> tuple[list[str], list[subprocess.Popen[str]], list[float]]:
-    """A high job and a low one side by side; their numbers, their programs, and when they began."""
+def pair(
+    runner: Runner, client: Path, high: int = 1, low: int = 1
+) -> tuple[list[str], list[subprocess.Popen[str]], list[float]]:
+    """A high job and a low one of so many ranks side by side; their numbers, their programs, and when they began."""
     jobs, programs, begun_s = [], [], []
-    for name in ("high", "low"):
+    for name, ranks in (("high", high), ("low", low)):
         job, program, then_s = started(runner, client, name, ranks)
         jobs.append(job)
         programs.append(program)
@@ -138,9 +140,11 @@ def runner(daemon: Service, environment: dict[str, str]) -> Runner:
 def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
     ranks: int, daemon: Service, runner: Runner, client: Path
 ) -> None:
-    learn(runner, client, ranks)
-    alone = [alone_s(daemon, runner, client, name, ranks) for name in ("high", "low")]
-    jobs, programs, begun_s = pair(runner, client, ranks)
+    mps = 'sharing = "mps"' in Path(runner.env["EMUCUDA_CONFIG"]).read_text()
+    side_by_side = {"high": ranks, "low": ranks if mps else 1}
+    learn(runner, client, **side_by_side)
+    alone = [alone_s(daemon, runner, client, name, count) for name, count in side_by_side.items()]
+    jobs, programs, begun_s = pair(runner, client, **side_by_side)
     ended_s = []
     for program in programs:
         assert program.communicate(timeout=120)[0].endswith("done\n")
@@ -149,9 +153,10 @@ def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
         runner.end(job)
     high, low = (checked(daemon.report(job), ended_s[number] - begun_s[number]) for number, job in enumerate(jobs))
     assert low["waited_s"] + low["delayed_s"] > 0.1 * low["elapsed_s"], "it had to wait for the high job"
-    for report, took_s in zip((high, low), alone, strict=True):
-        near_s = NEAR * report["elapsed_s"] + HOST_S
-        assert report["alone_s"] == pytest.approx(took_s, abs=near_s), "as the same job took alone"
+    together = 1 if mps else ranks  # in time slices each rank waits for the others' work, too
+    for report, took_s, work_s in ((high, alone[0], together * 0.4), (low, alone[1], 0.8)):
+        least_s, most_s = (1 - NEAR) * work_s, took_s + NEAR * report["elapsed_s"] + HOST_S
+        assert least_s <= report["alone_s"] <= most_s, "as the same job took alone"
     assert high["waited_s"] + high["delayed_s"] < low["waited_s"] + low["delayed_s"]
 
 

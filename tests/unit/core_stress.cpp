@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 #include <random>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -65,11 +66,14 @@ void client(Dispatcher& dispatcher, int number, const std::atomic<bool>& stop) {
     const int memfd = fikit::dispatcher::make_page(false, 2'000'000, 1000, 0);
     const int doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     auto* page = static_cast<fikit_page*>(mmap(nullptr, sizeof(fikit_page), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0));
-    dispatcher.add_client(id, memfd, doorbell, number % 10, number % 3 == 0);
+    const std::uint64_t gang = 1 + static_cast<std::uint64_t>(number) / 2; // two and two are of one job
+    dispatcher.add_client(id, memfd, doorbell, number % 10, number % 3 == 0, {}, {}, gang, false, nullptr, number % 4 == 1);
     for (int i = 0; i < 200 && !stop.load(); ++i) {
       act(page, doorbell, dice);
       if (i % 50 == 0) dispatcher.stats(id), dispatcher.journal(id);
+      if (i % 20 == 0) dispatcher.spent(id);
     }
+    dispatcher.ended(id);
     dispatcher.remove_client(id);
     munmap(page, sizeof(fikit_page));
     close(doorbell);
@@ -77,19 +81,42 @@ void client(Dispatcher& dispatcher, int number, const std::atomic<bool>& stop) {
   }
 }
 
+// As fikitd's own thread asks and tells, of clients that may be gone by now.
+void watch(Dispatcher& dispatcher, const std::atomic<bool>& stop) {
+  std::mt19937 dice(99);
+  while (!stop.load()) {
+    const int id = 1000 * static_cast<int>(1 + dice() % 4) + static_cast<int>(dice() % 50);
+    dispatcher.remember_switch(50'000, 5'000, 20, static_cast<int>(dice() % 10));
+    dispatcher.device(static_cast<int>(dice() % 10));
+    dispatcher.switches();
+    try {
+      dispatcher.spent(id);
+      dispatcher.set_priority(id, static_cast<int>(dice() % 10));
+    } catch (const std::out_of_range&) { // it is gone
+    } catch (const std::invalid_argument&) { // it is gone, or it measures
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
 } // namespace
 
 int main() {
-  for (const char* policy : {"paper", "prio", "fifo"}) {
-    Dispatcher dispatcher(policy, {.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000}, 1000, 16,
-                          64);
+  for (const char* policy : {"budget", "paper", "prio", "fifo"}) {
+    const fikit::policy::Options options{.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000};
+    Dispatcher one(policy, options, 1000, 16, 64), other(policy, options, 1000, 16, 64); // of two GPUs, with processes of the same jobs
     std::atomic<bool> stop = false;
-    std::vector<std::thread> clients;
-    for (int number = 1; number <= 4; ++number) clients.emplace_back(client, std::ref(dispatcher), number, std::cref(stop));
+    std::vector<std::thread> threads;
+    for (int number = 1; number <= 4; ++number) {
+      threads.emplace_back(client, std::ref(one), number, std::cref(stop));
+      if (number % 2 == 0) threads.emplace_back(client, std::ref(other), number, std::cref(stop));
+    }
+    threads.emplace_back(watch, std::ref(one), std::cref(stop));
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     stop = true;
-    for (std::thread& each : clients) each.join();
-    dispatcher.stop();
+    for (std::thread& each : threads) each.join();
+    one.stop();
+    other.stop();
   }
   std::puts("done");
   return 0;
