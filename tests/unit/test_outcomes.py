@@ -295,3 +295,5 @@ def test_a_job_that_is_over_is_in_the_spool_with_what_it_cost_others(tmp_path: P
         (said,) = fakes.eventually(lambda: read(spool))
         high.close()
     assert (said.job, said.name, said.given_s) == (12, name_key(""), 1.5)
+    assert said.gpu not in (0, name_key("")), "the pairs of fikitd.history.pairs are by GPU"
+    assert said.priority == 1
