@@ -53,6 +53,14 @@ def now(site: Cluster, *jobs: str) -> list[Any]:
     return [known[job]["priority"] for job in jobs if job in known]
 
 
+def priority(site: Cluster, job: str, *wanted: str) -> str:
+    """What `fikit priority` says on the job's node."""
+    config = site.sandbox.env["FIKIT_CONFIG"]
+    return site.run(
+        "srun", "--overlap", f"--jobid={job}", "fikit", "priority", job, *wanted, FIKIT_CONFIG=config
+    ).stdout
+
+
 def test_the_job_that_ends_sooner_goes_first_within_what_slurmctld_approved(site: Cluster, spin: Path) -> None:
     longer = started(site, spin, "long")
     record = (site.sandbox.run_dir / "jobs" / longer).read_text()
@@ -60,15 +68,14 @@ def test_the_job_that_ends_sooner_goes_first_within_what_slurmctld_approved(site
     assert "auto_highest=5\nauto_lowest=8\n" in record
     shorter = started(site, spin, "short", "--requeue")
     site.until(lambda: now(site, longer, shorter) == [6, 5], f"they stay {now(site, longer, shorter)}")
-    asked = site.run("srun", "--overlap", f"--jobid={longer}", "fikit", "priority", longer)
-    assert "job " + longer + " has priority 6: auto, because its expected rest is" in asked.stdout
-    changed = site.run("srun", "--overlap", f"--jobid={shorter}", "fikit", "priority", shorter, "8")
-    assert "has priority low" in changed.stdout, changed.stdout
+    asked = priority(site, longer)
+    assert "job " + longer + " has priority 6: auto, because its expected rest is" in asked
+    assert "has priority low" in priority(site, shorter, "8")
     site.until(lambda: now(site, longer, shorter) == [5, 8], "what a user says does not count")
     assert site.run("scontrol", "requeue", shorter).returncode == 0
     site.start_again(shorter)
     site.until(lambda: now(site, longer, shorter) == [6, 5], "a requeued job does not begin with what was approved")
-    assert site.run("scancel", longer, shorter).returncode == 0
+    assert site.run("scancel", "--full", "--signal=KILL", longer, shorter).returncode == 0
     for job in (longer, shorter):
         site.end(job)
     site.until(lambda: not site.records(), "a record stays")
@@ -87,5 +94,5 @@ def test_more_than_is_allowed_is_refused_and_tasks_of_an_array_share_their_histo
         return [known["auto"]["state"] for known in Control(site.sandbox.run_dir).jobs() if known["auto"]["runs"]]
 
     site.until(lambda: len(found := states()) == 2 and "unknown" not in found, "their history is not known")
-    assert site.run("scancel", job).returncode == 0
+    assert site.run("scancel", "--full", "--signal=KILL", job).returncode == 0
     site.until(lambda: not site.records(), "a record stays")
