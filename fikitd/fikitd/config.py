@@ -20,7 +20,7 @@ POLICIES: Final = ("fifo", "prio", "paper", "budget")
 FORMER_POLICIES: Final = {"fikit": "paper"}
 """Names that policies had once, by which they are still known."""
 MPS_MODES: Final = ("off", "multi-user")
-PLACEMENT_MODES: Final = ("off", "advise", "order")
+PLACEMENT_MODES: Final = ("off", "advise", "order", "pair")
 SOCKET_PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL
 
 Check = Callable[[Any], str | None]  # the fault of a value, as the end of the sentence `KEY ...`; None = none
@@ -169,6 +169,7 @@ class PlacementConfig:
     mode: str = _key("off", _placement)
     max_wait_s: int = _key(1_209_600, _whole(1, 315_360_000))
     span: int = _key(1000, _whole(2, 100_000_000))
+    run_dir: str = _key("/run/fikit-place", _directory)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,12 @@ local MISSING = 2 -- ENOENT
 local GROUPS_KEPT_S = 60
 local MOST_USERS = 4096
 
--- What is read of fikit.toml besides [access], with its defaults (docs/design/contracts.md).
+-- What is read of fikit.toml besides [access]: section, default, and the key where it is called otherwise there
+-- (docs/design/contracts.md).
 local SETTINGS = {
   gpu_memory_gib = { "slurm", 16 },
   default_share_gib = { "slurm", 4 },
+  placement_run_dir = { "placement", "/run/fikit-place", "run_dir" },
   profile_dir = { "daemon", "/var/lib/fikit/profiles" },
 }
 
@@ -76,7 +78,7 @@ local function settings_of(document)
   local found = {}
   for key, where in pairs(SETTINGS) do
     local section, default = document[where[1]], where[2]
-    local value = type(section) == "table" and section[key]
+    local value = type(section) == "table" and section[where[3] or key]
     found[key] = type(value) == type(default) and value or default
   end
   return found

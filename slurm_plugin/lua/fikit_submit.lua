@@ -18,6 +18,7 @@ local rule = dofile(here .. "/fikit_request.lua")
 local values = dofile(here .. "/fikit_values.lua")
 local files = dofile(here .. "/fikit_site.lua")
 local client = dofile(here .. "/fikit_client.lua")
+local gate = dofile(here .. "/fikit_gate.lua")
 local convert = dofile(here .. "/fikit_convert.lua")
 local slurm_conf = dofile(here .. "/fikit_slurm_conf.lua")
 
@@ -207,6 +208,7 @@ local function submit(job_desc, part_list)
   end
   if sentence then return say(sentence) end
   if changes then convert.apply(job_desc, request, changes) end
+  if changes or rule.gpus_of(request).shards then gate.close(job_desc, settings, os.time()) end
   return slurm.SUCCESS
 end
 

@@ -102,6 +102,8 @@ class Fake:
         self.refuses: set[int] = set()
         self.foreign: set[int] = set()
         self.site: dict[int, Mark] = {}
+        self.begun: set[int] = set()
+        self.last: dict[int, Change] = {}
         self.calls: list[str] = []
 
     def _called(self, name: str) -> None:
@@ -122,6 +124,8 @@ class Fake:
         for change in changes:
             if change.job not in self.refuses:
                 self.site[change.job] = change.after
+                self.last[change.job] = change
+                self.begun |= {change.job} if change.begins else set()
         return {change.job for change in changes} & self.refuses
 
 
@@ -265,7 +269,7 @@ def test_a_job_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", '{"version": 2, "jobs": {}}', '{"version": 1, "jobs": {"1": [1e9, ""]}}', '{"version": 1, "jobs": {"1": [999999999, ""]}}',
+        "", "{", '{"version": 2, "jobs": {}}', '{"version": 1, "jobs": {"1": [1e9, "", "", "", 0, []]}}', '{"version": 1, "jobs": {"1": [999999999, "", "", "", 0, []]}}',
         '{"version": 1, "jobs": {"1": [1]}}',
     ],
 )  # fmt: skip
@@ -284,7 +288,9 @@ def test_a_journal_that_others_may_write_is_not_believed(tmp_path: Path) -> None
 
 
 def test_a_journal_names_no_job_by_words(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(json.dumps({"version": 1, "jobs": {"1 2": [1, ""], "3": [1, ""]}}))
+    (tmp_path / NAME).write_text(
+        json.dumps({"version": 1, "jobs": {"1 2": [1, "", "", "", 0, []], "3": [1, "", "", "", 0, []]}})
+    )
     assert list(Journal(tmp_path).load()) == [3]
 
 

@@ -22,6 +22,8 @@ READ = ("25.05", "25.11")
 # From here on Slurm can give a sharing job the least loaded GPU (SelectTypeParameters=LL_SHARED_GRES; its manual names it from 23.11
 # on, tried with 24.11 and 26.05). 22.05 does not start with that word.
 SPREADS = (24, 11)
+# From here on the type of the GPU that a waiting job asks for can be changed (tried with 24.11); 22.05 refuses it.
+CHANGES_TYPES = (24, 11)
 
 
 def installed() -> Version | None:

@@ -7,16 +7,20 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 
 import click
 from fikitd.history import SpoolHistory
+from fikitd.placement import Device, Slowdowns
 
+from fikit import slurm_versions
 from fikit.errors import UserError
 from fikit.placement.agent import Agent
 from fikit.placement.commands import Commands, SlurmError, setting
 from fikit.placement.journal import Journal
+from fikit.placement.pairing import Pairing
 from fikit.placement.plan import Change, Settings
 from fikit.reporters import json, screen, table
 from fikit.reporters import placement as shown
@@ -61,9 +65,24 @@ def _state(named: Path | None) -> Path:
     return named or Path(os.environ.get("STATE_DIRECTORY") or STATE_DIR)
 
 
-def _agent(site: config.Config, journal: Journal, *, advises: bool) -> Agent:
+def _agent(
+    site: config.Config,
+    journal: Journal,
+    *,
+    advises: bool,
+    pairing: Pairing | None = None,
+    heartbeat: Path | None = None,
+) -> Agent:
     settings = Settings(max_wait_s=site.placement.max_wait_s, span=site.placement.span)
-    return Agent(Commands(), SpoolHistory.of(site.daemon), journal, settings, advises=advises)
+    return Agent(
+        Commands(),
+        SpoolHistory.of(site.daemon),
+        journal,
+        settings,
+        advises=advises,
+        pairing=pairing,
+        heartbeat=heartbeat,
+    )
 
 
 def _once(site: config.Config, as_json: bool) -> None:
@@ -103,12 +122,34 @@ def _daemon(site: config.Config, journal: Journal) -> None:
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     advises = mode == "advise" or not _can_order(stop)
-    agent = _agent(site, journal, advises=advises)
+    pairing = None if advises or mode != "pair" else _pairing(site)
+    heartbeat = Path(site.placement.run_dir) / "heartbeat" if pairing else None
+    agent = _agent(site, journal, advises=advises, pairing=pairing, heartbeat=heartbeat)
     _log.info(
         "placement: %s",
         "what would be done is said, nothing is changed" if advises else "jobs that share a GPU, the shortest first",
     )
     agent.run(stop)
+
+
+def _pairing(site: config.Config) -> Pairing | None:
+    """None where Slurm cannot be told on which GPU a job runs."""
+    version = slurm_versions.installed()
+    if version is None or version < slurm_versions.CHANGES_TYPES:
+        _log.warning(
+            "Slurm older than 24.11 does not let the type of a waiting job's GPU be changed: pair acts as order"
+        )
+        return None
+    nodes = Commands()
+    try:
+        if not nodes.gpus():
+            _log.warning("no node has GPUs and shards with a Type of their own in gres.conf: pair acts as order")
+            return None
+    except SlurmError as error:
+        _log.warning("the nodes could not be read: %s; pair acts as order", error)
+        return None
+    device = Device.SLICES if site.gpu.mps == "off" else Device.MPS
+    return Pairing(nodes, Slowdowns(device=device), time.monotonic)
 
 
 def _can_order(stop: threading.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -16,6 +17,8 @@ from fikit.reporters import placement as shown
 
 MOST: Final = 500
 """Jobs of which Slurm is asked what the agent wrote about them."""
+EXPECTED: Final = re.compile(r",expected_s=(\d{1,12})$", re.ASCII)
+WAITS: Final = re.compile(r"^fikit:waits,for=([\d:]+),until~(\d{1,12})$", re.ASCII)
 REASONS: Final = {
     "None": "for Slurm to look at it",
     "Resources": "for room on a GPU",
@@ -41,15 +44,16 @@ def command(as_json: bool) -> None:
             (job for job in slurm.jobs() if job.waits and job.shards),
             key=lambda job: (-job.priority, job.submit_s, job.number),
         )
-        expected = slurm.expected(job.number for job in waiting[:MOST])
+        notes = slurm.notes(job.number for job in waiting[:MOST])
     except SlurmError as error:
         raise UserError(f"the queue could not be read: {error}") from error
-    rows = list(_rows(waiting, expected, time.time()))
+    rows = list(_rows(waiting, notes, time.time()))
     json.emit(rows) if as_json else table.show(shown.queue(rows))
 
 
-def _rows(waiting: Sequence[Job], expected: dict[int, float], now_s: float) -> Iterator[dict[str, Any]]:
+def _rows(waiting: Sequence[Job], notes: dict[int, str], now_s: float) -> Iterator[dict[str, Any]]:
     for place, job in enumerate(waiting, start=1):
+        note = notes.get(job.number, "")
         yield {
             "job": job.shown,
             "uid": job.uid,
@@ -57,12 +61,22 @@ def _rows(waiting: Sequence[Job], expected: dict[int, float], now_s: float) -> I
             "place": place,
             "gib": job.shards,
             "waited_s": max(0.0, now_s - job.submit_s),
-            "expected_s": expected.get(job.number),
-            "starts_in_s": job.start_s - now_s if job.start_s > now_s else None,
-            "why": _why(job),
+            "expected_s": float(found[1]) if (found := EXPECTED.search(note)) else None,
+            "starts_in_s": _starts_s(job, note, now_s),
+            "why": _why(job, note),
         }
 
 
-def _why(job: Job) -> str:
-    reason = REASONS.get(job.reason, job.reason)
-    return f"{reason}; not ordered: {job.alone}" if job.alone else reason
+def _starts_s(job: Job, note: str, now_s: float) -> float | None:
+    """From now, by Slurm or by the agent."""
+    waits = WAITS.search(note)
+    start_s = float(waits[2]) if waits else job.start_s
+    return start_s - now_s if start_s > now_s else None
+
+
+def _why(job: Job, note: str) -> str:
+    waits = WAITS.search(note)
+    if waits and job.dependency:
+        return f"for a better place than beside {' or '.join(waits[1].split(':'))}, one of which ends first"
+    reason, alone = REASONS.get(job.reason, job.reason), job.left_alone()
+    return f"{reason}; not ordered: {alone}" if alone else reason

@@ -6,14 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Final, Protocol
 
 from fikitd.history import JobHistory
+from fikitd.storage import reason, write_atomic
 
 from fikit.placement.commands import Slurm, SlurmError
 from fikit.placement.jobs import Job
 from fikit.placement.journal import Journal
+from fikit.placement.pairing import Pairing
 from fikit.placement.plan import NOTHING, Change, Mark, Plan, Settings, plan, undo
 
 _log = logging.getLogger("fikit.place")
@@ -45,14 +49,15 @@ def expectation(history: JobHistory) -> Callable[[Job], float | None]:
 
 
 class Agent:
-    """advises: it only says what it would do."""
+    """advises: it only says what it would do. pairing: it says where jobs run, too; then job_submit.lua reads in the file `heartbeat` that there
+    is somebody who decides."""
 
     def __init__(
         self, slurm: Slurm, histories: Histories, journal: Journal, settings: Settings, *, advises: bool = False,
-        clock: Callable[[], float] = time.time,
+        pairing: Pairing | None = None, heartbeat: Path | None = None, clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._slurm, self._histories, self._journal, self._settings = slurm, histories, journal, settings
-        self._advises, self._clock = advises, clock
+        self._advises, self._pairing, self._heartbeat, self._clock = advises, pairing, heartbeat, clock
         self.marks: dict[int, Mark] = {} if advises else journal.load()
         self._refused: dict[int, float] = {}
         self._foreign: set[int] = set()  # jobs whose AdminComment is somebody else's
@@ -76,6 +81,7 @@ class Agent:
         except SlurmError as error:
             self._complain(f"the queue stays as it is: {error}")
             return False
+        self._beat()
         if self._complained:
             _log.info("Slurm answers again")
         self._complained = ""
@@ -83,8 +89,11 @@ class Agent:
 
     def look(self) -> Plan:
         """What it would do now. Raises SlurmError."""
-        jobs = self._slurm.jobs()
-        return plan(jobs, expectation(self._histories.history()), self.marks, self._settings, self._clock())
+        jobs, known, now_s = self._slurm.jobs(), self._histories.history(), self._clock()
+        wanted = plan(jobs, expectation(known), self.marks, self._settings, now_s)
+        if self._pairing is None:
+            return wanted
+        return self._pairing.refine(wanted, jobs, self.marks, known, settings=self._settings, now_s=now_s)
 
     def _steer(self, wanted: Plan) -> None:
         for number in wanted.gone:
@@ -124,12 +133,32 @@ class Agent:
             )
 
     def _without_comment(self, change: Change) -> Change:
-        return Change(change.job, change.before, Mark(change.after.factor, ""), change.why)
+        return replace(change, after=replace(change.after, comment=""))
+
+    def _beat(self) -> None:
+        """Jobs that come from now on wait for a decision, for GATE_S at most."""
+        if self._heartbeat is None:
+            return
+        try:
+            write_atomic(self._heartbeat, f"{time.time():.0f}\n".encode(), mode=0o644)
+        except OSError as error:
+            self._heartbeat = None
+            _log.warning("the heartbeat cannot be written: %s; jobs start before it is decided where", reason(error))
 
     def clear(self) -> bool:
         """Take back all that is set; whether Slurm answered. What it refuses has begun or ended."""
-        changes = [] if self._advises else undo(self.marks)
+        if self._heartbeat is not None:
+            self._heartbeat.unlink(missing_ok=True)
+        if self._advises or not self.marks:
+            return True
         try:
+            jobs = self._slurm.jobs()
+            changes = undo(jobs, self.marks)
+            running = {job.number for job in jobs if not job.waits}
+            # One that runs on the GPU that it was given asks for that again where it is started again: the next agent knows it.
+            for number in self.marks.keys() - {change.job for change in changes}:
+                if number not in running or not self.marks[number].node:
+                    del self.marks[number]
             for first in range(0, len(changes), MOST_UPDATES):
                 part = changes[first : first + MOST_UPDATES]
                 self._slurm.update(part)
@@ -137,11 +166,9 @@ class Agent:
                     del self.marks[change.job]
         except SlurmError as error:
             _log.warning("what was set of %d jobs could not be taken back: %s", len(self.marks), error)
-            self._journal.save(self.marks)
             return False
-        self.marks.clear()
-        if not self._advises:
-            self._journal.save({})
+        finally:
+            self._journal.save(self.marks)
         return True
 
     def _complain(self, sentence: str) -> None:

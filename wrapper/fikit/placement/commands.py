@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from fikitd.untrusted import printable
@@ -18,13 +18,31 @@ from fikitd.untrusted import printable
 from fikit import slurm_versions
 from fikit.placement import jobs as queue
 from fikit.placement.jobs import Job
-from fikit.placement.plan import COMMENT, Change
+from fikit.placement.pair import Gpu
+from fikit.placement.pairing import Place
+from fikit.placement.plan import OURS, Change, Mark
 
 TIMEOUT_S: Final = 10.0
 LARGEST_ANSWER: Final = 2**26
 REFUSED: Final = re.compile(r"for job (\d{1,10})\b", re.ASCII)
-_ADMIN_COMMENT: Final = re.compile(r"\bAdminComment=(\S{0,60})")
-_EXPECTED: Final = re.compile(rf"{COMMENT},expected_s=(\d{{1,12}})", re.ASCII)
+_ADMIN_COMMENT: Final = re.compile(r"\bAdminComment=(\S{0,200})")
+_ALLOCATED: Final = re.compile(r" Nodes=([\w.-]{1,255}) CPU_IDs=\S* Mem=\d+ GRES=(\S*)", re.ASCII)
+_GRES: Final = re.compile(r"(gpu|shard):([^:,()]+):(\d{1,9})(?=\(|,|$)", re.ASCII)
+_FIELD: Final = re.compile(r"(?:^| )(NodeName|Gres|State|Partitions)=(\S*)")
+_NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
+_CLOSED: Final = {
+    "DOWN",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "FAIL",
+    "FAILING",
+    "MAINT",
+    "FUTURE",
+    "UNKNOWN",
+    "NOT_RESPONDING",
+    "REBOOT",
+}
 
 
 class SlurmError(Exception):
@@ -57,14 +75,26 @@ class Commands:
         free = {
             job
             for job, said in _admin_comments(asked).items()
-            if all(not each or each.startswith(COMMENT) for each in said)
+            if all(not each or each.startswith(OURS) for each in said)
         }
         return asked - free
 
-    def expected(self, numbers: Iterable[int]) -> dict[int, float]:
-        """What the agent has written of these jobs into their AdminComments: how many seconds they will run."""
-        found = {job: _EXPECTED.fullmatch(said[-1]) for job, said in _admin_comments(set(numbers)).items() if said}
-        return {job: float(match[1]) for job, match in found.items() if match}
+    def notes(self, numbers: Iterable[int]) -> dict[int, str]:
+        """What the agent has written of these jobs into their AdminComments."""
+        return {
+            job: said[-1] for job, said in _admin_comments(set(numbers)).items() if said and said[-1].startswith(OURS)
+        }
+
+    def gpus(self) -> list[Gpu]:
+        return list(_gpus(_output(["scontrol", "--oneliner", "show", "node"])))
+
+    def places(self, numbers: Iterable[int]) -> dict[int, list[Place]]:
+        found = {}
+        for job, said in _about(set(numbers), details=True).items():
+            places = _ALLOCATED.findall(said)
+            # A name or a path may say the same: then nobody knows.
+            found[job] = list(_places(*places[0])) if len(places) == 1 else []
+        return found
 
     def update(self, changes: Sequence[Change]) -> set[int]:
         lines = [_line(change) for change in changes]
@@ -82,7 +112,12 @@ def setting(name: str) -> str:
 
 
 def _admin_comments(numbers: set[int]) -> dict[int, list[str]]:
-    """What may be the AdminComment of each, of an array those of its tasks; a job that Slurm does not know is left out.
+    """What may be the AdminComment of each, of an array those of its tasks; a job that Slurm does not know is left out."""
+    return {number: _ADMIN_COMMENT.findall(said) for number, said in _about(numbers).items()}
+
+
+def _about(numbers: set[int], *, details: bool = False) -> dict[int, str]:
+    """What `scontrol show job` says of each.
 
     Names, comments and paths are their users', may have line breaks, and may look like all of this. So each answer stands behind a
     mark that nobody can know beforehand, which scontrol prints because it is asked to.
@@ -91,11 +126,11 @@ def _admin_comments(numbers: set[int]) -> dict[int, list[str]]:
         return {}
     mark = f"x{secrets.token_hex(12)}x"
     lines = [line for number in sorted(numbers) for line in (f"show hostnames {mark}{number}", f"show job {number}")]
-    answer, _ = _told([*lines, f"show hostnames {mark}0"])
+    answer, _ = _told([*lines, f"show hostnames {mark}0"], details=details)
     found = {}
     for number, said in re.findall(rf"^{mark}(\d+)$(.*?)(?=^{mark})", answer, re.MULTILINE | re.DOTALL):
         if "JobId=" in said:
-            found[int(number)] = _ADMIN_COMMENT.findall(said)
+            found[int(number)] = said
     return found
 
 
@@ -103,12 +138,48 @@ def _line(change: Change) -> str:
     fields = [f"SiteFactor={change.factor}"] if change.factor is not None else []
     if change.comment is not None:
         fields.append(f"AdminComment={change.comment}")
+    fields += _placing(change.before, change.after)
+    if change.begins:
+        fields.append("StartTime=now")
     return f"update JobId={change.job} {' '.join(fields)}"
 
 
-def _told(lines: Sequence[str]) -> tuple[str, str]:
+def _placing(before: Mark, after: Mark) -> list[str]:
+    fields = []
+    if before.type != after.type:
+        fields.append(f"Gres=shard:{f'{after.type}:{after.shards}' if after.type else before.shards}")
+    if before.node != after.node:
+        fields.append(f"ReqNodeList={after.node}")
+    if before.waits_for != after.waits_for:
+        fields.append(f"Dependency={'?'.join(f'afterany:{job}' for job in after.waits_for)}")
+    return fields
+
+
+def _gpus(nodes: str) -> Iterator[Gpu]:
+    """Of what `scontrol show node` says."""
+    for line in nodes.splitlines():
+        fields = dict(_FIELD.findall(line))
+        state = set(re.split(r"[+*~#!%$@^-]", fields.get("State", "").upper()))
+        if state & _CLOSED or "Gres" not in fields:
+            continue
+        named = (each.partition("(")[0] for each in fields["Gres"].split(","))
+        gres = dict(each.rsplit(":", 1) for each in named if each.count(":") == 2)
+        partitions = frozenset(fields.get("Partitions", "").split(","))
+        for name, count in gres.items():
+            kind, type_ = name.split(":")
+            if kind == "gpu" and count == "1" and _NUMBER.fullmatch(gres.get(f"shard:{type_}", "")):
+                yield Gpu(fields["NodeName"], type_, int(gres[f"shard:{type_}"]), partitions)
+
+
+def _places(node: str, gres: str) -> Iterator[Place]:
+    for kind, type_, count in _GRES.findall(gres):
+        if int(count):
+            yield Place(node, type_, alone=kind == "gpu")
+
+
+def _told(lines: Sequence[str], *, details: bool = False) -> tuple[str, str]:
     """What scontrol answers to these, and its complaints; it goes on after one that it refuses."""
-    return _run(["scontrol", "--oneliner"], "\n".join([*lines, "quit", ""]))
+    return _run(["scontrol", "--oneliner", *(["--details"] if details else [])], "\n".join([*lines, "quit", ""]))
 
 
 def _output(command: list[str]) -> str:

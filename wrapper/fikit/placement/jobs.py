@@ -7,20 +7,22 @@ beforehand, the name is its last field, and lines without the mark are the rest 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-FIELDS: Final = ("A", "F", "i", "U", "T", "V", "S", "l", "E", "n", "x", "b", "D", "Q", "v", "r", "j")
+FIELDS: Final = ("A", "F", "i", "U", "T", "V", "S", "l", "E", "n", "x", "b", "D", "Q", "v", "P", "N", "r", "j")
 """squeue -o: number, array, shown number, uid, state, submitted, start, limit, dependency, nodes wanted and excluded, gres, nodes, priority,
-reservation, reason, name."""
+reservation, partitions, nodes, reason, name."""
 PENDING: Final = "PENDING"
 RUNNING: Final = "RUNNING"
 NOTHING: Final = {"", "(null)", "N/A", "NONE", "None"}
-LARGEST: Final = 10**12
+GATE_S: Final = 4.0
+"""So long a job waits for the agent at most (fikit_gate.lua)."""
 
-_SHARD: Final = re.compile(r"(?:gres[:/])?shard(?::[^:,=]+)?[:=](\d{1,9})", re.ASCII)
+_SHARD: Final = re.compile(r"(?:gres[:/])?shard(?::([^:,=]+))?[:=](\d{1,9})", re.ASCII)
+_WAITED_FOR: Final = re.compile(r"(?<![\d_])(\d{1,10})", re.ASCII)
 _NUMBER: Final = re.compile(r"\d{1,10}", re.ASCII)
 _TIME: Final = re.compile(r"(?:(?:(\d{1,6})-)?(\d{1,3}):)?(\d{1,7}):(\d{2})", re.ASCII)
 
@@ -28,8 +30,9 @@ _TIME: Final = re.compile(r"(?:(?:(\d{1,6})-)?(\d{1,3}):)?(\d{1,7}):(\d{2})", re
 @dataclass(frozen=True)
 class Job:
     """number: by which scontrol knows it; of an array's waiting tasks, the array's. shown: as users write it. Times: seconds since 1970,
-    start_s 0 where Slurm expects none yet; limit_s: of run time, infinity for none. shards: GiB of one GPU, 0 for a job that shares none.
-    alone: why the agent does not touch it, as the end of a sentence; "" where it may."""
+    start_s 0 where Slurm expects none yet; limit_s: of run time, infinity for none. shards: GiB of one GPU, 0 for a job that shares none; type: of that GPU, "" for any.
+    partitions: it may run in. nodes: where it runs. dependency, wants: what it waits for and the nodes that it names, which may be the agent's
+    doing; "" for none. alone: why the agent does not touch it whatever it did, as the end of a sentence; "" where it may."""
 
     number: int
     shown: str
@@ -40,8 +43,14 @@ class Job:
     start_s: float = 0.0
     limit_s: float = inf
     shards: int = 0
+    type: str = ""
     priority: int = 0
+    partitions: frozenset[str] = frozenset()
+    nodes: str = ""
     reason: str = ""
+    dependency: str = ""
+    wants: str = ""
+    has_gpu: bool = False
     alone: str = ""
 
     @property
@@ -49,9 +58,23 @@ class Job:
         return self.state == PENDING
 
     @property
-    def steered(self) -> bool:
-        """Whether it waits and the agent may order it."""
-        return self.waits and self.shards > 0 and not self.alone
+    def gated(self) -> bool:
+        """Whether it waits for the moment that fikit's part of job_submit.lua gave it, so that the agent can look at it first."""
+        return self.waits and self.reason == "BeginTime" and 0 < self.start_s - self.submit_s <= GATE_S + 1
+
+    def depends(self, waits_for: Collection[int]) -> bool:
+        """Whether it has a dependency, on others than these."""
+        return bool(self.dependency) and not {int(number) for number in _WAITED_FOR.findall(self.dependency)} <= set(
+            waits_for
+        )
+
+    def left_alone(self, waits_for: Collection[int] = (), node: str = "") -> str:
+        """Why the agent does not touch it; waits_for, node: what it has set of it itself."""
+        if self.depends(waits_for):
+            return "it has a dependency of its own"
+        if self.wants and self.wants != node:
+            return "it names nodes"
+        return self.alone
 
 
 def squeue_format(mark: str) -> str:
@@ -95,7 +118,13 @@ def _job(row: list[str]) -> Job | None:
         submit_s=float(fields["V"]),
         start_s=float(fields["S"]) if _NUMBER.fullmatch(fields["S"]) else 0.0,
         limit_s=limit_s(fields["l"]),
-        shards=int(shard[1]) if shard else 0,
+        shards=int(shard[2]) if shard else 0,
+        type=(shard[1] or "") if shard else "",
+        partitions=frozenset(fields["P"].split(",")),
+        nodes=fields["N"],
+        dependency="" if fields["E"] in NOTHING else fields["E"],
+        wants=_wants(fields),
+        has_gpu="gpu" in fields["b"] or "shard" in fields["b"],
         priority=int(priority) if _NUMBER.fullmatch(priority) else 0,
         reason=fields["r"],
         alone=_alone(fields),
@@ -103,13 +132,16 @@ def _job(row: list[str]) -> Job | None:
     return job
 
 
+def _wants(fields: dict[str, str]) -> str:
+    return "" if fields["n"] in NOTHING else fields["n"]
+
+
 def _alone(fields: dict[str, str]) -> str:
     """Jobs whose users, or administrators, have already said when or where they run."""
     held = fields["r"].startswith("JobHeld") or fields["Q"] == "0" or fields["D"] == "0"  # which has no nodes yet
     reasons = {
-        "it has a dependency of its own": fields["E"] not in NOTHING,
         "it is for a reservation": fields["v"] not in NOTHING,
-        "it names nodes": fields["n"] not in NOTHING or fields["x"] not in NOTHING,
+        "it names nodes": fields["x"] not in NOTHING,
         "it is held": held,
         "it is for several nodes": int(fields["D"]) > 1,
         "its array has a limit of its own": "%" in fields["i"],

@@ -7,8 +7,9 @@ import logging
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fikitd.storage import read_bounded, reason, write_atomic
 
@@ -29,10 +30,18 @@ def _factor(value: object, what: str) -> int:
     return value
 
 
-_CHECK: Final = schema.fields(
-    {"version": schema.whole(VERSION, VERSION),
-     "jobs": schema.by_name(schema.row(_factor, schema.text(200)), MOST, longest=10)}
+_MARK: Final = schema.row(
+    _factor, schema.text(400), schema.text(255), schema.text(255), schema.whole(0, 10**9), schema.several(schema.whole(1, 2**32), 64)
 )  # fmt: skip
+"""As `Mark` has its fields."""
+_CHECK: Final = schema.fields(
+    {"version": schema.whole(VERSION, VERSION), "jobs": schema.by_name(_MARK, MOST, longest=10)}
+)
+
+
+def _mark(row: list[Any]) -> Mark:
+    factor, comment, node, type_, shards, waits_for = row
+    return Mark(factor, comment, node, type_, shards, tuple(waits_for))
 
 
 class Journal:
@@ -49,11 +58,7 @@ class Journal:
             if status.st_uid not in {0, os.geteuid()} or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022:
                 raise ValueError("others may write it")
             found = _CHECK(schema.document(read_bounded(self._path, MOST_BYTES)), "the journal")
-            marks = {
-                int(number): Mark(factor, comment)
-                for number, (factor, comment) in found["jobs"].items()
-                if number.isdecimal()
-            }
+            marks = {int(job): _mark(row) for job, row in found["jobs"].items() if job.isdecimal()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -70,10 +75,7 @@ class Journal:
         kept = {number: mark for number, mark in marks.items() if mark != NOTHING}
         if kept == self._written:
             return
-        document = {
-            "version": VERSION,
-            "jobs": {str(number): [mark.factor, mark.comment] for number, mark in kept.items()},
-        }
+        document = {"version": VERSION, "jobs": {str(job): astuple(mark) for job, mark in kept.items()}}
         try:
             write_atomic(self._path, json.dumps(document).encode(), mode=0o600)
             self._written, self._complained = kept, False

@@ -8,13 +8,13 @@ among those Slurm's own order holds: first come, first served. It is bounded: wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log
 from typing import Final
 
 from fikitd.placement import overdue
 
-from fikit.placement.jobs import RUNNING, Job
+from fikit.placement.jobs import Job
 
 SHORTEST_S: Final = 10.0
 LONGEST_S: Final = 30 * 86_400.0
@@ -22,7 +22,9 @@ LONGEST_S: Final = 30 * 86_400.0
 SLACK: Final = 0.01
 """An expectation that moves a job by less than this share of the span is no reason to change it."""
 COMMENT: Final = "fikit:order"
-"""With it begins every AdminComment that the agent writes, and it writes over none that begins otherwise."""
+WAITS: Final = "fikit:waits"
+OURS: Final = (COMMENT, WAITS)
+"""With one of them begins every AdminComment that the agent writes, and it writes over none that begins otherwise."""
 HIGHEST: Final = 100_000_000
 """Slurm's priority has 32 bits; a span is at most this."""
 
@@ -37,10 +39,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Mark:
-    """What the agent has set of a job. factor: its SiteFactor. comment: its AdminComment; "" where none is ours."""
+    """What the agent has set of a job. factor: its SiteFactor. comment: its AdminComment; "" where none is ours. node, type: of the GPU that it
+    was given, "" for none; shards: which it wants, where it was given one. waits_for: one of these has to end first."""
 
     factor: int = 0
     comment: str = ""
+    node: str = ""
+    type: str = ""
+    shards: int = 0
+    waits_for: tuple[int, ...] = ()
 
 
 NOTHING: Final = Mark()
@@ -54,6 +61,8 @@ class Change:
     before: Mark
     after: Mark
     why: str
+    begins: bool = False
+    """Whether it need not wait for its begin time any more."""
 
     @property
     def factor(self) -> int | None:
@@ -75,6 +84,12 @@ class Plan:
 
 Expect = Callable[[Job], float | None]
 """How long a job will run, seconds; None: nothing is known."""
+
+
+def is_steered(job: Job, marks: Mapping[int, Mark]) -> bool:
+    """Whether it waits and the agent may order it."""
+    mark = marks.get(job.number, NOTHING)
+    return job.waits and job.shards > 0 and not job.left_alone(mark.waits_for, mark.node)
 
 
 def order_factor(expected_s: float | None, span: int) -> int:
@@ -101,10 +116,10 @@ def plan(jobs: Iterable[Job], expect: Expect, marks: Mapping[int, Mark], setting
     """What has to change so that the queue is as `order` wants it; marks: what is set now."""
     changes: list[tuple[float, Change]] = []
     seen = set()
-    for job in sorted(jobs, key=lambda each: not each.steered):
+    for job in sorted(jobs, key=lambda each: not is_steered(each, marks)):
         if job.number in seen:  # a task of an array that runs while others wait: those count
             continue
-        if job.steered:
+        if is_steered(job, marks):
             seen.add(job.number)
             change = _steer(job, expect(job), marks.get(job.number, NOTHING), settings, now_s)
             if change is not None:
@@ -124,7 +139,8 @@ def _steer(job: Job, expected_s: float | None, before: Mark, settings: Settings,
     was_late = before.factor == overdue_factor(settings.span)
     if before != NOTHING and late == was_late and abs(factor - before.factor) <= settings.span * SLACK:
         return None
-    after = Mark(factor, comment_of(expected_s, late))
+    comment = before.comment if before.waits_for else comment_of(expected_s, late)
+    after = replace(before, factor=factor, comment=comment)
     if after.factor == before.factor and before != NOTHING:
         return None
     return Change(job.number, before, after, _why(expected_s, late))
@@ -138,13 +154,20 @@ def _why(expected_s: float | None, late: bool) -> str:
 
 def _release(job: Job, before: Mark) -> Change | None:
     """A job that runs has no more use for what was set; one that its user has given a dependency, or holds, is left as it was found."""
-    factor = before.factor if job.state == RUNNING or not job.waits else 0
-    after = Mark(factor, "")
-    if after == before:
-        return None
-    return Change(job.number, before, after, "it runs" if not job.waits else job.alone or "it shares no GPU")
+    if not job.waits:
+        after = replace(before, comment="")
+        return None if after == before else Change(job.number, before, after, "it runs")
+    return Change(job.number, _ours(job, before), NOTHING, job.left_alone() or "it shares no GPU")
 
 
-def undo(marks: Mapping[int, Mark]) -> list[Change]:
-    """Everything taken back."""
-    return [Change(number, mark, NOTHING, "the agent stops") for number, mark in marks.items() if mark != NOTHING]
+def _ours(job: Job, mark: Mark) -> Mark:
+    """What of the mark is still there: its owner may have put something else in its place, which is not taken back."""
+    waits = bool(job.dependency) and not job.depends(mark.waits_for)
+    return replace(mark, waits_for=mark.waits_for if waits else (), node=mark.node if job.wants == mark.node else "")
+
+
+def undo(jobs: Iterable[Job], marks: Mapping[int, Mark]) -> list[Change]:
+    """Everything taken back of the jobs that wait."""
+    there = {job.number: job for job in jobs if job.waits}
+    waiting = {number: mark for number, mark in marks.items() if number in there and mark != NOTHING}
+    return [Change(number, _ours(there[number], mark), NOTHING, "the agent stops") for number, mark in waiting.items()]
