@@ -75,7 +75,7 @@ def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measur
 ) -> None:
     """A profile is seen by what comes of it: no constant is another one when it is used."""
 
-    def outcome(tuning: dict[str, float]) -> _simulator.Result:
+    def outcome(tuning: dict[str, float]) -> list[_simulator.Result]:
         jobs = [
             _simulator.Job(
                 trace.native,
@@ -84,7 +84,8 @@ def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measur
             )
             for priority, trace in ((1, scenario.high), (8, scenario.lows[0]))
         ]
-        return _simulator.simulate("budget", jobs, requests=20, costs=Costs(), device=simulator.SLICES.native())
+        devices = (simulator.SLICES, simulator.MPS)
+        return [_simulator.simulate("budget", jobs, requests=20, costs=Costs(), device=d.native()) for d in devices]
 
     usual = outcome({})
     changed = {
