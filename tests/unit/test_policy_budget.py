@@ -110,11 +110,32 @@ def alone(made: Policy, until_ns: int, step_ns: int = 10 * MS) -> int:
 
 
 def test_a_delay_is_paid_from_what_the_high_job_has_earned() -> None:
-    poor, rich = policy(tuning={}), policy(tuning={})
-    now = alone(rich, 800 * MS)
-    for made, expected in ((poor, []), (rich, [LOW])):
+    for earns_ns, expected in ((20 * MS, []), (800 * MS, [LOW])):
+        made = policy(tuning={})
+        now = alone(made, earns_ns)
         made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
         assert grants(made.event("waiting", LOW, now + 20 * US, request=1, duration_ns=1 * MS)) == expected
+
+
+def test_what_came_unforeseen_keeps_lower_work_from_where_it_came() -> None:
+    """Requests were expected in 50 ms and come in 1 ms, while a kernel of 10 ms runs: nothing was expected to be spent."""
+    made = policy(tuning={})
+    now = alone(made, 800 * MS)
+    went = []
+    for request in range(1, 5):
+        made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[1])
+        made.event("drained", HIGH, now + MS, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[50 * MS])
+        now += MS
+        went += grants(made.event("waiting", LOW, now, request=request, duration_ns=10 * MS))
+        if not went[request - 1 :]:
+            break
+        made.event("launched", LOW, now, granted=True, request=request, duration_ns=10 * MS)
+        made.event("launched", HIGH, now + MS, duration_ns=10 * US, slack_ns=[1])
+        now += 10 * MS
+        made.event("grant_done", LOW, now, request=request)
+        made.event("drained", HIGH, now, duration_ns=0, span_ns=MS, slack_ns=[1], idle_ns=[50 * MS])
+    assert 1 <= len(went) <= 3
+    assert made.held(LOW)[1] == HIGH
 
 
 def test_a_client_begins_with_what_a_fifth_of_a_second_earns_and_no_more() -> None:
@@ -148,6 +169,66 @@ def test_cheap_delays_end_with_the_budget() -> None:
         made.event("grant_done", LOW, now, request=request)
         made.event("drained", HIGH, now, began_ns=now - 110 * US, duration_ns=0, slack_ns=[9900 * US], idle_ns=[1])
     assert 1 < granted < 10
+
+
+def harvested(made: Policy, now: int, length: int, until_ns: int) -> float:
+    """The share of the time from now on that lower work gets, which always wants more, while the high job does nothing."""
+    begin, request, had = now, 1000, 0
+    decided = made.event("waiting", LOW, now, request=request, duration_ns=length)
+    while now < until_ns:
+        if grants(decided):
+            made.event("launched", LOW, now, granted=True, request=request, duration_ns=length)
+            now, had = now + length, had + length
+            made.event("grant_done", LOW, now, request=request)
+            request += 1
+            decided = made.event("waiting", LOW, now, request=request, duration_ns=length)
+        else:
+            at = wake(decided)
+            assert at is not None
+            now = at
+            decided = made.event("tick", 0, now)
+    return had / (now - begin)
+
+
+@pytest.mark.parametrize("length", [1 * MS, 10 * MS, 30 * MS])
+@pytest.mark.parametrize("idle_ns", [[1 * MS] * 8, IDLE], ids=["closed", "from outside"])
+@pytest.mark.parametrize("surprises", [0, 5, 50])
+def test_who_stays_away_for_a_minute_keeps_lower_work_from_the_device_for_no_more_than_some_seconds(
+    surprises: int, idle_ns: list[int], length: int
+) -> None:
+    """A notebook whose user thinks. Whatever lower work has cost before: a minute is worth more than the delay at its end."""
+    made = Policy("budget")
+    for client, priority in ((HIGH, 1), (LOW, 8)):
+        made.event("client_added", client, 0, priority=priority)
+    now = alone(made, 2 * S)
+    for request in range(1, 1 + surprises):
+        went = grants(made.event("waiting", LOW, now, request=request, duration_ns=200 * US))
+        made.event(
+            "launched" if went else "waiting_ended", LOW, now, request=request, granted=bool(went), duration_ns=200 * US
+        )
+        made.event("launched", HIGH, now, duration_ns=1 * MS, slack_ns=[1])
+        if went:
+            made.event("grant_done", LOW, now + 2 * MS, request=request)  # ten times as long
+        now += 3 * MS
+        made.event(
+            "drained", HIGH, now, began_ns=now - 2 * MS, duration_ns=0, span_ns=1 * MS, slack_ns=[1], idle_ns=idle_ns,
+            open=idle_ns == IDLE,
+        )  # fmt: skip
+        now += 1 * MS
+    assert harvested(made, now, length, now + 60 * S) > 0.9
+
+
+def test_a_delay_after_a_long_absence_is_paid_by_what_was_earned_meanwhile() -> None:
+    """The kernel of a second that ran when its host came back is 1/60 of the minute in which it did not. Afterwards as before."""
+    made = policy(tuning={})
+    now = alone(made, 2 * S) + 60 * S
+    assert grants(made.event("waiting", LOW, now, request=1, duration_ns=1 * S)) == [LOW]
+    made.event("launched", LOW, now, granted=True, request=1, duration_ns=1 * S)
+    made.event("launched", HIGH, now, duration_ns=1 * MS, slack_ns=[1])
+    made.event("grant_done", LOW, now + 1 * S, request=1)
+    now += 1 * S + 1 * MS
+    made.event("drained", HIGH, now, began_ns=now - S, duration_ns=0, span_ns=1 * MS, slack_ns=[1], idle_ns=[1 * MS])
+    assert bought(made, now + MS, 1 * MS)
 
 
 def test_what_a_lower_kernel_needs_in_line_is_of_its_length() -> None:
@@ -298,6 +379,15 @@ def test_a_kernel_pays_both_switches_and_one_that_nobody_has_measured_is_a_dear_
         for name, (switch, overlaps) in asked.items()
     }
     assert longest["MPS"] == longest["none"] > longest["dear"] == longest["not measured"]
+
+
+def test_without_any_slowdown_only_what_is_free_runs() -> None:
+    made = policy(max_slowdown=0.0)
+    now = alone(made, 100 * MS)
+    made.event("launched", HIGH, now, duration_ns=10 * US, slack_ns=[5 * MS])
+    assert grants(made.event("waiting", LOW, now + 1, request=1, duration_ns=10 * MS)) == []
+    made.event("waiting_ended", LOW, now + 2, request=1)
+    assert grants(made.event("waiting", LOW, now + 3, request=2, duration_ns=1 * MS)) == [LOW]
 
 
 def test_a_kernel_of_unknown_length_runs_alone() -> None:

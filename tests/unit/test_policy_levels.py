@@ -168,11 +168,23 @@ DEATH_OF_ONE_ABOVE = [
     ("wait", NORMAL, {"duration_ns": None, "exclusive": False, "engine": "compute", "run_launches": 1}, 0),
 ]
 
+# Work of the high one stands behind work that the low one has reported, when the normal one goes to a level of its own.
+A_LEVEL_ABOVE_ITS_EQUALS = [
+    ("launch", HIGH, 10 * US, 0),
+    ("wait", NORMAL, {"duration_ns": None, "exclusive": False, "engine": "compute", "run_launches": 1}, 0),
+    ("report", LOW, {"kind": "launched", "granted": False, "request": 0, "duration_ns": 1}, 0),
+    ("launch", HIGH, 100 * US, 0),
+    ("priority", NORMAL, None, 50 * US),
+    ("wait", NORMAL, {"duration_ns": 10 * US, "exclusive": False, "engine": "compute", "run_launches": 1}, 0),
+    ("tick", HIGH, None, 60 * US),
+]
+
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=10, max_size=50))
 @example(steps=DEATH_OF_ONE_ABOVE)
+@example(steps=A_LEVEL_ABOVE_ITS_EQUALS)
 def test_reports_of_a_lower_client_change_nothing_for_those_above_but_by_what_it_was_granted(
     name: str, steps: list[tuple[str, int, Any, int]]
 ) -> None:

@@ -59,18 +59,19 @@ void Policy::see_levels(std::int64_t now_ns) {
   for (int priority = 0; priority < LevelPolicy::kNoLevel; ++priority) {
     if (!closed[static_cast<std::size_t>(priority)]) continue;
     const auto same = std::ranges::find_if(known, [priority](const Level& l) { return l != nullptr && l->level() == priority; });
-    Level level = same != known.end() ? std::move(*same) : make_level(priority, lowest, now_ns);
+    const auto below = std::ranges::find_if(known, [priority](const Level& l) { return l != nullptr && l->level() > priority; });
+    Level level = same != known.end() ? std::move(*same) : make_level(priority, below != known.end() ? **below : lowest, now_ns);
     levels_[count_++] = std::move(level);
   }
 }
 
-// What the one above it knows no client below that one has said. Above all others it begins to learn: of whom it hears it knows
-// that they are there, and their own work that is not over.
-Policy::Level Policy::make_level(int priority, const LevelPolicy& lowest, std::int64_t now_ns) const {
+// What the one above it knows no client below that one has said. Above all others it begins to learn from the next one below, which
+// heard fewest: of whom it hears it knows that they are there, and their own work that is not over.
+Policy::Level Policy::make_level(int priority, const LevelPolicy& below, std::int64_t now_ns) const {
   Level made = make_(options_);
   if (count_ > 0) made->learn(*levels_[count_ - 1]), made->know(levels_[count_ - 1]->device());
   made->set_level(priority);
-  if (count_ == 0) made->begin(lowest, now_ns);
+  if (count_ == 0) made->begin(below, now_ns);
   return made;
 }
 

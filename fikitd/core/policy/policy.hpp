@@ -71,7 +71,7 @@ class Policy {
   LevelPolicy& home(const Client& client) const;
   bool add(const Event& event);
   void see_levels(std::int64_t now_ns);
-  Level make_level(int priority, const LevelPolicy& lowest, std::int64_t now_ns) const;
+  Level make_level(int priority, const LevelPolicy& below, std::int64_t now_ns) const;
 
   Make make_;
   Options options_;

@@ -110,7 +110,7 @@ std::int64_t Budget::patience_ns(const Client& client, std::int64_t now_ns) cons
   for (const Client& higher : clients().span()) {
     if (!higher.outranks(client)) continue;
     const SlowdownBudget& budget = budgets_[higher.slot];
-    if (higher.protection.max_delay_ns != kNever || budget.overdrawn() || budget.others_may_wait(now_ns))
+    if (higher.protection.max_delay_ns != kNever || budget.overdrawn(now_ns) || budget.others_may_wait(now_ns))
       return 10 * options().ageing_ns;
   }
   return options().ageing_ns;

@@ -25,8 +25,14 @@ void SlowdownBudget::begin(std::int64_t now_ns, const Tuning& tuning, double max
 
 double SlowdownBudget::full_ns() const { return max_slowdown_ * tuning_->saved_ns * (arrivals_ ? tuning_->arrivals_saved : 1); }
 
-void SlowdownBudget::earn(double progress_ns) {
-  balance_ns_ = std::min(balance_ns_ + max_slowdown_ / tuning_->reserve * std::max(progress_ns, 0.0), full_ns());
+void SlowdownBudget::earn(double progress_ns) { balance_ns_ = std::min(balance_ns_ + share_of(std::max(progress_ns, 0.0)), full_ns()); }
+
+// Nobody expected it to stay away for so long: time that it takes by itself, of which a delay at its return is a share like any other.
+double SlowdownBudget::away_ns(std::int64_t now_ns) const {
+  constexpr std::int64_t kLonger = 2;
+  const std::int64_t longest_ns = in_segment_ ? slack_.ns.back() : idle_.ns.back();
+  const std::int64_t left_ns = in_segment_ ? std::max(finish_ns_, alone_dry_ns_) + behind_ns_ : since_ns_;
+  return std::max(0.0, static_cast<double>(now_ns - left_ns - kLonger * longest_ns) - tuning_->lately_ns);
 }
 
 void SlowdownBudget::launched(const Event& event, const Client& client) {
@@ -50,6 +56,9 @@ void SlowdownBudget::begin_segment(std::int64_t now_ns) {
   }
   const double stood_ns = copies_ns(idle_ns);
   carried_ns_ += stood_ns;
+  const double away_ns = this->away_ns(now_ns);
+  paid_away_ns_ = arrivals_ ? 0 : share_of(away_ns);
+  earn(away_ns);
   // A host that is at work between two waits of a request goes on with it.
   if (!open_ && !fresh_) earn(static_cast<double>(std::min(idle_ns, idle_.ns.back())) - stood_ns);
   in_segment_ = true;
@@ -81,7 +90,7 @@ void SlowdownBudget::waited(const Event& event) {
   const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
   compare(delay_ns);
   balance_ns_ += spent_ns_; // what was expected gives way to what was
-  carried_ns_ += delay_ns;
+  carried_ns_ += std::max(0.0, delay_ns - std::exchange(paid_away_ns_, 0));
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns);
   open_ = event.outlook.open;
   see_arrivals(event.time_ns);
@@ -169,8 +178,18 @@ void SlowdownBudget::see_arrivals(std::int64_t now_ns) {
 void SlowdownBudget::see_load() {
   if (active_ns_ + at_rest_ns_ > tuning_->remembered_ns) active_ns_ /= 2, at_rest_ns_ /= 2;
   if (!open_) return;
-  const double load = std::min(active_ns_ / std::max(active_ns_ + at_rest_ns_, 1.0), tuning_->highest_load);
+  const double load = this->load(at_rest_ns_);
   affected_ = {.inside = affected_inside(load), .start = affected_from_start(load)};
+}
+
+double SlowdownBudget::load(double at_rest_ns) const {
+  return std::min(active_ns_ / std::max(active_ns_ + at_rest_ns, 1.0), tuning_->highest_load);
+}
+
+// Who stays away for longer than ever has a lower load than he had.
+double SlowdownBudget::affected(std::int64_t now_ns) const {
+  if (!found_nobody(now_ns)) return affected_.inside;
+  return away_ns(now_ns) == 0 ? affected_.start : affected_from_start(load(at_rest_ns_ + static_cast<double>(now_ns - since_ns_)));
 }
 
 std::int64_t SlowdownBudget::late_from_ns() const { return since_ns_ + idle_.late_ns(); }
@@ -193,7 +212,11 @@ void SlowdownBudget::forecast(std::int64_t now_ns, Forecast& made) const {
 
 // Those that come behind will be late by what is carried to them.
 double SlowdownBudget::left_ns(std::int64_t now_ns) const {
-  return found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
+  const double left_ns = found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
+  const double away_ns = this->away_ns(now_ns);
+  if (away_ns == 0) return left_ns;
+  const double more_ns = left_ns + share_of(away_ns);
+  return arrivals_ ? std::max(left_ns, std::min(more_ns, full_ns())) : more_ns; // those who queue are not told from those who do not
 }
 
 double SlowdownBudget::covers_ns(std::int64_t now_ns) const {

@@ -36,7 +36,7 @@ class SlowdownBudget {
   double surcharge(std::size_t when) const { return unforeseen_[when].share(tuning_->enough_ns / 4); }
   std::size_t when(bool at_work) const { return in_segment_ ? 1 + static_cast<std::size_t>(at_work) : 0; }
   // So many requests feel a delay now.
-  double affected(std::int64_t now_ns) const { return found_nobody(now_ns) ? affected_.start : affected_.inside; }
+  double affected(std::int64_t now_ns) const;
   // What of that is feared: of a full budget something is spent on finding out whether it still comes. Where nothing may be spent
   // nobody could ever find out: there only what has been seen is feared.
   double feared_surcharge(std::int64_t now_ns, bool at_work) const {
@@ -71,7 +71,7 @@ class SlowdownBudget {
   }
   bool wary() const { return std::max(surcharge(1), surcharge(2)) > kFeared / 4; } // it is, or nobody knows yet
   bool back_early() const { return in_segment_ && surcharge(0) > kFeared / 10; } // and seldom when it was expected
-  bool overdrawn() const { return balance_ns_ < 0; }
+  bool overdrawn(std::int64_t now_ns) const { return left_ns(now_ns) < 0; }
   bool in_segment() const { return in_segment_; }
   // Its requests come from outside, and one is there, or may be.
   bool others_may_wait(std::int64_t now_ns) const { return arrivals_ && !found_nobody(now_ns); }
@@ -79,7 +79,9 @@ class SlowdownBudget {
 
  private:
   static constexpr std::int64_t kWordNs = 100'000; // the word that a wait is over may be so late
+  double share_of(double progress_ns) const { return max_slowdown_ / tuning_->reserve * progress_ns; }
   void earn(double progress_ns);
+  double away_ns(std::int64_t now_ns) const; // for so much longer than it ever did it has neither launched nor had work on the device
   double full_ns() const;
   double left_ns(std::int64_t now_ns) const;
   double filled(std::int64_t now_ns) const { return full_ns() <= 0 ? 0 : std::clamp(left_ns(now_ns) / full_ns(), 0.0, 0.999); }
@@ -90,6 +92,7 @@ class SlowdownBudget {
   void see_arrivals(std::int64_t now_ns);
   void request_ended(std::int64_t now_ns);
   void see_load();
+  double load(double at_rest_ns) const;
   bool found_nobody(std::int64_t now_ns) const { return open_ && !in_segment_ && now_ns >= late_from_ns(); }
   double exposed(std::int64_t now_ns) const; // of lower work so much may meet what is unforeseen
   std::int64_t late_from_ns() const; // a request that had been waiting would have begun before
@@ -99,6 +102,7 @@ class SlowdownBudget {
   double max_slowdown_ = 0;
   double balance_ns_ = 0;
   double carried_ns_ = 0; // by so much the client is later than alone; requests that end pay for it
+  double paid_away_ns_ = 0; // of the next delay: earned while it stayed away
 
   // This segment.
   bool fresh_ = true; // nothing was launched yet
