@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from fikitd._core import Policy, Runs
 from fikitd.simulator import TUNING
 from hypothesis import given
