@@ -32,7 +32,10 @@ double SlowdownBudget::away_ns(std::int64_t now_ns) const {
   constexpr std::int64_t kLonger = 2;
   const std::int64_t longest_ns = in_segment_ ? slack_.ns.back() : idle_.ns.back();
   const std::int64_t left_ns = in_segment_ ? std::max(finish_ns_, alone_dry_ns_) + behind_ns_ : since_ns_;
-  return std::max(0.0, static_cast<double>(now_ns - left_ns - kLonger * longest_ns) - tuning_->lately_ns);
+  constexpr double kStartUpNs = 5e9; // of a program of which nothing is known yet
+  // Requests from outside come at random: there longer than it was at work lately.
+  const double doubt_ns = fresh_ ? kStartUpNs : std::max(arrivals_ ? active_ns_ : 0, tuning_->lately_ns);
+  return std::max(0.0, static_cast<double>(now_ns - left_ns - kLonger * longest_ns) - doubt_ns);
 }
 
 void SlowdownBudget::launched(const Event& event, const Client& client) {
