@@ -31,6 +31,7 @@ from fikitd.storage import Storage, reason
 _log = logging.getLogger("fikitd")
 
 INTERVAL_S: Final = 5.0
+PAUSE_S: Final = 0.2  # however many clients come and go
 READ_S: Final = 5.0  # so long a decision waits for the history's files; then it goes by what was read before
 BUSY: Final = 0.5  # of a job of which nothing is known
 _SLICES, _OVERLAP = Slowdowns(0, Device.SLICES), Slowdowns(0, Device.MPS)
@@ -60,14 +61,14 @@ class AutoPriorities:
         jobs: Jobs,
         records: JobRecords,
         history: SpoolHistory,
-        storage: Storage,
         change_priority: Callable[[JobRecord], None],
         changes: asyncio.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """change_priority: of the clients of a record's job. changes: set whenever a client comes or goes."""
         self._jobs, self._records = jobs, records
-        self._history, self._storage = history, storage
+        self._history = history
+        self._storage = Storage(limit=1)  # of its own: files that hang take nobody else's place, and one thread at most
         self._change_priority, self._changes, self._clock = change_priority, changes, clock
         self._gpus: dict[str, _Gpu] = {}
         self._standing: dict[int, _Standing] = {}  # by number of the job
@@ -81,6 +82,7 @@ class AutoPriorities:
             self._changes.clear()
             if self._gpus or self._candidates():
                 await self.decide()
+                await asyncio.sleep(PAUSE_S)
 
     async def decide(self) -> None:
         """Once, for all GPUs."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from fikitd import build, priorities
+from fikitd.changed_priorities import USER
 from fikitd.job import Job
 from fikitd.jobs import Jobs
 from fikitd.mps.clients import Clients as MpsClients
@@ -195,7 +196,8 @@ class Control:
             raise RequestError(
                 f"job {job_id} measures, so it has no priority: it waits for nobody, and nobody waits for it"
             )
-        if priority != record.priority or record.automatic:
+        changes = record.chosen == USER if priority is None else priority != record.priority or record.automatic
+        if changes:
             try:
                 if priority is None:
                     record = self._records.take_change_back(record)

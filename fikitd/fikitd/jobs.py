@@ -75,12 +75,16 @@ class Jobs:
     def client_came(self, job: Job, place: str) -> None:
         """A client on a GPU, by the name under which it is shared: its counters are the job's from now on."""
         job.places[place] += 1
-        for other in self.all():
-            if other is not job and other.places[place] > 0:
-                job.beside_others |= other.record.priority <= job.record.priority
-                other.beside_others |= job.record.priority <= other.record.priority
+        self._meet(job)
         self._changes.set()
         self._note(job)
+
+    def _meet(self, job: Job) -> None:
+        """The job is beside those of its GPUs, with the priorities that all have now."""
+        for other in self.all():
+            if other is not job and any(count > 0 and other.places[place] > 0 for place, count in job.places.items()):
+                job.beside_others |= other.record.priority <= job.record.priority
+                other.beside_others |= job.record.priority <= other.record.priority
 
     def client_ended(self, job: Job, place: str, then: Callable[[], None]) -> None:
         """One of its clients is gone, with its counters taken. `then` follows, on whatever thread, when that is noted."""
@@ -121,6 +125,7 @@ class Jobs:
         job = self._jobs.get(record.job)
         if job is not None and job.record.started_ns == record.started_ns:
             job.change_priority(record)
+            self._meet(job)
 
     def get(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)

@@ -146,7 +146,6 @@ class Server:
             jobs=self._jobs,
             records=self._records,
             history=SpoolHistory.of(config.daemon),
-            storage=self._storage,
             change_priority=self._clients.change_priority,
             changes=changes,
         )

@@ -82,6 +82,7 @@ def test_the_job_with_the_shorter_expected_rest_goes_first_whoever_came_first(da
     assert auto == {"highest": 5, "lowest": 8, "state": "ordered", "runs": 2}
     assert daemon.control.job("12")["warnings"] == [], "what fikitd chooses is no event"
     assert JobRecord.read(Path(daemon.run_dir) / "jobs" / "12").priority == 5, "the record is what was approved"
+    assert daemon.control.priority("12", AUTO) == 6, "nobody had taken it from fikitd"
     clients.pop().close()  # the short one is gone
     eventually(lambda: daemon.control.job("12")["auto"]["state"] == "alone")
     eventually(lambda: daemon.control.job("12")["priority"] == 5)

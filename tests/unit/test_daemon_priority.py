@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +17,9 @@ from fikit import places
 from fikit.cli import cli
 from fikitd.changed_priorities import ChangedPriorities
 from fikitd.client import ControlError
+from fikitd.jobs import Jobs
+from fikitd.ledger import Ledger
+from fikitd.protocol import Device
 from fikitd.records import JobRecord, JobRecords
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
@@ -45,6 +48,17 @@ def test_clients_that_are_there_and_those_that_come_have_it(daemon: Daemon) -> N
     assert in_core(daemon) == [5, 5]
     first.close()
     second.close()
+
+
+def test_a_job_that_comes_to_be_no_more_important_than_another_is_beside_others(tmp_path: Path) -> None:
+    jobs = Jobs(records=JobRecords(tmp_path), files=cast("Any", None), ledger=Ledger(tmp_path), policy="budget")
+    device = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
+    high, low = (jobs.of(record(job=job, priority=priority), device) for job, priority in (("12", 1), ("13", 8)))
+    for job in (high, low):
+        jobs.client_came(job, "gpu")
+    assert (high.beside_others, low.beside_others) == (False, True)
+    jobs.change_priority(record(job="12", priority=8))
+    assert high.beside_others
 
 
 def test_a_job_whose_programs_are_not_there_yet_has_it_too(daemon: Daemon) -> None:
