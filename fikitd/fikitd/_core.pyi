@@ -397,7 +397,8 @@ class JobWork:
     def __init__(self) -> None: ...
 
 class TimeAccount:
-    """Where a client's time goes, driven by hand. `others`: how many kernels other jobs have sent to the GPU by then."""
+    """Where a client's time goes, driven by hand. `others`: how many kernels other jobs have sent to the GPU by then; `under_way`: whether
+    some of them are not known to be complete."""
 
     def __init__(self, time_ns: int, job: JobWork | None = None, measured: bool = False) -> None: ...
     def at_gate(self, time_ns: int) -> None:
@@ -406,11 +407,20 @@ class TimeAccount:
     def left_gate(self, time_ns: int) -> int:
         """No more; how much of the time, since it was last asked, the wait has cost."""
 
-    def launched(self, time_ns: int, work_ns: int | None, gap_ns: int | None, others: int = 0) -> None:
+    def launched(
+        self, time_ns: int, work_ns: int | None, gap_ns: int | None, others: int = 0, *, under_way: bool = False
+    ) -> None:
         """A kernel that alone takes so long, with such a gap behind it; None: nobody knows."""
 
     def complete(
-        self, time_ns: int, began_ns: int | None = None, *, left_ns: int = 0, all: bool = True, others: int = 0
+        self,
+        time_ns: int,
+        began_ns: int | None = None,
+        *,
+        left_ns: int = 0,
+        all: bool = True,
+        others: int = 0,
+        under_way: bool = False,
     ) -> None:
         """Launches are complete, but for so much work; the host has waited for that since began_ns, None: it has not."""
 

@@ -64,11 +64,36 @@ def test_work_that_was_late_beside_others_was_delayed_and_else_took_longer_by_it
         assert parts(account, 180, others) == said
 
 
+def test_a_kernel_of_others_that_was_there_before_is_there_until_it_is_known_to_be_complete() -> None:
+    """None was launched meanwhile: one at the beginning, one that still runs at the end, or none at all."""
+    for before, after, said in (
+        (True, False, {"delayed_ns": 70}),
+        (False, True, {"delayed_ns": 70}),
+        (False, False, {}),
+    ):
+        account = TimeAccount(0)
+        account.launched(0, 50, 10, under_way=before)
+        account.complete(120, 5, under_way=after)
+        assert parts(account, 120) == said
+
+
 def test_a_measured_client_is_delayed_by_nobody() -> None:
     account = TimeAccount(0, None, True)
     account.launched(0, 50, 10)
     account.complete(120, 5, others=3)
     assert parts(account, 120, 3) == {}
+
+
+def test_what_of_a_gap_the_host_waited_for_word_of_its_work_is_no_delay() -> None:
+    """A profile's gap is the device's: 10, of which the host ran for 4, as it heard 6 later that its work was done."""
+    account = TimeAccount(0)
+    account.launched(0, 50, 10)
+    account.complete(56, 5, others=1)
+    account.launched(60, 50, 10, 1)
+    account.complete(116 + 30, 65, others=2)
+    account.launched(150, 50, 10, 2)
+    account.complete(200, 155, others=3)
+    assert parts(account, 200, 3) == {"delayed_ns": 30}
 
 
 def test_work_that_was_over_sooner_pays_for_work_that_took_longer() -> None:

@@ -29,18 +29,19 @@ void bind_time_account(nb::module_& m) {
            "time_ns"_a)
       .def("launched",
            [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> work_ns, std::optional<std::int64_t> gap_ns,
-              std::uint64_t others) {
+              std::uint64_t others, bool under_way) {
              self.launched({.t_ns = time_ns, .work_ns = work_ns.value_or(kUnknown), .gap_ns = gap_ns.value_or(kUnknown)},
-                           {.kernels = others});
+                           {.kernels = others, .under_way = under_way});
            },
-           "time_ns"_a, "work_ns"_a.none(), "gap_ns"_a.none(), "others"_a = 0)
+           "time_ns"_a, "work_ns"_a.none(), "gap_ns"_a.none(), "others"_a = 0, nb::kw_only(), "under_way"_a = false)
       .def("complete",
            [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> began_ns, std::int64_t left_ns, bool all,
-              std::uint64_t others) {
+              std::uint64_t others, bool under_way) {
              self.complete({.t_ns = time_ns, .began_ns = began_ns.value_or(kLongAgo), .left_ns = left_ns, .all = all},
-                           {.kernels = others});
+                           {.kernels = others, .under_way = under_way});
            },
-           "time_ns"_a, "began_ns"_a.none() = nb::none(), nb::kw_only(), "left_ns"_a = 0, "all"_a = true, "others"_a = 0)
+           "time_ns"_a, "began_ns"_a.none() = nb::none(), nb::kw_only(), "left_ns"_a = 0, "all"_a = true, "others"_a = 0,
+           "under_way"_a = false)
       .def("lost", &TimeAccount::lost)
       .def("spent",
            [](const TimeAccount& self, std::int64_t time_ns, std::uint64_t others) {
