@@ -38,7 +38,7 @@ def around(path: Path, name: str) -> tuple[str, str]:
         before, found, rest = path.read_text().partition(begin)
     except (OSError, UnicodeDecodeError) as error:
         raise BenchError(f"couldn't read {path}: {reason(error)}") from error
-    _, ended, after = rest.partition(end)
+    _, ended, after = f"\n{rest}".partition(end)  # there may be no table yet
     if not found or not ended:
         raise BenchError(
             f"{path} has no place for this table, put {begin.strip()} before it and {end.strip()} behind it"

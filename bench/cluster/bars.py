@@ -25,7 +25,8 @@ TAIL = 99
 SPREAD_MEMORY = 32
 """GiB a job: at how much `order` against `spread` is judged."""
 WORSE = 0.01
-STEERED = ("order", "pair")
+PAIRED = ("pair", "pair-agent")
+STEERED = ("order", *PAIRED)
 AUTO_MEMORY = 14
 """The same of `auto`, which a node does by itself."""
 AUTO_WORSE = 0.02
@@ -114,11 +115,12 @@ def of_philly(found: Figures, device: str, gib: int, load: float) -> Iterator[Ba
             1.1,
             most=True,
         )
-    yield Bar("pair: mean JCT below order's by", *where, found.less("pair", "order"), 0.04)
-    yield Bar("pair: mean JCT below SJF-BSBF's (equal sharing) by", *where, found.less("pair", "sjf-bsbf"), 0.10)
-    yield Bar(
-        "pair: mean JCT below that of exclusive GPUs, shortest first, by", *where, found.less("pair", "sjf"), 0.40
-    )
+    for name in PAIRED:
+        yield Bar(f"{name}: mean JCT below order's by", *where, found.less(name, "order"), 0.04)
+        yield Bar(f"{name}: mean JCT below SJF-BSBF's (equal sharing) by", *where, found.less(name, "sjf-bsbf"), 0.10)
+        yield Bar(
+            f"{name}: mean JCT below that of exclusive GPUs, shortest first, by", *where, found.less(name, "sjf"), 0.40
+        )
 
 
 def not_worse(found: Figures, device: str, trace: str, gib: int, load: float | None) -> Iterator[Bar]:

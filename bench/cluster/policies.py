@@ -62,6 +62,7 @@ POLICIES = (
     Policy("auto", "spread, and the shorter expected rest goes first on the GPU", sharing=Sharing.SPREAD, rules=_rules(most=0)),
     Policy("order", "auto, and shortest expected job first", Queue.SHORTEST, Sharing.SPREAD, _rules(most=0), MAX_WAIT_S),
     Policy("pair", "order, on the GPU where the sum of ends gains most", Queue.SHORTEST, Sharing.BEST, PAIR, MAX_WAIT_S),
+    Policy("pair-agent", "pair as the agent does it: where no GPU had room, Slurm starts the job on the first that has", Queue.SHORTEST, Sharing.AGENT, PAIR, MAX_WAIT_S),
 )  # fmt: skip
 NAMED = {policy.name: policy for policy in POLICIES}
 

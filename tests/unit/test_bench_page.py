@@ -54,6 +54,13 @@ def test_a_table_replaces_its_last_one_and_nothing_else(tmp_path: Path, monkeypa
     assert path.read_text() == PAGE.replace("old\ntable", table).replace("bound -->\n", f"bound -->\nnew{source}")
 
 
+def test_the_first_table_of_a_place_takes_nothing_of_the_next_place(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(PAGE.replace("old\ntable\n", ""))
+    page.write(path, "heldout", "new")
+    assert path.read_text().endswith(PAGE.partition("table\n")[2])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -69,6 +69,14 @@ SITUATIONS = (
         (0, 0, 10),
     ),
     Situation(
+        "pair-agent: what had room waits as with pair", "pair-agent", 2, (Job(0, 10, busy=1), Job(0, 900, busy=1), Job(1, 1000, busy=1)),
+        (0, 0, 10),
+    ),
+    Situation(
+        "pair-agent: what had no room starts where there is some", "pair-agent", 2,
+        (Job(0, 10, busy=1, gib=50), Job(0, 900, busy=1, gib=50), Job(0, 20, busy=1, gib=30), Job(1, 1000, busy=1, gib=40)), (0, 0, None, 10),
+    ),
+    Situation(
         "lucid-like: two that want more than all of a GPU do not share", "lucid-like", 1, (Job(0, 50, busy=0.6), Job(0, 60, busy=0.6)), (0, 50)
     ),
     Situation("ffs: two at most, whatever it costs", "sjf-ffs", 1, (Job(0, 100, busy=1), Job(1, 100, busy=1), Job(2, 500, busy=1)), (0, 1, None)),

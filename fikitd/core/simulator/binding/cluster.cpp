@@ -73,7 +73,8 @@ NB_MODULE(_cluster, m) {
       .value("FIRST_FIT", Sharing::first_fit)
       .value("IDLE_FIRST", Sharing::idle_first)
       .value("SPREAD", Sharing::spread)
-      .value("BEST", Sharing::best);
+      .value("BEST", Sharing::best)
+      .value("AGENT", Sharing::agent);
   nb::enum_<Preemption>(m, "Preemption")
       .value("REMAINING", Preemption::remaining)
       .value("REMAINING_GPU", Preemption::remaining_gpu)

@@ -38,6 +38,7 @@ enum class Sharing {
   idle_first, // one that is idle, else the first with room
   spread,    // the one of which least memory is taken
   best,      // one that is idle, else where the sum of ends gains most
+  agent,     // the same, but a job for which no GPU had room starts on the least taken one as soon as there is room: Slurm does
 };
 
 struct ClusterPolicy {

@@ -148,6 +148,7 @@ class Simulation {
       case Sharing::spread: return try_spread(job);
       case Sharing::idle_first: return try_alone(job) || try_first_fit(job);
       case Sharing::best: return try_alone(job) || try_best(job);
+      case Sharing::agent: return try_as_agent(job);
     }
     return false;
   }
@@ -213,6 +214,20 @@ class Simulation {
     return put(job, found);
   }
 
+  // What the placement agent does under Slurm: it decides when a job comes, and for a job that it made wait; for others Slurm
+  // does, as soon as there is room.
+  bool try_as_agent(Id job) {
+    if (came_.size() <= job) came_.resize(jobs_.size(), kComes);
+    const How how = came_[job];
+    if (how == kNoRoom) return try_spread(job);
+    bool room = false;
+    for (Id gpu = 0; gpu < cluster_.gpus() && !room; ++gpu) {
+      room = !cluster_.exclusive(gpu) && !full(gpu) && jobs_[job].shards <= cluster_.free_shards(gpu);
+    }
+    came_[job] = room ? kWaits : kNoRoom;
+    return try_alone(job) || try_best(job);
+  }
+
   // GPUs that those who wait before this job want: they get what becomes free sooner.
   std::size_t wanted_before(Id job) const {
     std::size_t wanted = 0;
@@ -251,6 +266,8 @@ class Simulation {
   std::vector<Id> queue_;    // those who wait, in their order
   std::vector<double> claimed_s_; // by GPU: when the first that waits wants it
   std::vector<std::pair<double, Id>> by_free_;
+  enum How : unsigned char { kComes, kNoRoom, kWaits };
+  std::vector<How> came_; // Sharing::agent, by job: what it met when it was looked at first
   std::vector<Resident> residents_;
   std::size_t next_overdue_ = 0; // among arrivals_: the first that has not waited too long
   const std::vector<Id>* freed_ = nullptr; // while those who wait are looked at because of them
