@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import daemon_fakes as fakes
 import pytest
@@ -16,7 +18,10 @@ from daemon_fakes import eventually
 from daemon_in_thread import ME, Daemon
 from fikitd.changed_priorities import AUTO, USER, ChangedPriorities
 from fikitd.client import Control, ControlError
+from fikitd.history import SpoolHistory
+from fikitd.job_time import Sums
 from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.placement import PATIENCE_S, TURN_S
 from fikitd.records import JobRecord, JobRecords
 
 from fikitd import auto_priority
@@ -140,6 +145,57 @@ def test_the_next_fikitd_goes_on(site: Daemon) -> None:
     following = JobRecords(Path(site.run_dir))
     found = [following.get(job) for job in ("12", "13")]
     assert [(each.priority, each.chosen) for each in found if each] == [(6, AUTO), (5, "")]
+
+
+class StandIn:
+    """A job as far as it is looked at: `lost_s` is what it has waited for others."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.lost_s = number, 0.0
+        self.record = JobRecord(str(number), ME, os.getgid(), name=name, started_ns=7, **RANGE)
+        self.places, self.device_mode, self.auto = Counter(gpu=1), "slices", {}
+        self.time = self
+
+    def sums(self) -> Sums:
+        return Sums(elapsed=(10 + self.lost_s) * 1e9, waited=self.lost_s * 1e9)
+
+
+class StandIns:
+    """Of Jobs, what is asked of it."""
+
+    def __init__(self, *jobs: StandIn) -> None:
+        self.jobs = jobs
+
+    def all(self) -> list[StandIn]:
+        return list(self.jobs)
+
+    def change_priority(self, record: JobRecord) -> None:
+        next(job for job in self.jobs if job.record.job == record.job).record = record
+
+
+def test_one_that_has_waited_for_an_hour_below_another_has_its_turn(tmp_path: Path) -> None:
+    long, short = StandIn(12, "long"), StandIn(13, "short")
+    note(tmp_path, outcome("short", 60), outcome("long", 86_400))
+    clock, told = [0.0], []
+    auto = auto_priority.AutoPriorities(
+        jobs=cast("Any", StandIns(long, short)), records=JobRecords(tmp_path), history=SpoolHistory(tmp_path),
+        change_priority=told.append, changes=asyncio.Event(), clock=lambda: clock[0],
+    )  # fmt: skip
+
+    def after(seconds: float, waits_s: float = 0.0) -> tuple[list[int], str]:
+        clock[0] += seconds
+        long.lost_s += waits_s
+        asyncio.run(auto.decide())
+        return [job.record.priority for job in (long, short)], long.auto["state"]
+
+    assert after(0) == ([6, 5], "ordered")
+    assert after(PATIENCE_S, waits_s=PATIENCE_S - 1) == ([6, 5], "ordered")
+    assert after(5, waits_s=2) == ([5, 5], "turn")
+    assert after(TURN_S - 1, waits_s=100) == ([5, 5], "turn")
+    assert after(2) == ([6, 5], "ordered")
+    assert after(PATIENCE_S, waits_s=PATIENCE_S - 1) == ([6, 5], "ordered"), "it begins anew"
+    assert after(5, waits_s=2) == ([5, 5], "turn")
+    assert [record.priority for record in told] == [6, 5, 6, 5]
 
 
 def test_a_requeued_job_begins_with_what_was_approved(tmp_path: Path) -> None:
