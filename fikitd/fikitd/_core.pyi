@@ -424,6 +424,9 @@ class TimeAccount:
     ) -> None:
         """Launches are complete, but for so much work; the host has waited for that since began_ns, None: it has not."""
 
+    def grant_done(self, time_ns: int) -> None:
+        """What was granted last is complete: a host at the gate stands behind nothing of its own any more."""
+
     def lost(self) -> None:
         """Reports were lost: what it does until the next event is not known."""
 

@@ -148,6 +148,20 @@ def test_at_the_gate_behind_work_of_unknown_length_alone_it_might_have_waited_as
         assert parts(account, 110, others) == said
 
 
+def test_once_what_was_granted_is_complete_the_gate_is_waited() -> None:
+    account = TimeAccount(0)
+    account.launched(0, None, None)
+    account.at_gate(0)
+    account.grant_done(30)
+    assert account.left_gate(100) == 70
+    account.launched(100, None, None, 1)
+    account.at_gate(100)
+    assert account.left_gate(150) == 0, "the next one is not known to be complete"
+    account.launched(150, 10, 0, 2)
+    account.complete(160, 155, others=2)
+    assert parts(account, 160, 2)["waited_ns"] == 70
+
+
 def test_a_gate_behind_many_known_and_an_unknown_launch_is_waited_but_for_its_part() -> None:
     account = TimeAccount(0)
     for number in range(9):

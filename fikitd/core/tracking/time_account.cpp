@@ -51,6 +51,7 @@ void TimeAccount::launched(const Launch& launch, const OthersWork& others) {
   ++period_.launches;
   if (launch.work_ns < 0) {
     ++period_.unknown;
+    unknown_ = true;
     return;
   }
   dry_ns_ = std::max(dry_ns_, launch.t_ns) + launch.work_ns;
@@ -66,7 +67,7 @@ void TimeAccount::complete(const Completion& completion, const OthersWork& other
   const bool reckoned = completion.left_ns >= 0 && dry_ns_ != kLongAgo;
   const std::int64_t left_ns = reckoned ? completion.left_ns : 0;
   std::int64_t done_ns = dry_ns_ - left_ns;
-  if (gate_ && period_.unknown > 0) go_on(completion.t_ns, Host::runs); // the rest of the wait is behind nothing of its own
+  if (completion.all) unknown_over(completion.t_ns);
   if (completion.began_ns != kLongAgo) {
     go_on(completion.began_ns, Host::runs);
     dry_ns_ = done_ns;
@@ -123,9 +124,15 @@ void TimeAccount::step(std::int64_t t_ns, Host host) {
   lost_ = false;
 }
 
+// The rest of a wait at the gate is behind nothing of its own.
+void TimeAccount::unknown_over(std::int64_t t_ns) {
+  if (unknown_ && gate_) go_on(t_ns, Host::runs);
+  unknown_ = false;
+}
+
 // Behind work of unknown length it may be that alone its host would have waited as long.
 void TimeAccount::at_gate_for(std::int64_t ns) {
-  const auto unknown_ns = static_cast<std::int64_t>(unknown_part() * static_cast<double>(ns));
+  const auto unknown_ns = unknown_ ? static_cast<std::int64_t>(unknown_part() * static_cast<double>(ns)) : 0;
   period_.sums.unknown_ns += unknown_ns;
   waited_ns_ += ns - unknown_ns;
   gate_cost_ns_ += ns - unknown_ns;

@@ -82,6 +82,9 @@ class TimeAccount {
   };
   void complete(const Completion& completion, const OthersWork& others);
 
+  // What was granted last is complete, so that a host at the gate stands behind nothing of its own any more.
+  void grant_done(std::int64_t t_ns) { unknown_over(t_ns); }
+
   // Reports were lost: what the client did until the next event is not known. It had launched before.
   void lost() {
     lost_ = begun_ = true;
@@ -111,6 +114,7 @@ class TimeAccount {
   };
   double unknown_part() const; // of the period's launches
   void at_gate_for(std::int64_t ns);
+  void unknown_over(std::int64_t t_ns);
   void go_on(std::int64_t t_ns, Host host);
   void step(std::int64_t t_ns, Host host);
   void end_gap();
@@ -123,6 +127,7 @@ class TimeAccount {
   bool begun_ = false;
   bool lost_ = false;
   bool gate_ = false;
+  bool unknown_ = false; // work of unknown length is not known to be complete
   std::int64_t gate_until_ns_ = kNever;
   std::int64_t gate_cost_ns_ = 0; // not taken yet
   std::int64_t dry_ns_ = kLongAgo; // its own work is done then, as alone

@@ -31,7 +31,10 @@ void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Poli
 
 void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy) {
   exclusives_.grant_done(request);
-  if (request == granted_) owes_launch_ = false; // also where the driver refused it
+  if (request == granted_) {
+    owes_launch_ = false; // also where the driver refused it
+    account_.grant_done(t_ns);
+  }
   // A mark was not reached yet at since_ns. A host that reports it has found out at t_ns, however long it was over then.
   const std::int64_t over_ns = since_ns < t_ns ? std::max(since_ns, t_ns - look_ns_) : policy::kLongAgo;
   switch_watch_.grant_complete(request, request == granted_, {.since_ns = over_ns, .until_ns = t_ns});
