@@ -72,6 +72,25 @@ def test_a_wait_that_goes_on_counts_so_far() -> None:
         assert sum(held(running, 1).values()) <= now() - low.page.request_ns
 
 
+def test_behind_what_was_granted_and_takes_nobody_knows_how_long_a_gate_is_waited_once_that_is_complete() -> None:
+    with fake.dispatcher("prio", LONG_LEASE) as running:
+        low, high = FakeClient(running, 1, 8), FakeClient(running, 2, 1)
+        high.launch()
+        first = low.ask()
+        high.drained()
+        assert eventually(lambda: low.granted(first))
+        low.take(first)
+        high.launch()
+        second = low.ask()
+        assert eventually(lambda: running.spent(1)["unexplained_ns"] > MS), "its own kernel may run as long"
+        waited = running.spent(1)["waited_ns"]
+        low.put(fake.DONE, 0, first)
+        low.ring()
+        assert eventually(lambda: running.spent(1)["waited_ns"] > waited + MS)
+        high.drained()
+        assert eventually(lambda: low.granted(second))
+
+
 def no_change(of: Callable[[], Any]) -> bool:
     before = of()
     time.sleep(0.005)
