@@ -118,6 +118,15 @@ def test_two_jobs_that_slurm_would_pack_are_apart_and_start_at_once(typed: Clust
 
 
 @can_pair
+def test_steps_of_a_job_that_was_given_a_gpu_start(typed: Cluster, agent: Agent) -> None:
+    script = typed.script(
+        "steps", "srun true && srun --gres=gpu:1 true && srun --gres=shard:1 true && echo all of them"
+    )
+    job = typed.submit(script, "--gres=gpu:1", "--fikit-priority=low", "--job-name=long")
+    assert "all of them" in typed.wait(job)
+
+
+@can_pair
 def test_a_job_waits_for_one_that_ends_soon_and_takes_its_gpu(typed: Cluster, agent: Agent) -> None:
     soon, long = submit(typed, "soon", 7), submit(typed, "long", 60)
     place = gpu(typed, soon)
