@@ -211,11 +211,12 @@ def test_a_client_that_left_is_never_named_again(name: str, history: tuple[list[
 def test_nobody_waits_for_longer_than_ageing_and_the_work_in_flight(
     name: str, history: tuple[list[int], list[Any]]
 ) -> None:
-    """Driven by wake_at alone: one that waits goes after ageing_ns (1 s), as soon as the lower work in flight allows."""
+    """Driven by wake_at alone: one that waits goes after ageing_ns (1 s), as soon as the lower work in flight allows; below a
+    client that has paid more than it had, ten times that."""
     priorities, steps = history
     world = World(name, priorities)
     play(world, steps)
-    until_somebody_passes(world, 1100 * MS + 2 * LEASE)
+    until_somebody_passes(world, 10_100 * MS + 2 * LEASE)
 
 
 @checked

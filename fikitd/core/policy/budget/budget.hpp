@@ -66,6 +66,7 @@ class Budget final : public LevelPolicy {
   bool waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const;
   bool foreseeable(const Client& client) const; // hardly anything comes unforeseen to those above it
   bool at_rest(const Client& client) const; // are all those above?
+  bool may_be_long(const Client& client) const { return (overlaps() || at_rest(client)) && foreseeable(client); } // its run
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);
 
   // What is in flight.

@@ -45,11 +45,11 @@ Hold Budget::answer(const Client& client) {
   return due(client, now_ns_) ? Hold{} : objection(client, asked_ns(client, only_one(client)));
 }
 
-// While all those above are at rest. Were somebody at work, his next launch would end it.
+// While all those above are at rest. Were somebody at work, his next launch would end it, unless kernels overlap.
 void Budget::lengthen(const Client& client) {
   Launches& granted = granted_[client.slot];
   const Launches& longer = client.long_run;
-  if (longer.launches <= granted.launches || !at_rest(client) || !foreseeable(client)) return;
+  if (longer.launches <= granted.launches || !may_be_long(client)) return;
   if (objection(client, longer.work_ns).reason == Reason::none) granted = longer;
 }
 
@@ -75,8 +75,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
     if (!goes_before(*best, client)) return {};
   look(now_ns, best->priority);
   const Run& run = best->run;
-  const bool may_be_long = run.long_next.launches > run.next.launches && at_rest(*best) && foreseeable(*best);
-  const bool far = may_be_long && may_become_longer(*best, run.long_next);
+  const bool far = run.long_next.launches > run.next.launches && may_be_long(*best) && may_become_longer(*best, run.long_next);
   if (!far && !may_become_longer(*best, run.next)) return {};
   const Launches& to = far ? run.long_next : run.next;
   spend(*best, run.more_ns(to), run.more_ns(to));
