@@ -6,7 +6,7 @@ DEVICE ?= emulated
 WORKERS ?= 2
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test cluster cluster-all lint aarch64 sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,7 +50,13 @@ demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses th
 
 test: setup ## linters, then every test
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --junitxml=build/tests.xml
+
+quick: ## lint of what changed since BASE (main), and the unit tests that start no process; also the pre-commit hook
+	@BASE="$(BASE)" WORKERS=$(WORKERS) bash scripts/quick.sh
+
+test-slowest: ## where the last `make test` spent its time
+	@$(PY) scripts/slowest.py
 
 SLURM ?= 22.05
 cluster: ## the tests under Slurm, of the release line SLURM: 22.05, 24.11 or 26.05 (root; the first time makes a Debian)

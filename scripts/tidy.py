@@ -2,6 +2,8 @@
 
 A file counts as unchanged when its own text, every project header that it includes (as the compiler saw them in the last
 build), its compile command and .clang-tidy are. Stamps lie in the user's cache, so that checkouts share them.
+
+tidy.py [FILE...]: all files, or of those only the ones that are given (relative to the checkout).
 """
 
 import hashlib
@@ -55,14 +57,17 @@ def passes(source: Path, mark: Path) -> bool:
     return True
 
 
-def main() -> int:
+def main(names: list[str]) -> int:
     """Exit status 1 when a file has a finding."""
+    wanted = {ROOT / name for name in names}
     CACHE.mkdir(parents=True, exist_ok=True)
     includes = included(BUILD)
     waiting: dict[Path, Path] = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         source = (Path(entry["directory"]) / entry["file"]).resolve()
         if source.suffix in (".c", ".cpp") and any(source.is_relative_to(ROOT / folder) for folder in CHECKED):
+            if wanted and source not in wanted:
+                continue
             mark = stamp(source, entry["command"], includes.get(source, []))
             if not mark.exists():
                 waiting[source] = mark
@@ -72,4 +77,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from compiler import ROOT, Compiler
 from hypothesis import settings
+from quick import OPTION, Quick
 
 from fikitd import paths
 
@@ -19,6 +20,17 @@ OTHER_LIBC = "tests/other_libc.c"
 
 settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
 settings.load_profile("no_deadline")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        OPTION, action="store_true", help="leave out tests that start processes, fail one that does not say so"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption(OPTION):
+        config.pluginmanager.register(Quick())
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook

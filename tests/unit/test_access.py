@@ -16,7 +16,7 @@ from lua_module import LUA, SITE, Submitted, ask, lua, modify, quote, submit
 
 from fikitd import access
 
-pytestmark = pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1")
+pytestmark = [pytest.mark.starts_processes, pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1")]
 
 RULES = """
 [daemon]

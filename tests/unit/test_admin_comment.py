@@ -202,6 +202,7 @@ def test_the_text_says_what_is_known_and_survives_sacctmgr() -> None:
     assert survives(TEXT)
 
 
+@pytest.mark.starts_processes
 def test_commands_that_fail_or_are_not_there_are_one_sentence() -> None:
     assert asyncio.run(run("echo", "a|b")) == "a|b\n"
     for command, words in {
@@ -213,6 +214,7 @@ def test_commands_that_fail_or_are_not_there_are_one_sentence() -> None:
             asyncio.run(run(*command))
 
 
+@pytest.mark.starts_processes
 def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_comment, "COMMAND_S", 0.1)
     with pytest.raises(NoAnswer, match=r"did not answer within 0\.1 s"):

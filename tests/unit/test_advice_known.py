@@ -102,6 +102,7 @@ def test_runs_with_several_batches(site: Path) -> None:
     assert found.batches("never") == ()
 
 
+@pytest.mark.starts_processes
 def test_slurmdbd_is_asked_where_the_site_has_it(site: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -15,6 +15,8 @@ from bench import __main__ as command
 from bench import record
 from bench.__main__ import BENCHES
 
+pytestmark = pytest.mark.starts_processes
+
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -19,6 +19,7 @@ def measured() -> dispatch.Result:
     return dispatch.run(emulated=True, rounds=20, gpus=2, clients=3, idle_ms=50)
 
 
+@pytest.mark.starts_processes
 def test_every_kind_of_waiting_is_measured_so_often_as_asked(measured: dispatch.Result) -> None:
     assert set(measured.samples) == set(dispatch.LINES)
     decisions = {name for name in measured.samples if name.startswith("decide")}
@@ -29,6 +30,7 @@ def test_every_kind_of_waiting_is_measured_so_often_as_asked(measured: dispatch.
     assert measured.values["idle_cpu_share"] >= 0
 
 
+@pytest.mark.starts_processes
 def test_the_table_names_the_load_and_every_row(measured: dispatch.Result) -> None:
     assert "load average" in measured.summary.splitlines()[0]
     assert all(title in measured.summary for title, _ in dispatch.LINES.values())
@@ -41,6 +43,7 @@ def test_no_gpu_takes_part() -> None:
         dispatch.run(emulated=False)
 
 
+@pytest.mark.starts_processes
 def test_a_program_that_fails_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "fikit-dispatch-bench"
     program.parent.mkdir()

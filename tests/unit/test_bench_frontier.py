@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from bench import bound, chart, frontier, record, seeds
 
 
+@pytest.mark.starts_processes
 def test_pairs_of_ones_own_are_judged_and_drawn(traces: Path) -> None:
     pairs, picture = traces / "pairs.toml", traces / "out" / "frontier.svg"
     pairs.write_text('A = ["serve", "train"]\n')
@@ -62,6 +63,7 @@ def test_where_nobody_keeps_the_bound_there_is_no_best_to_compare_with() -> None
     assert frontier._table([judged]).splitlines()[1].split()[6:9] == ["-", "-", "-"]
 
 
+@pytest.mark.starts_processes
 def test_the_policy_is_shown_beside_what_none_could_exceed(traces: Path) -> None:
     result = bound.run(emulated=True, traces=traces, requests=4, seeds=2)
     assert result.values["cases"] == 6
@@ -81,6 +83,7 @@ def test_a_mean_over_seeds_leaves_out_what_is_not_there() -> None:
     assert seeds.mean(rows) == {"policy": "fifo", "seed": 1, "harvest": 0.75, "low": 3.0, "bounds": {"5%": 1.5}}
 
 
+@pytest.mark.starts_processes
 def test_several_low_jobs_have_no_bound(traces: Path) -> None:
     pairs = traces / "pairs.toml"
     pairs.write_text('A = ["serve", "train", "train"]\n')

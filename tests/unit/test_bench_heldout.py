@@ -21,6 +21,7 @@ def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.starts_processes
 def test_every_pair_is_judged(traces: Path) -> None:
     result = heldout.run(emulated=True, traces=traces, requests=3)
     assert result.values["cases"] == 10

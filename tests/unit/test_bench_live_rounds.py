@@ -86,6 +86,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
     return harvests
 
 
+@pytest.mark.starts_processes
 def test_cases_outside_the_margins_are_measured_again_as_often_as_may_be(
     traces: Path, measured: dict[str, list[float]]
 ) -> None:
@@ -98,6 +99,7 @@ def test_cases_outside_the_margins_are_measured_again_as_often_as_may_be(
     assert result.samples["train + serve closed harvest"] == found
 
 
+@pytest.mark.starts_processes
 def test_a_later_call_measures_only_what_no_earlier_one_has(
     traces: Path, measured: dict[str, list[float]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_later_call_measures_only_what_no_earlier_one_has(
     assert [row["machine"]["nice"] for row in result.details["cases"][0]["live"]] == [os.nice(0)] * 2
 
 
+@pytest.mark.starts_processes
 def test_a_call_that_was_interrupted_leaves_what_it_had_measured(
     traces: Path, measured: dict[str, list[float]]
 ) -> None:

@@ -12,6 +12,7 @@ from bench import model
 from bench.recordings import recordings
 
 
+@pytest.mark.takes_seconds
 def test_every_policy_has_a_figure_for_each_round(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 

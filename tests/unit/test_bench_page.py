@@ -54,6 +54,7 @@ def test_a_table_replaces_its_last_one_and_nothing_else(tmp_path: Path, monkeypa
     assert path.read_text() == PAGE.replace("old\ntable", table).replace("bound -->\n", f"bound -->\nnew{source}")
 
 
+@pytest.mark.starts_processes
 def test_the_first_table_of_a_place_takes_nothing_of_the_next_place(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(PAGE.replace("old\ntable\n", ""))
@@ -83,6 +84,7 @@ def test_a_page_without_a_place_is_one_sentence_before_anything_runs(
     assert error.count("\n") == 1
 
 
+@pytest.mark.starts_processes
 def test_tables_of_a_run_reach_the_page(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.md"
     places = [f"<!-- python -m bench heldout --device {device} -->" for device in DEVICES.values()]

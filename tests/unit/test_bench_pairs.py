@@ -361,6 +361,7 @@ def test_each_live_run_begins_with_the_profiles_of_the_measuring_runs(tmp_path: 
     assert not profiles.exists()
 
 
+@pytest.mark.starts_processes
 def test_a_live_run_that_does_not_end_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle it would look like a shorter one."""
     monkeypatch.setattr(live, "PATIENCE_S", 0.05)

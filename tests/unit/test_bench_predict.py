@@ -72,6 +72,7 @@ def test_what_is_no_recording_is_named(text: bytes) -> None:
         timeline.launches("t", text)
 
 
+@pytest.mark.starts_processes
 def test_the_bench_keeps_its_table_and_samples_and_predictions_allocate_nothing(tmp_path: Path) -> None:
     (tmp_path / "made.csv").write_bytes(recordings.training(1).text())
     file = tmp_path / "predict.json"
@@ -89,6 +90,7 @@ def test_the_bench_keeps_its_table_and_samples_and_predictions_allocate_nothing(
     assert row["model"]["boundaries"]["real"] >= 1
 
 
+@pytest.mark.starts_processes
 def test_the_bench_program_says_when_there_is_nothing_to_measure(native: Path) -> None:
     done = subprocess.run([native / "bin/fikit-predict-bench"], input="x", capture_output=True, text=True, check=False)
     assert done.returncode == 1

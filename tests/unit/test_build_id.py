@@ -62,6 +62,7 @@ def test_no_kind_of_source_is_forgotten() -> None:
     assert {path.suffix or path.name for path in there - counted} <= LEFT_OUT
 
 
+@pytest.mark.starts_processes
 def test_what_is_compiled_is_written_only_when_it_changes(tmp_path: Path) -> None:
     program, target = ROOT / "scripts" / "build_id.py", tmp_path / "build_id.cpp"
     subprocess.run([sys.executable, program, target], check=True)
@@ -74,6 +75,7 @@ def test_what_is_compiled_is_written_only_when_it_changes(tmp_path: Path) -> Non
     assert build_id(ROOT) in target.read_text()
 
 
+@pytest.mark.starts_processes
 def test_python_says_what_the_native_core_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"[0-9a-f]{10}", _core.BUILD)
     assert build.identity() == f"{__version__}+{_core.BUILD}"

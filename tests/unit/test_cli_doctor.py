@@ -51,10 +51,12 @@ def findings(path: Path) -> dict[str, Check]:
     return {check.name: check for check in slurm.configuration(path)}
 
 
+@pytest.mark.starts_processes
 def test_correct_configuration_passes(site: Path) -> None:
     assert {check.status for check in findings(site).values()} == {"ok"}
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("file", "old", "new", "name", "status"),
     [
@@ -92,6 +94,7 @@ def test_each_fault_is_found_with_advice(site: Path, *, file: str, old: str, new
     assert {check.status for check in found.values() if check.name != name} == {"ok"}
 
 
+@pytest.mark.starts_processes
 def test_files_that_are_included_and_spaces_around_a_sign_are_slurms_way_too(site: Path) -> None:
     for name in ("slurm.conf", "plugstack.conf"):
         path = site.parent / name
@@ -132,6 +135,7 @@ def ruled(site: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> dict[str, Ch
     return findings(site)
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("key", "enforced", "missing"),
     [("account", "", "associations"), ("account", "Associations,Limits", ""), ("qos", "associations", "qos"),
@@ -150,6 +154,7 @@ def test_rules_by_what_a_user_can_choose_freely_are_found(
     assert found["access rules"].status == "ok"
 
 
+@pytest.mark.starts_processes
 def test_rules_that_others_can_write_are_found(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ruled(site, monkeypatch, "group")
     (site.parent / "fikit.toml").chmod(0o664)
@@ -160,6 +165,7 @@ def test_rules_that_others_can_write_are_found(site: Path, monkeypatch: pytest.M
     assert findings(site)["access rules"].status == "fail"
 
 
+@pytest.mark.starts_processes
 def test_default_priorities_that_differ_are_found(site: Path) -> None:
     stack = site.parent / "plugstack.conf"
     stack.write_text(stack.read_text().rstrip() + " default_priority=low\n")
@@ -172,6 +178,7 @@ def test_default_priorities_that_differ_are_found(site: Path) -> None:
     assert findings(site)["default_priority"].status == "warn", "one place is enough"
 
 
+@pytest.mark.starts_processes
 def test_copies_of_another_versions_lua_files_are_found(site: Path) -> None:
     for file in paths.slurm_dir().glob("fikit_*.lua"):
         shutil.copy(file, site.parent)
@@ -182,6 +189,7 @@ def test_copies_of_another_versions_lua_files_are_found(site: Path) -> None:
     assert findings(site)["Lua files"].status == "fail"
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("file", ["gres.conf", "job_submit.lua", "cli_filter.lua", "plugstack.conf"])
 def test_missing_file_fails(site: Path, file: str) -> None:
     (site.parent / file).unlink()
@@ -209,6 +217,7 @@ def test_library_that_needs_a_newer_glibc_is_refused(cc: Callable[..., Path], tm
     assert (found.status, found.found) == ("fail", "needs glibc 2.34, newer than 2.28")
 
 
+@pytest.mark.starts_processes
 def test_preload_libraries_that_are_not_the_same_for_every_processor_are_found(native: Path, tmp_path: Path) -> None:
     for file in native.glob("**/libfikit_shim.so"):
         target = tmp_path / file.relative_to(native)
@@ -352,11 +361,13 @@ def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None
     assert set(plugstack.KEYS) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
 
 
+@pytest.mark.starts_processes
 def test_a_python_that_cannot_be_run_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(gpu.sys, "executable", str(tmp_path / "python"))
     assert "could not be run: No such file or directory" in next(gpu.area()).found
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

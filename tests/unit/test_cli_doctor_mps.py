@@ -131,6 +131,7 @@ def stranger(tmp_path: Path) -> Iterator[int]:
         process.kill()
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(("asked", "what"), [(True, "and not fikit's MPS"), (False, "their kernels overlap")])
 def test_an_mps_that_is_not_fikits_is_found(stranger: int, asked: bool, what: str) -> None:
     (check,) = [c for c in mps.others(set(), asked) if f"process {stranger}," in c.found]
@@ -139,6 +140,7 @@ def test_an_mps_that_is_not_fikits_is_found(stranger: int, asked: bool, what: st
     assert "echo quit" in check.advice
 
 
+@pytest.mark.starts_processes
 def test_fikits_own_and_what_may_be_its_are_no_others(stranger: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "daemons", lambda proc: [stranger])
     assert list(mps.others({stranger}, True)) == []
@@ -150,6 +152,7 @@ def test_fikits_own_and_what_may_be_its_are_no_others(stranger: int, monkeypatch
     assert list(mps.others(set(), True)) == [], "it has ended"
 
 
+@pytest.mark.starts_processes
 def test_a_program_that_only_has_the_name_in_its_arguments_is_no_control_daemon(stranger: int) -> None:
     with subprocess.Popen(["/bin/sh", "-c", "echo; read line", control.PROGRAM], stdin=PIPE, stdout=PIPE) as other:
         assert other.stdout is not None

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from fikit.checks import qos
 
+pytestmark = pytest.mark.starts_processes
+
 SLURMDBD = {"accountingstoragetype": "accounting_storage/slurmdbd"}
 
 

@@ -135,6 +135,7 @@ def test_nearest_names_come_best_first() -> None:
     assert did_you_mean("zzz", known) == ""
 
 
+@pytest.mark.starts_processes
 def test_output_that_a_full_disk_does_not_take_is_one_sentence() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -143,6 +144,7 @@ def test_output_that_a_full_disk_does_not_take_is_one_sentence() -> None:
     assert (done.returncode, done.stderr) == (1, "fikit: the output could not be written: No space left on device\n")
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("words", [["--help"], ["limits"]])
 def test_without_a_standard_output_nothing_is_said(words: list[str]) -> None:
     done = subprocess.run(

@@ -8,6 +8,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
+pytestmark = pytest.mark.starts_processes
+
 # Presses Ctrl-C when the module is first looked for: sys.argv[1] of it, then the program's words.
 AT_IMPORT = """
 import os, signal, sys

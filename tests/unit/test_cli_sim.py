@@ -81,6 +81,7 @@ def test_the_policy_is_what_a_daemon_runs_by_default(traces: list[str]) -> None:
     assert json.loads(done.stdout)["policy"] == SchedulerConfig().policy
 
 
+@pytest.mark.starts_processes
 def test_ctrl_c_ends_a_long_simulation(traces: list[str]) -> None:
     # Whoever runs the tests in the background ignores SIGINT, and programs inherit that.
     program = ["env", "--default-signal=INT", sys.executable, "-m", "fikit", "sim"]

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.starts_processes
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster_table.py"
 OF_22_05 = """<testsuites><testsuite>
 <testcase classname="tests.cluster.test_load" name="test_a"/>

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from sanitized_core import build
 
+pytestmark = pytest.mark.starts_processes
+
 HERE = Path(__file__).parent
 OF_THE_THREAD = (
     "dispatcher.cpp",

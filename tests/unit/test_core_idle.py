@@ -12,6 +12,7 @@ from ctypes import sizeof
 from pathlib import Path
 
 import core_fake_client as fake
+import pytest
 from core_fake_client import MS, FakeClient, Page, eventually, now
 
 LEASE_NS = 20 * MS
@@ -91,6 +92,7 @@ with dispatcher("prio", lease_ns=5_000_000) as running:
 """
 
 
+@pytest.mark.starts_processes
 def test_what_went_through_while_nobody_renewed_the_leases_is_read_without_a_bell() -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD],

@@ -9,6 +9,8 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import DONE, LONG_LEASE, MS, FakeClient, eventually, now
 
+pytestmark = pytest.mark.starts_processes
+
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent / "fikitd" / "core"
 STALL_NS = 20 * MS  # kStallNs

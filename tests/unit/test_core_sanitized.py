@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import sanitized_core
 
+pytestmark = pytest.mark.starts_processes
+
 
 def test_dispatcher_has_no_races(tmp_path: Path) -> None:
     stress = Path(__file__).with_name("core_stress.cpp")

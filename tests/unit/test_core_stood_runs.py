@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.starts_processes
+
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent / "fikitd" / "core"
 KEPT = 512  # launches

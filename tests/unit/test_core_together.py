@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.starts_processes
+
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent / "fikitd" / "core"
 MS = 1_000_000

@@ -30,6 +30,7 @@ def test_a_second_daemon_on_the_same_directory_gives_way(daemon: Daemon) -> None
     assert daemon.control.ping()
 
 
+@pytest.mark.starts_processes
 def test_who_starts_one_waits_for_the_one_that_is_there(daemon: Daemon) -> None:
     with subprocess.Popen(["true"]) as gave_way:
         gave_way.wait()
@@ -38,6 +39,7 @@ def test_who_starts_one_waits_for_the_one_that_is_there(daemon: Daemon) -> None:
             wait_until_there(Path(daemon.run_dir) / "elsewhere", gave_way, 0.05)
 
 
+@pytest.mark.starts_processes
 def test_who_starts_one_is_told_that_it_failed_or_is_silent(tmp_path: Path) -> None:
     with subprocess.Popen(["false"]) as failed, pytest.raises(DaemonUnreachable, match="ended with exit code 1"):
         wait_until_there(tmp_path, failed, 5.0)

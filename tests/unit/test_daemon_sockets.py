@@ -135,6 +135,7 @@ def hello_at(path: Path, patience_s: float = 20.0) -> FakeClient:
     return client.welcome()
 
 
+@pytest.mark.starts_processes
 @needs_root
 @pytest.mark.parametrize("name", ["own", "everybody's"])
 def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, name: str) -> None:
@@ -154,6 +155,7 @@ def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, nam
     assert max(waits) < (3.0 if name == "own" else 15.0)
 
 
+@pytest.mark.starts_processes
 @needs_root
 def test_a_storm_takes_little_of_fikitds_time(daemon: Daemon) -> None:
     open_to_all(daemon)

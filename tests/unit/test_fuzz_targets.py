@@ -6,7 +6,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import sanitized_core
+
+pytestmark = pytest.mark.starts_processes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FUZZ, CORE, SHIM = ROOT / "tests" / "fuzz", ROOT / "fikitd" / "core", ROOT / "shim"

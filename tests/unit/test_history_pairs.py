@@ -107,6 +107,7 @@ def test_whatever_the_outcomes_are_slowdowns_are_within_bounds(outcomes: list[Ou
     assert all(1 <= slowdown <= 100 for slowdown in learn(outcomes).values())
 
 
+@pytest.mark.takes_seconds
 def test_many_runs_at_a_time_take_no_time_squared() -> None:
     crowd = [run((n, n), n / 100, 1e5, 2.0) for n in range(20_000)]
     assert learn(crowd) == {}

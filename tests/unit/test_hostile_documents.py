@@ -109,6 +109,7 @@ def test_every_text_in_every_place_is_refused_or_becomes_printable(document: Any
                 assert all(map(str.isprintable, strings(check(hostile)))), (path, text)
 
 
+@pytest.mark.starts_processes
 @quickly
 @given(st.one_of(junk, spoiled(FULL).map(as_bytes)))
 def test_the_command_shows_any_report_or_says_in_a_line_that_it_is_none(
@@ -140,6 +141,7 @@ def test_any_trace_becomes_a_picture_or_is_refused(data: bytes) -> None:
     assert is_text(json.dumps(perfetto.convert(accepted)))
 
 
+@pytest.mark.takes_seconds
 @quickly
 @given(st.one_of(junk, spoiled(NODE).map(as_bytes)), spoiled(NODE).map(as_bytes))
 def test_any_answer_about_the_node_can_be_shown_or_is_none(before: bytes, after: bytes) -> None:

@@ -16,6 +16,8 @@ import pytest
 from fikitd import build
 from scripts.build_id import build_id
 
+pytestmark = pytest.mark.starts_processes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -95,6 +95,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scripts_of_every_shape_call_the_sites_functions_first_and_fikits_last(directory: Path, shape: str) -> None:
     script = directory / "job_submit.lua"
@@ -121,6 +122,7 @@ def test_the_line_goes_again_without_a_trace(directory: Path, shape: str) -> Non
     assert left.rstrip() == SHAPES[shape].replace(earlier, "").removeprefix("\ufeff").rstrip()
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     ("body", "code", "logged"),
     [("return slurm.ERROR", -1, []), ("return 2015", 2015, []), ("error('oh', 0)", 0, ["error: slurm_job_submit: oh"]),
@@ -138,6 +140,7 @@ def test_what_the_sites_function_says_is_heard_as_slurm_hears_it(
     assert result.split() == ["submit", str(code), "gres:shard:4" if code == 0 else "gres:gpu:1"]
 
 
+@pytest.mark.starts_processes
 def test_a_script_that_fails_to_load_fails_as_without_fikit(directory: Path) -> None:
     script = directory / "job_submit.lua"
     for text, said in (("return slurm.ERROR\n", "returned -1 on load"), ("error('no list of users')\n", "no list of users")):  # fmt: skip
@@ -150,6 +153,7 @@ def test_a_script_that_fails_to_load_fails_as_without_fikit(directory: Path) -> 
         assert said in done.stderr
 
 
+@pytest.mark.starts_processes
 def test_cli_filter_keeps_the_sites_functions(directory: Path) -> None:
     script = directory / "cli_filter.lua"
     names = ("setup_defaults", "pre_submit", "post_submit")

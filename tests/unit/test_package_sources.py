@@ -131,6 +131,7 @@ def web() -> Iterator[str]:
 needs_apt = pytest.mark.skipif(not Path(package_sources.APT_HELPER).exists(), reason="needs apt")
 
 
+@pytest.mark.starts_processes
 @needs_apt
 def test_apt_fetches_through_the_machines_proxy(web: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "apt.conf"
@@ -141,6 +142,7 @@ def test_apt_fetches_through_the_machines_proxy(web: str, tmp_path: Path, monkey
     assert package_sources.fetch(f"{ARCHIVE}/missing") is None
 
 
+@pytest.mark.starts_processes
 @needs_apt
 def test_the_loopback_mirror_gives_what_is_in_the_archive_and_to_nobody_else(web: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     def get(url: str) -> tuple[int, bytes]:
@@ -178,6 +180,7 @@ def test_a_machine_without_apt_has_no_sources(monkeypatch: pytest.MonkeyPatch) -
 REGISTRY = re.compile(r"\b(?:(?:deb|ftp|archive|security|snapshot|ports)[.](?:debian|ubuntu)|pypi|pythonhosted|ghcr|quay|docker)[.](?:org|com|io)\b")  # fmt: skip
 
 
+@pytest.mark.starts_processes
 def test_no_registry_is_named_in_the_repository() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode != 0:

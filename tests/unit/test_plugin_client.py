@@ -12,6 +12,8 @@ from fikitd.peaks import Peaks, file_name
 from fikitd.profiles import ProfileStore
 from lua_module import LUA, client, filtered, lua, spank
 
+pytestmark = pytest.mark.starts_processes
+
 LOW = {"spank": spank(fikit_priority="low")}
 GPU = {"gres": "gres:gpu:1"}
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lua_module import submitted
 
+pytestmark = pytest.mark.starts_processes
+
 SHARES = {"fikit-priority": "high"}
 GPU = {"tres_per_node": "gres:gpu:1"}
 

@@ -11,6 +11,8 @@ from plugin_fake import SHARES, TIMES
 
 from fikitd import priorities, quantities
 
+pytestmark = pytest.mark.starts_processes
+
 HIGH = {"fikit-priority": "high"}
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lua_module import SITE, carried, lua, quote
 
+pytestmark = pytest.mark.starts_processes
+
 RULES = '[access]\nhighest_priority = "normal"\n'
 GPU, SHARDS = {"tres_per_node": "gres:gpu:1"}, {"tres_per_node": "gres:shard:4"}
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lua_module import ask, carried, lua, quote, submit, submitted
 
+pytestmark = pytest.mark.starts_processes
+
 LOW = {"fikit-priority": "low"}
 GPU: dict[str, object] = {"tres_per_node": "gres:gpu:1"}
 ONE_NODE = {"max_nodes": "1"}

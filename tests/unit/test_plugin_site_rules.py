@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from lua_module import NO_VALUE, SITE, carried, lua, quote
 
+pytestmark = pytest.mark.starts_processes
+
 HIGH = {"fikit-priority": "high"}
 
 # As public modules do: no job without a whole GPU where there are GPUs, and jobs without one elsewhere.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from fikitd._core import Policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ def at_rest(world: World, number: int) -> None:
     world.event("drained", number, duration_ns=0, slack_ns=[1000 * S], idle_ns=[1000 * S], span_ns=0)
 
 
+@pytest.mark.takes_seconds
 @checked
 @given(HISTORY, st.randoms(use_true_random=False))
 def test_whoever_waits_goes_once_nobody_above_objects_whatever_happened_before(
@@ -103,6 +105,7 @@ def test_grants_of_one_decision_are_together_within_the_budget(
         now += 1
 
 
+@pytest.mark.takes_seconds
 @checked
 @given(HISTORY, st.lists(st.integers(0, 9), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_clients_that_came_and_went_leave_nothing_behind(
@@ -201,6 +204,7 @@ def test_equals_that_always_want_more_get_equal_device_time(
             tell("tick", 0)
 
 
+@pytest.mark.takes_seconds
 @checked
 @given(HISTORY, st.integers(1, 4))
 def test_who_holds_what_a_kernel_on_a_device_waits_for_goes_at_once(
@@ -220,6 +224,7 @@ def test_who_holds_what_a_kernel_on_a_device_waits_for_goes_at_once(
 EIGHT_TIMES = st.lists(st.integers(0, 30 * MS), min_size=8, max_size=8).map(sorted)
 
 
+@pytest.mark.takes_seconds
 @settings(max_examples=150)
 @given(
     EIGHT_TIMES,

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.starts_processes
+
 HERE = Path(__file__).resolve().parent
 CORE = HERE.parent.parent / "fikitd" / "core"
 

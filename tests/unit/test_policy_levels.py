@@ -180,6 +180,7 @@ A_LEVEL_ABOVE_ITS_EQUALS = [
 ]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=10, max_size=50))

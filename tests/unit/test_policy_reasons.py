@@ -77,6 +77,7 @@ OF_A_KERNEL_THAT_RUNS = [
 ]
 
 
+@pytest.mark.takes_seconds
 @checked
 @given(st.sampled_from(POLICIES), HISTORY)
 @example("budget", ([5, 1, 5], OF_A_KERNEL_THAT_RUNS))
@@ -85,6 +86,7 @@ def test_whoever_waits_knows_why_and_for_whom(name: str, history: tuple[list[int
     play(Witness(name, priorities), steps)
 
 
+@pytest.mark.takes_seconds
 @checked
 @given(st.sampled_from(["prio", "paper", "budget"]), HISTORY)
 def test_reasons_are_the_same_after_the_same_history(name: str, history: tuple[list[int], list[Any]]) -> None:

@@ -29,6 +29,7 @@ def shared(arrivals: str = "closed", device: Device = SLOW_SWITCH) -> Scenario:
     return Scenario(high, [low], arrivals, requests=100, device=device)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("arrivals", ["closed", "open30"])
 @pytest.mark.parametrize("device", [Device("slices", switch_ns=20 * US), SLOW_SWITCH, MPS], ids=str)
 def test_the_high_job_is_protected_and_the_low_one_fed(arrivals: str, device: Device) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import shim_table
 
+pytestmark = pytest.mark.starts_processes
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SYMBOLS = set(shim_table.SYMBOLS)
 HANDLED = shim_table.TABLE.handled

@@ -69,6 +69,7 @@ def test_slices_between_jobs_shorten_what_a_long_kernel_does(scenario: Scenario)
     assert sliced.high_jct_ratio != whole.high_jct_ratio
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("stored", [False, True])
 def test_constants_that_change_what_is_learnt_are_those_that_profiles_are_measured_anew_for(
     scenario: Scenario, stored: bool

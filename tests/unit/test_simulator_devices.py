@@ -48,6 +48,7 @@ def test_by_default_a_device_is_one_without_mps_whose_switch_costs_time(scenario
     assert simulate(scenario, "prio").device == "slices of 1024 us, a switch of 50 us"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 @pytest.mark.parametrize("arrivals", ARRIVALS)
 def test_no_policy_harvests_more_than_the_bound_of_its_device(

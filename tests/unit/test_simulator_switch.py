@@ -18,6 +18,7 @@ def scenario(traces: Path, device: Device, *lows: str, **terms: object) -> simul
     return simulator.Scenario(high, low, "open30", requests=400, device=device, **terms)  # type: ignore[arg-type]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("switch_us", [0, 20, 50, 100, 200])
 @pytest.mark.parametrize("policy", ["budget", "prio"])
 def test_the_switch_is_found_within_a_tenth_or_3_us(traces: Path, switch_us: int, policy: str) -> None:
@@ -28,6 +29,7 @@ def test_the_switch_is_found_within_a_tenth_or_3_us(traces: Path, switch_us: int
     assert abs(found[0] - switch_us * US) <= max(3 * US, switch_us * US / 10)
 
 
+@pytest.mark.takes_seconds
 def test_the_policy_that_goes_by_the_switch_finds_it(traces: Path) -> None:
     costs_us = (20, 50, 100, 200)
     found = [
@@ -36,6 +38,7 @@ def test_the_policy_that_goes_by_the_switch_finds_it(traces: Path) -> None:
     assert sum(each is not None for each in found) >= 2
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("device", [MERGED, replace(SLICES, switch_ns=0)])
 def test_where_a_change_costs_nothing_none_is_found(traces: Path, device: Device) -> None:
     found = simulator.measured_switch(scenario(traces, device), "budget")
@@ -46,6 +49,7 @@ def test_where_kernels_overlap_there_is_none(traces: Path) -> None:
     assert simulator.measured_switch(scenario(traces, MPS), "budget") is None
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("switch_us", [0, 20, 50, 100])
 @pytest.mark.parametrize("policy", ["budget", "prio", "xsched"])
 def test_several_low_jobs_change_nothing(traces: Path, switch_us: int, policy: str) -> None:
@@ -54,6 +58,7 @@ def test_several_low_jobs_change_nothing(traces: Path, switch_us: int, policy: s
     assert found is None or abs(found[0] - switch_us * US) <= max(3 * US, switch_us * US / 10)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("switch_us", [0, 50])
 def test_without_profiles_no_switch_is_made_up(traces: Path, switch_us: int) -> None:
     found = simulator.measured_switch(scenario(traces, replace(SLICES, switch_ns=switch_us * US), cold=True), "budget")

@@ -10,6 +10,8 @@ from fikit import slurm_config
 from fikit.checks import access, slurm
 from fikit.checks.check import Check
 
+pytestmark = pytest.mark.starts_processes
+
 BASE = """
 ClusterName=Site
 GresTypes=gpu,shard

@@ -28,18 +28,21 @@ def program(path: Path, lines: str, code: int = 0) -> None:
     path.chmod(0o755)
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize("jobid", ["12_3", "12+1"])
 def test_slurmctld_knows_a_jobs_own_number(slurm: Path, jobid: str) -> None:
     program(slurm / "scontrol", "JobId=15 ArrayJobId=12 ArrayTaskId=3 JobName=a\\n")
     assert slurm_jobs.number(jobid) == "15"
 
 
+@pytest.mark.starts_processes
 def test_slurmdbd_knows_it_where_slurmctld_has_forgotten(slurm: Path) -> None:
     program(slurm / "scontrol", "Invalid job id specified", 1)
     program(slurm / "sacct", "15\\n15\\n")
     assert slurm_jobs.number("12_3") == "15"
 
 
+@pytest.mark.starts_processes
 def test_names_that_are_no_utf8_and_answers_that_are_no_number_are_borne(slurm: Path) -> None:
     program(slurm / "scontrol", "JobId=15 ArrayJobId=12 JobName=caf\\351\\033[2J\n")
     assert slurm_jobs.number("12_3") == "15"
@@ -48,6 +51,7 @@ def test_names_that_are_no_utf8_and_answers_that_are_no_number_are_borne(slurm: 
     assert slurm_jobs.number("12_3") == "12_3"
 
 
+@pytest.mark.starts_processes
 def test_nobody_knows_it(slurm: Path) -> None:
     assert slurm_jobs.number("12_3") == "12_3"
     program(slurm / "sacct", "")
@@ -60,6 +64,7 @@ def test_what_is_no_task_is_not_asked_about(slurm: Path, jobid: str) -> None:
     assert slurm_jobs.number(jobid) == jobid
 
 
+@pytest.mark.starts_processes
 def test_a_task_has_its_report(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ReportStore(site_without_daemon(tmp_path, monkeypatch)).save({**REPORT, "job": "15"})
     program(slurm / "scontrol", "JobId=15 ArrayJobId=12\\n")

@@ -43,6 +43,7 @@ def test_the_lines_that_are_tested_are_those_that_the_sandbox_has() -> None:
     assert set(slurm_root.RELEASES) <= set(slurm_versions.TESTED)
 
 
+@pytest.mark.starts_processes
 @needs_headers
 def test_plugin_is_built_for_the_slurm_whose_headers_it_is_given(tmp_path: Path) -> None:
     shutil.copytree(HEADERS, tmp_path / "include" / "slurm")
@@ -63,6 +64,7 @@ def test_plugin_is_built_for_the_slurm_whose_headers_it_is_given(tmp_path: Path)
     assert {path.name for path in out.glob("*.lua")} == {path.name for path in paths.slurm_dir().glob("*.lua")}
 
 
+@pytest.mark.starts_processes
 def test_headers_that_are_not_there_are_not_replaced_by_the_machines_own(tmp_path: Path) -> None:
     made = subprocess.run(
         [*MAKE, f"SLURM_INCDIR={tmp_path}", f"OUT={tmp_path}/out"],
@@ -124,6 +126,7 @@ def test_machine_without_package_sources_is_told_what_is_missing(
     )
 
 
+@pytest.mark.starts_processes
 def test_machine_whose_sources_do_not_have_the_release_is_told_which_one_is_missing(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,12 +137,14 @@ def test_machine_whose_sources_do_not_have_the_release_is_told_which_one_is_miss
     )
 
 
+@pytest.mark.starts_processes
 def test_system_older_than_the_machine_is_refused(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.41")
     assert "its Debian 12 is older than this machine" in refusal("22.05")
     assert "than this machine" not in refusal("24.11")
 
 
+@pytest.mark.starts_processes
 def test_system_that_cannot_be_made_leaves_its_log_and_is_tried_again(machine: Path, tmp_path: Path) -> None:
     log = tmp_path / "cache" / "fikit" / "slurm-24.11.log"
     for _ in range(2):  # the second time the first one's remains are in the way
@@ -151,6 +156,7 @@ def test_system_that_cannot_be_made_leaves_its_log_and_is_tried_again(machine: P
     assert not slurm_root.RELEASES["24.11"].root.exists()
 
 
+@pytest.mark.starts_processes
 @pytest.mark.skipif(not can_mount(), reason="needs root and the right to mount")
 def test_command_runs_in_the_other_system_with_the_machines_files(tmp_path: Path) -> None:
     """The machine's own /usr is the other system's here, shown a second time."""

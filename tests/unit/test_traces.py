@@ -246,6 +246,7 @@ def test_a_damaged_trace_is_one_sentence_of_the_command(store: TraceStore) -> No
     assert "12.trace.gz could not be read" in result.output
 
 
+@pytest.mark.starts_processes
 def test_a_terminal_is_not_filled_with_a_trace() -> None:
     screen, terminal = os.openpty()
     words = [sys.executable, "-m", "fikit", "trace", "12"]

@@ -149,6 +149,7 @@ def children() -> set[str]:
     return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
+@pytest.mark.starts_processes
 @pytest.mark.filterwarnings("error")
 def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child(tmp_path, monkeypatch, "exec sleep 60")
@@ -160,12 +161,14 @@ def test_a_child_that_hangs_is_ended_and_leaves_no_zombie(tmp_path: Path, monkey
     assert children() == before
 
 
+@pytest.mark.starts_processes
 def test_why_nvml_tells_nothing_is_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child(tmp_path, monkeypatch, """echo '"Driver Not Loaded"'""")
     with pytest.raises(NoNvml, match=r"^Driver Not Loaded$"):
         asyncio.run(nvml.ask())
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(
     "end", ["echo first >&2; echo MemoryError >&2; exit 1", "kill -KILL $$"], ids=["failed", "killed"]
 )

@@ -42,6 +42,7 @@ def typed(place: Path, command_line: str, monkeypatch: pytest.MonkeyPatch) -> Re
     return CliRunner().invoke(command, command_line.split())
 
 
+@pytest.mark.starts_processes
 @pytest.mark.parametrize(("command_line", "shown"), SHOWN)
 def test_the_pages_commands_print_what_it_shows(
     place: Path, command_line: str, shown: str, monkeypatch: pytest.MonkeyPatch
