@@ -137,7 +137,8 @@ class SlowdownBudget {
     double delay_ns = 0;
     double lower_ns = 0; // of the device
     double now_ns = 0;   // of that, in this segment: nobody knows yet what it costs
-    double seen(double doubt_ns) const { return delay_ns / (lower_ns + doubt_ns); }
+    // All of it at most: that a piece took longer than was reckoned is no share of the next one.
+    double seen(double doubt_ns) const { return std::min(delay_ns / (lower_ns + doubt_ns), 1.0); }
     double share(double doubt_ns) const {
       const double doubt = doubt_ns / (lower_ns + doubt_ns); // fades as waits say what lower work has cost
       return seen(doubt_ns) + kFeared * doubt * doubt;
