@@ -10,7 +10,7 @@ from fikitd.config import SchedulerConfig
 from fikitd.quantities import percent
 from fikitd.records import JobRecord
 
-PROMISING: Final = frozenset({"budget", "price"})  # the policies that keep lower jobs within max_slowdown
+PROMISING: Final = frozenset({"budget"})  # the policy that keeps lower jobs within max_slowdown
 
 
 @dataclass(frozen=True)
