@@ -50,7 +50,7 @@ class World:
         decisions = self.policy.event(kind, client, self.now, **fields)
         assert self.policy.index_agrees()
         self.wake_at = None
-        for decision in decisions:
+        for decision in sorted(decisions, key=lambda decision: decision[0] != "open"):  # of one moment
             getattr(self, f"on_{decision[0]}")(*decision[1:])
         for seen in self.clients.values():
             outranked = any(o.priority < seen.priority and not o.measuring for o in self.clients.values())
