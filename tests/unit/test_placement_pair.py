@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fikit.placement import pairing
 from fikit.placement.agent import Agent
 from fikit.placement.jobs import Job
 from fikit.placement.journal import Journal
@@ -15,7 +16,9 @@ from fikit.placement.pair import Board, Decision, Gpu, Sharer, decide
 from fikit.placement.pairing import PINNED_S, Pairing, Place
 from fikit.placement.plan import NOTHING, Mark, Settings
 from fikitd.history import JobHistory
-from fikitd.placement import Slowdowns
+from fikitd.history.pairs import Pair
+from fikitd.outcomes import name_key
+from fikitd.placement import Device, Slowdowns
 from test_placement_agent import Fake, Known
 
 ALL = frozenset({"all"})
@@ -125,7 +128,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         # Two that fill a GPU take turns and lose by it: what waits is decided by the times alone.
-        pairing = Pairing(self.nodes, Slowdowns(), lambda: self.elapsed_s)
+        pairing = Pairing(self.nodes, Device.SLICES, lambda: self.elapsed_s)
         self.agent = Agent(
             self.slurm, Known(), Journal(self.directory), SETTINGS, pairing=pairing, heartbeat=self.directory / "heartbeat",
             clock=lambda: NOW + self.elapsed_s,
@@ -150,6 +153,26 @@ def test_a_job_at_the_gate_is_given_a_gpu_and_begins(tmp_path: Path) -> None:
     assert (scene.slurm.site[9].node, scene.slurm.site[9].type, scene.slurm.site[9].shards) == ("a", "g1", 4)
     assert scene.slurm.begun == {9}
     assert (tmp_path / "heartbeat").read_text().strip().isdecimal()
+
+
+@pytest.mark.parametrize("bad", ["g0", "g1"])
+def test_a_job_goes_beside_the_one_that_earlier_runs_were_slowed_by_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    """By the closed form the two are the same."""
+    good = "g1" if bad == "g0" else "g0"
+    own, other, worst = ((1000, name_key(name)) for name in ("x", "good", "bad"))
+    pairs = {
+        Pair(one, two, standing): slowdown
+        for who, slowdown in ((other, 1.0), (worst, 6.0))
+        for one, two in ((own, who), (who, own))
+        for standing in ("above", "equal", "below")
+    }
+    monkeypatch.setattr(pairing, "learn", lambda outcomes: pairs)
+    there = running(1, name="bad", limit_s=6000.0), running(2, name="good", limit_s=6000.0)
+    scene = Scene(Fake(waiting(9, 6000), *there), Nodes(job1=bad, job2=good), tmp_path)
+    scene.round()
+    assert scene.slurm.site[9].type == good
 
 
 def test_who_runs_where_is_asked_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is known of a job before it runs, and while it does: from the earlier runs of its user and name.
 
-`known`: the answers (`JobHistory`), pure. `pairs`: how much two slowed each other, pure. `spool`: the outcomes of all nodes, read again only where they changed (`SpoolHistory`).
+`known`: the answers (`JobHistory`), pure. `pairs`: how much two slowed each other, pure. `speeds`: that for the rules of placement.
+`spool`: the outcomes of all nodes, read again only where they changed (`SpoolHistory`).
 `accounting`: the same from AdminComments, by sacct. `own_reports`: the same from a user's own reports. README.md has the rules.
 """
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import inf
 from statistics import median
 from typing import Final, Literal, NamedTuple
@@ -79,6 +80,10 @@ class JobHistory:
                 of_name.append(each)
         self._of_name = {key: runs for key, runs in by_name.items() if runs}
         self._of_user = {uid: sorted(runs_s) for uid, runs_s in by_user.items() if runs_s}
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Those that it goes by."""
+        return chain.from_iterable(self._of_name.values())
 
     def __len__(self) -> int:
         """Runs that it goes by."""

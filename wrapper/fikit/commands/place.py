@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 from fikitd.history import SpoolHistory
-from fikitd.placement import Device, Slowdowns
+from fikitd.placement import Device
 
 from fikit import slurm_versions
 from fikit.errors import UserError
@@ -149,7 +149,7 @@ def _pairing(site: config.Config) -> Pairing | None:
         _log.warning("the nodes could not be read: %s; pair acts as order", error)
         return None
     device = Device.SLICES if site.gpu.mps == "off" else Device.MPS
-    return Pairing(nodes, Slowdowns(device=device), time.monotonic)
+    return Pairing(nodes, device, time.monotonic)
 
 
 def _can_order(stop: threading.Event) -> bool:

@@ -30,17 +30,19 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Sharer:
-    """A job that shares a GPU, or wants to. rest_s: expected run time that is left, alone; busy: its share of the GPU meanwhile."""
+    """A job that shares a GPU, or wants to. rest_s: expected run time that is left, alone; busy: its share of the GPU meanwhile; kind: its
+    row among measured pairs, -1: none."""
 
     job: int
     rest_s: float
     busy: float
     shards: int
     partitions: frozenset[str] = frozenset()
+    kind: int = -1
 
     @property
     def resident(self) -> Resident:
-        return Resident(self.rest_s, self.busy, self.shards)
+        return Resident(self.rest_s, self.busy, self.shards, self.kind)
 
 
 @dataclass

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from fikitd.history import JobHistory
-from fikitd.placement import Slowdowns, overdue
+from fikitd.history.pairs import Name, Pair, learn
+from fikitd.history.speeds import MOST_NAMES, slowdowns
+from fikitd.outcomes import name_key
+from fikitd.placement import Device, overdue
 
 from fikit.placement.jobs import RUNNING, Job
 from fikit.placement.pair import Board, Decision, Gpu, Sharer, decide
@@ -17,6 +20,8 @@ PINNED_S: Final = 30.0
 """A job that has not begun so long after it was given a GPU may have any again."""
 NODES_S: Final = 30.0
 """The nodes are looked at again after so long."""
+PAIRS_S: Final = 600.0
+"""What jobs did to each other is learnt again after so long: with 100,000 runs that takes more than a second."""
 USUAL_BUSY: Final = 0.5
 """Of a job of which nothing is known, where nothing is known of any."""
 COMMENT_IDS: Final = 8
@@ -42,10 +47,12 @@ class Nodes(Protocol):
 
 
 class Pairing:
-    """Decides with `slowdowns`. `clock` runs forward only."""
+    """Decides by what jobs did to each other on such a device, as far as that was measured. `clock` runs forward only."""
 
-    def __init__(self, nodes: Nodes, slowdowns: Slowdowns, clock: Callable[[], float]) -> None:
-        self._nodes, self._slowdowns, self._clock = nodes, slowdowns, clock
+    def __init__(self, nodes: Nodes, device: Device, clock: Callable[[], float]) -> None:
+        self._nodes, self._device, self._clock = nodes, device, clock
+        self._pairs: dict[Pair, float] = {}
+        self._learnt_at = -PAIRS_S
         self._gpus: list[Gpu] = []
         self._read_at = -NODES_S
         self._places: dict[int, list[Place]] = {}
@@ -66,9 +73,11 @@ class Pairing:
     ) -> Plan:
         """`ordered`, and where and after whom jobs run. Raises SlurmError."""
         self._look(jobs)
+        self._learn(known)
         changes = {change.job: change for change in ordered.changes}
         steered = [job for job in jobs if is_steered(job, marks)]
-        board = self._board(jobs, steered, marks, known, now_s)
+        speeds, kinds = slowdowns(self._pairs, _busy(jobs, known) if self._pairs else {}, self._device)
+        board = self._board(jobs, steered, marks, lambda job, elapsed_s: _sharer(job, known, elapsed_s, kinds), now_s)
         running = {job.number for job in jobs if job.state == RUNNING}
 
         def after(number: int) -> Mark:
@@ -84,9 +93,9 @@ class Pairing:
         late = {job.number for job in open_jobs if overdue(job.submit_s, now_s, settings.max_wait_s)}
         by_number = {job.number: job for job in open_jobs}
         # One that names a type itself has chosen.
-        choosing = [_sharer(job, known, 0.0) for job in open_jobs if not job.type]
+        choosing = [_sharer(job, known, 0.0, kinds) for job in open_jobs if not job.type]
         decisions = [
-            *decide(choosing, board, self._slowdowns),
+            *decide(choosing, board, speeds),
             *(Decision(job.number) for job in open_jobs if job.type),
         ]
         for decision in decisions:
@@ -111,9 +120,14 @@ class Pairing:
         self._free &= there
         self._pinned_at = {number: since for number, since in self._pinned_at.items() if number in there}
 
+    def _learn(self, known: JobHistory) -> None:
+        if self._clock() - self._learnt_at >= PAIRS_S:
+            self._pairs, self._learnt_at = learn(known.outcomes()), self._clock()
+
     def _board(
-        self, jobs: list[Job], steered: list[Job], marks: Mapping[int, Mark], known: JobHistory, now_s: float
-    ) -> Board:
+        self, jobs: list[Job], steered: list[Job], marks: Mapping[int, Mark], sharer: Callable[[Job, float], Sharer],
+        now_s: float,
+    ) -> Board:  # fmt: skip
         by_place = {(gpu.node, gpu.type): gpu for gpu in self._gpus}
         board = Board(self._gpus)
         for job in jobs:
@@ -122,12 +136,12 @@ class Pairing:
                 if gpu is not None and (place.alone or not job.shards):
                     board.taken.add(gpu)
                 elif gpu is not None:
-                    board.there.setdefault(gpu, []).append(_sharer(job, known, max(0.0, now_s - job.start_s)))
+                    board.there.setdefault(gpu, []).append(sharer(job, max(0.0, now_s - job.start_s)))
         for job in steered:  # those that have been given a GPU and do not run yet
             mark = marks.get(job.number, NOTHING)
             gpu = by_place.get((mark.node, mark.type))
             if gpu is not None:
-                board.there.setdefault(gpu, []).append(_sharer(job, known, 0.0))
+                board.there.setdefault(gpu, []).append(sharer(job, 0.0))
         return board
 
     def _let_go(self, job: Job, mark: Mark, running: set[int]) -> Mark | None:
@@ -161,13 +175,30 @@ def _without_wait(mark: Mark) -> Mark:
     return replace(mark, waits_for=(), comment="" if mark.comment.startswith(WAITS) else mark.comment)
 
 
-def _sharer(job: Job, known: JobHistory, elapsed_s: float) -> Sharer:
-    rest = known.expected_rest(job.uid, job.name, elapsed_s, job.limit_s)
+def _who(job: Job) -> Name:
+    return job.uid, name_key(job.name)
+
+
+def _busy_share(job: Job, known: JobHistory) -> float:
     summary = known.known(job.uid, job.name)
     busy = summary.busy if summary is not None and summary.busy is not None else known.usual_busy()
+    return USUAL_BUSY if busy is None else busy
+
+
+def _busy(jobs: list[Job], known: JobHistory) -> dict[Name, float]:
+    """Of those that share a GPU, or want to; who runs comes first."""
+    busy: dict[Name, float] = {}
+    for job in sorted(jobs, key=lambda job: job.state != RUNNING):
+        if job.shards and len(busy) < MOST_NAMES and _who(job) not in busy:
+            busy[_who(job)] = _busy_share(job, known)
+    return busy
+
+
+def _sharer(job: Job, known: JobHistory, elapsed_s: float, kinds: Mapping[Name, int]) -> Sharer:
+    rest = known.expected_rest(job.uid, job.name, elapsed_s, job.limit_s)
     return Sharer(
-        job=job.number, rest_s=float("inf") if rest is None else rest.rest_s, busy=USUAL_BUSY if busy is None else busy,
-        shards=job.shards, partitions=job.partitions,
+        job=job.number, rest_s=float("inf") if rest is None else rest.rest_s, busy=_busy_share(job, known),
+        shards=job.shards, partitions=job.partitions, kind=kinds.get(_who(job), -1),
     )  # fmt: skip
 
 
