@@ -14,7 +14,7 @@ bash scripts/stage.sh "$plugin" $stage
 mkdir -p $stage/debian dist
 slurm=$(realpath --relative-to=$stage/fikit $stage/fikit/usr/lib/fikit/native/slurm)
 
-# The libraries of the system that the programs of the package need; those of wheels (numpy) bring their own.
+# The libraries of the system that the programs of the package need; those of wheels bring their own.
 printf 'Source: fikit\n\nPackage: fikit\nArchitecture: any\n' >$stage/debian/control
 depends=$(cd $stage && find fikit/usr/lib/fikit/lib -path '*/fikitd/*' \( -name '*.so*' -o -path '*/bin/*' \) -type f -print0 |
   xargs -0 dpkg-shlibdeps -O --ignore-missing-info -Sfikit -l"$PWD/fikit/$(dirname "$slurm")/emulator" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from fikitd.command_line import run_command
+from fikitd.command_line import run_command, version_option
 
 from fikit import jobs_known
 from fikit.errors import UserError, nearest
@@ -81,5 +81,5 @@ def _looked() -> str:
 
 
 def main() -> None:
-    """Entry point of `fikit-report`."""
-    run_command(command, "fikit-report")
+    """Entry point of `fikit-report`, which is a program of its own: it says its version."""
+    run_command(version_option("fikit-report")(command), "fikit-report")
