@@ -16,6 +16,7 @@ from fikitd.user_files import Kind, UserFiles
 SUFFIX: Final = ".json"
 MAX_BYTES: Final = 2**20
 MOST_DAMAGED: Final = 20  # of one user's: then the rest of that user's is not looked at
+MOST_READ: Final = 2**26  # bytes of one user's reports for one list: some twenty thousand reports
 NOT_STORED: Final = "its report could not be stored"  # a warning that begins so is in no report that anybody could read
 
 Skipped = Callable[[str], None]
@@ -36,23 +37,39 @@ class ReportStore:
         """The report of `job`, of user `uid`'s where several have one; None when there is none, ReportError when it cannot be read."""
         return self._files.load(job, uid)
 
-    def newest(self, limit: int | None = None, uid: int | None = None, skipped: Skipped | None = None) -> list[Report]:
-        """The reports that were written last, the newest first; of user `uid` alone. `skipped` hears of each that is none."""
+    def newest(
+        self,
+        limit: int | None = None,
+        uid: int | None = None,
+        skipped: Skipped | None = None,
+        since_s: float = 0.0,
+    ) -> list[Report]:
+        """The reports that were written last, and not before `since_s` (Unix time), the newest first; of user `uid` alone. `skipped` hears
+        of each that is none, and of each user of whom not all were read.
+        """
         found: list[Report] = []
         damaged: Counter[int] = Counter()
-        for file in self._files.newest():
+        read: Counter[int] = Counter()  # bytes
+        for file in self._files.newest(since_s):
             if len(found) == limit:
                 break
-            if uid not in (None, file.uid) or damaged[file.uid] >= MOST_DAMAGED:
+            if uid not in (None, file.uid) or damaged[file.uid] >= MOST_DAMAGED or read[file.uid] > MOST_READ:
                 continue
             try:
-                found.append(self._files.read(file))
+                data = self._files.bytes_of(file)
+                read[file.uid] += len(data)
+                found.append(self._files.read(file, data))
             except FileNotFoundError:
                 continue  # removed meanwhile
             except ReportError as error:
                 damaged[file.uid] += 1
                 if skipped is not None:
                     skipped(str(error))
+            if read[file.uid] > MOST_READ and skipped is not None:
+                skipped(
+                    f"the reports of uid {file.uid} in {self.directory} are more than {MOST_READ >> 20} MiB, "
+                    "and only the newest of them were read"
+                )
         return found
 
     def jobs(self) -> list[str]:

@@ -74,8 +74,10 @@ class UserFiles:
             raise damaged
         return next(iter(found.values()), None)
 
-    def newest(self) -> Iterator[UserFile]:
-        """All that the caller may see, the newest first. One from the future comes last: a clock was wrong, or its owner lies."""
+    def newest(self, since_s: float = 0.0) -> Iterator[UserFile]:
+        """All that the caller may see and that were written since (Unix time), the newest first. One from the future comes last: a clock
+        was wrong, or its owner lies.
+        """
         latest = time.time() + AHEAD_S
         found: list[tuple[float, str, int, Path]] = []  # there may be very many of them
         with suppress(OSError):
@@ -88,8 +90,9 @@ class UserFiles:
                         with suppress(OSError):
                             status = entry.stat(follow_symlinks=False)
                             owner = _owner(status) if uid is None else uid
-                            if stat.S_ISREG(status.st_mode) and status.st_uid in (0, owner):
-                                when = status.st_mtime if status.st_mtime <= latest else 0.0
+                            written_s = status.st_mtime
+                            if stat.S_ISREG(status.st_mode) and status.st_uid in (0, owner) and written_s >= since_s:
+                                when = written_s if written_s <= latest else 0.0
                                 found.append((when, job, owner, directory))
         found.sort(key=itemgetter(0), reverse=True)
         for _, job, owner, directory in found:

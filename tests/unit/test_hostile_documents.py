@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import csv
 import io
 import json
 import logging
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ import pytest
 from cli_samples import DEVICE, PROFILE, REPORT, site_without_daemon
 from click.testing import CliRunner
 from fikit import node_use
+from fikit.api import job_report
+from fikit.api.queries import Choice
+from fikit.api.sums import totals
 from fikit.commands import report
+from fikit.reporters import csv as csv_reporter
 from fikit.reporters import json as json_reporter
-from fikit.reporters import perfetto, screen, table, top
+from fikit.reporters import many, perfetto, screen, table, top
 from fikit.reporters.line import say
 from fikitd.admin_comment import AdminComments
 from fikitd.client import Control, ControlError, DaemonUnreachable
@@ -89,6 +95,27 @@ def test_any_value_in_a_report_is_accepted_or_refused_and_what_is_accepted_can_b
     assert is_text(shown(table.report(accepted), table.reports([accepted, FULL])))
     assert is_text(shown(table.report(accepted), table.reports([accepted]), width=20))
     assert is_text(summary_line(accepted))
+
+
+@quickly
+@given(spoiled(FULL))
+def test_any_report_that_is_accepted_counts_in_the_totals_of_many_and_is_a_line_of_csv(document: Any) -> None:
+    try:
+        accepted = report_format.parse(as_bytes(document))
+    except ValueError as error:
+        all_text(str(error))
+        return
+    found = [job_report.of(accepted), job_report.of(FULL)]
+    for order in many.ORDERS:
+        in_order = many.ordered(found, order)
+        assert is_text(shown(*many.view(in_order, totals(in_order))))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        csv_reporter.emit(found)
+    assert is_text(out.getvalue())
+    assert len(list(csv.DictReader(io.StringIO(out.getvalue())))) == 2
+    since = Choice(since=datetime(2026, 1, 1, tzinfo=UTC))
+    assert found[1] in [each for each in found if since.takes(each)]
+    assert is_text(found[0].summary)
 
 
 @pytest.mark.parametrize("document", [FULL, TRACE, NODE], ids=["report", "trace", "node"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fikit import node_use
-from fikit.commands import top as top_command
+from fikit.api import node_view
 from fikit.places import Place
 from fikit.reporters import top
 from fikitd.client import DaemonUnreachable
@@ -218,7 +218,7 @@ def test_the_fikitd_that_has_jobs_is_the_one_that_is_watched(
             return {"clients": clients[self.name]}
 
     found = [Place(Path(name), Path(), Path()) for name in ("machine", "own")]
-    monkeypatch.setattr(top_command, "places", lambda: found)
-    monkeypatch.setattr(top_command, "Control", Fikitd)
-    control, _ = top_command._first_look()
+    monkeypatch.setattr(node_view, "places", lambda: found)
+    monkeypatch.setattr(node_view, "Control", Fikitd)
+    control, _ = node_view.first_look()
     assert control.name == shown

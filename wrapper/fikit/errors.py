@@ -12,6 +12,14 @@ class UserError(click.ClickException):
     """What happened, to what, why, what to do: one sentence. `fikit` prints it and exits 1."""
 
 
+class NoReport(UserError):
+    """No job, or no job of that number, has a report that the caller may see."""
+
+
+class NoDaemon(UserError):
+    """No fikitd answers on this node."""
+
+
 def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The names in `known` that a person who typed `word` may have meant, best first."""
     return difflib.get_close_matches(word, list(known), n=limit, cutoff=0.6)

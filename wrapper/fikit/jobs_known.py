@@ -14,16 +14,24 @@ from fikitd.traces import TraceError
 from fikitd.untrusted import AHEAD_S
 
 from fikit import slurm_jobs
-from fikit.errors import UserError
-from fikit.places import Place, places
+from fikit.errors import NoReport, UserError, nearest
+from fikit.places import Place, elsewhere, looked_in, places
 from fikit.reporters.line import say
 from fikitd import reports
 
+LISTED = 20
+COMPARED = 1000  # of the newest numbers, with one that is not there
 
-def records(limit: int | None = None, uid: int | None = None) -> list[dict[str, Any]]:
+
+def records(
+    limit: int | None = None,
+    uid: int | None = None,
+    since_s: float = 0.0,
+    warn: Callable[[str], None] = lambda text: say(f"warning: {text}"),
+) -> list[dict[str, Any]]:
     """The newest `limit` reports that this user can see, of user `uid` alone; running jobs first, then those that began last.
 
-    Of reports that are none, the first is named, once.
+    since_s: reports of jobs that have ended were written since (Unix time). `warn` hears one sentence where some could not be read.
     """
     found: dict[tuple[str, int], dict[str, Any]] = {}
     damaged: list[str] = []
@@ -32,11 +40,11 @@ def records(limit: int | None = None, uid: int | None = None) -> list[dict[str, 
         with suppress(DaemonUnreachable, ControlError):
             running = Control(place.run_dir).jobs()
         of_user = [record for record in running if uid in (None, record["uid"])]
-        for record in [*of_user, *ReportStore(place.report_dir).newest(limit, uid, damaged.append)]:
+        for record in [*of_user, *ReportStore(place.report_dir).newest(limit, uid, damaged.append, since_s)]:
             found.setdefault((record["job"], record["uid"]), record)
     if damaged:
         more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
-        say(f"warning: {damaged[0]}{more}")
+        warn(f"{damaged[0]}{more}")
     latest = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + AHEAD_S))
 
     def age(record: dict[str, Any]) -> tuple[bool, str]:
@@ -68,6 +76,30 @@ def place_of(record: dict[str, Any]) -> str:
     """`12_3` or `12+1`; nothing: of no array and no heterogeneous job, or from a fikitd that did not say it."""
     text = reports.place_of(record)  # a stored report is its user's file
     return text if slurm_jobs.is_task(text) else ""
+
+
+def find(jobid: str, uid: int | None = None) -> dict[str, Any]:
+    """The report of one job, by its own number, of user `uid`'s. NoReport names those that may have been meant."""
+    if (found := stored(jobid, uid)) is not None:
+        return found
+    ids = numbers()
+    close = nearest(jobid, ids[:COMPARED])
+    near = f"; the nearest are {', '.join(close)}" if close else f"; the newest are {', '.join(ids[:3])}"
+    raise NoReport(
+        f"there is no report of job {jobid}{near if ids else f' in {looked()}'}{elsewhere(jobid, 'fikit-report')}"
+    )
+
+
+def newest(uid: int | None = None) -> dict[str, Any]:
+    """The report of the job that runs, or began last. NoReport: there is none."""
+    for record in records(LISTED, uid):
+        return record
+    raise NoReport(f"there is no report in {looked()}; only jobs that ran with a fikit option have one")
+
+
+def looked() -> str:
+    """Where there is no report, as the end of a sentence."""
+    return looked_in(place.report_dir for place in places())
 
 
 def stored(jobid: str, uid: int | None = None) -> dict[str, Any] | None:

@@ -1,19 +1,27 @@
-"""`fikit report`, also installed as `fikit-report`: what fikit did for a job."""
+"""`fikit report`, also installed as `fikit-report`: what fikit did for a job, or for many."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import click
 from fikitd.command_line import run_command, version_option
 
 from fikit import jobs_known
-from fikit.errors import UserError, nearest
-from fikit.places import elsewhere, looked_in, places
-from fikit.reporters import json, screen, table
+from fikit.api import moments, queries, sums
+from fikit.api.job_report import JobReport, State
+from fikit.api.queries import Choice
+from fikit.jobs_known import LISTED
+from fikit.reporters import csv, json, many, screen, table
+from fikit.reporters.line import say
 
-LISTED = 20
-COMPARED = 1000  # of the newest numbers, with one that is not there
+
+def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:
+    try:
+        return None if text is None else moments.since(text, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 @click.command(
@@ -22,62 +30,97 @@ COMPARED = 1000  # of the newest numbers, with one that is not there
 @click.argument("jobid", required=False)
 @click.option("--list", "list_", is_flag=True, help=f"One line for each of the {LISTED} newest jobs.")
 @click.option(
+    "--since",
+    metavar="TIME",
+    callback=_since,
+    help="Of all jobs that ran since then, with totals: 90min, 12h, 1d or 2w ago, or 2026-11-21T08:00.",
+)
+@click.option("--state", type=click.Choice(["running", "ended"]), help="Of all jobs that run, or have ended.")
+@click.option(
+    "--sort",
+    type=click.Choice(list(many.ORDERS)),
+    help="Of all jobs, those with most of it first; those of which it is not known come last.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Of all jobs, as comma-separated values; the totals on stderr.")
+@click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="The report record as JSON; a list of them with --list, of an array, and of a heterogeneous job.",
+    help="The report record as JSON; a list of them with --list, of an array, and of a heterogeneous job; "
+    "{jobs, totals} with --since, --state or --sort.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also the policy, and what was made of the job's gaps.")
 @click.option("--user", metavar="USER", help="Of this user's jobs; root sees everybody's.")
-def command(jobid: str | None, list_: bool, as_json: bool, verbose: bool, user: str | None) -> None:
-    """What fikit did for job JOBID; for the newest job when none is named. Running jobs are reported as they stand.
+def command(
+    jobid: str | None,
+    *,
+    list_: bool,
+    since: datetime | None,
+    state: State | None,
+    sort: str | None,
+    as_csv: bool,
+    as_json: bool,
+    verbose: bool,
+    user: str | None,
+) -> None:
+    """What fikit did for job JOBID; for the newest job when none is named. Running jobs of this node are reported as they stand.
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
     """
     if jobid == "":  # fikit report "$JOB"
         raise click.UsageError("JOBID is empty")
+    of_many = bool(since or state or sort or as_csv)
+    if of_many and jobid is not None:
+        raise click.UsageError(f"--since, --state, --sort and --csv are for many jobs: leave out {jobid}")
+    if as_csv and as_json:
+        raise click.UsageError("choose one of --csv and --json")
     uid = None if user is None else jobs_known.user(user)
-    if list_:
-        records = jobs_known.records(LISTED, uid)
-        if as_json:
-            json.emit(records)
-        elif records:
-            table.show(table.reports(records))
-        else:
-            screen.echo(f"no reports yet in {_looked()}; only jobs that ran with a fikit option have one")
-        return
+    if of_many:
+        found = queries.chosen(Choice(since, uid, state), lambda text: say(f"warning: {text}"))
+        _show_many(many.ordered(found, sort), as_csv, as_json)
+    elif list_:
+        _list(uid, as_json)
+    else:
+        _show(jobid, uid, as_json, verbose)
+
+
+def _show_many(reports: list[JobReport], as_csv: bool, as_json: bool) -> None:
+    totals = sums.totals(reports)
+    if as_json:
+        json.emit({"jobs": [each.record for each in reports], "totals": asdict(totals)})
+    elif as_csv:
+        csv.emit(reports)
+        for line in many.lines(totals):
+            say(line)
+    elif reports:
+        table.show(*many.view(reports, totals))
+    else:
+        screen.echo(
+            f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option have one"
+        )
+
+
+def _list(uid: int | None, as_json: bool) -> None:
+    records = jobs_known.records(LISTED, uid)
+    if as_json:
+        json.emit(records)
+    elif records:
+        table.show(table.reports(records))
+    else:
+        screen.echo(f"no reports yet in {jobs_known.looked()}; only jobs that ran with a fikit option have one")
+
+
+def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> None:
     parts = [] if jobid is None else jobs_known.parts(jobid, uid)
     if parts and as_json:
         json.emit(parts)  # also of one: what a program gets must not depend on how many have begun
-        return
-    if parts and not jobs_known.one_alone(parts, str(jobid)):
+    elif parts and not jobs_known.one_alone(parts, str(jobid)):
         what, part = jobs_known.whole(parts)
         how = f"{jobid}{'_' if part == 'task' else '+'}{part.upper()}"
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
-        return
-    record = _newest(uid) if jobid is None else _find(jobs_known.own_number(jobid), uid)
-    json.emit(record) if as_json else table.show(table.report(record, verbose))
-
-
-def _find(jobid: str, uid: int | None) -> dict[str, Any]:
-    if (stored := jobs_known.stored(jobid, uid)) is not None:
-        return stored
-    ids = jobs_known.numbers()
-    close = nearest(jobid, ids[:COMPARED])
-    near = f"; the nearest are {', '.join(close)}" if close else f"; the newest are {', '.join(ids[:3])}"
-    raise UserError(
-        f"there is no report of job {jobid}{near if ids else f' in {_looked()}'}{elsewhere(jobid, 'fikit-report')}"
-    )
-
-
-def _newest(uid: int | None) -> dict[str, Any]:
-    for record in jobs_known.records(LISTED, uid):
-        return record
-    raise UserError(f"there is no report in {_looked()}; only jobs that ran with a fikit option have one")
-
-
-def _looked() -> str:
-    return looked_in(place.report_dir for place in places())
+    else:
+        record = queries.one(jobid, uid).record
+        json.emit(record) if as_json else table.show(table.report(dict(record), verbose))
 
 
 def main() -> None:

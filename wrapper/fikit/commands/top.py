@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fikit import node_use
-from fikit.errors import UserError
-from fikit.places import places
+from fikit.api import node_view
 from fikit.reporters import json, screen, table, top
 
 
@@ -33,12 +32,11 @@ def command(interval: float, once: bool, as_json: bool) -> None:
     delayed, were its host's or are unexplained, what it has come to so far against alone, of what is allowed, what it launches, how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
     and squeue show anyway.
     """
-    control, before = _first_look()
     if as_json or once or not sys.stdout.isatty():
-        time.sleep(interval)
-        use = node_use.between(before, _look(control))
-        json.emit(use) if as_json else table.show(top.view(use))
+        use = node_view.node(interval).record
+        json.emit(use) if as_json else table.show(top.view(dict(use)))
         return
+    control, before = node_view.first_look()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which leaves the terminal as it was
     try:
         _watch(control, before, interval)
@@ -72,30 +70,3 @@ def _next(
     except (DaemonUnreachable, ControlError) as error:  # it may be about to be restarted
         return Text(str(error), style="yellow"), None
     return top.view(node_use.between(before or after, after)), after
-
-
-def _first_look() -> tuple[Control, dict[str, Any]]:
-    """The fikitd of the machine, or else the user's own; the one that has jobs, if only one has."""
-    sentences, idle = [], None
-    for place in places():
-        control = Control(place.run_dir)
-        try:
-            look = control.node()
-        except ControlError as error:
-            raise UserError(str(error)) from None
-        except DaemonUnreachable as error:
-            sentences.append(str(error))
-            continue
-        if look["clients"]:
-            return control, look
-        idle = idle or (control, look)
-    if idle is not None:
-        return idle
-    raise UserError(f"{sentences[0]} (the first job that shares a GPU starts it)")
-
-
-def _look(control: Control) -> dict[str, Any]:
-    try:
-        return control.node()
-    except (DaemonUnreachable, ControlError) as error:
-        raise UserError(str(error)) from None

@@ -1,0 +1,99 @@
+"""Which reports: of one job, or of many."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from fikit import jobs_known
+from fikit.api import job_report, moments
+from fikit.api.job_report import JobReport, State
+from fikit.api.moments import Since
+from fikit.errors import UserError
+
+SLACK_S: Final = 3600.0  # by which the clocks of nodes and of the storage may differ
+NAMED: Final = 10  # parts of an array
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Of many jobs those that ran since then, of one user, that run or have ended; the newest `limit`. None: any, all."""
+
+    since: datetime | None = None
+    uid: int | None = None
+    state: State | None = None
+    limit: int | None = None
+
+    def takes(self, report: JobReport) -> bool:
+        return self.state in (None, report.state) and self._is_since(report)
+
+    def _is_since(self, report: JobReport) -> bool:
+        if self.since is None or report.state == "running":
+            return True
+        last = report.ended or report.started
+        return last is not None and last >= self.since
+
+
+def chosen(choice: Choice, warn: Callable[[str], None]) -> list[JobReport]:
+    """Those of `choice` that the caller may see: running ones first, then those that began last. `warn` hears one sentence where some could
+    not be read.
+    """
+    any_ = choice.since is None and choice.state is None
+    since_s = 0.0 if choice.since is None else choice.since.timestamp() - SLACK_S
+    records = jobs_known.records(choice.limit if any_ else None, choice.uid, since_s, warn)
+    return [report for report in map(job_report.of, records) if choice.takes(report)][: choice.limit]
+
+
+def jobs(
+    *,
+    since: Since | None = None,
+    user: str | int | None = None,
+    state: State | None = None,
+    limit: int | None = None,
+) -> list[JobReport]:
+    """The reports that the caller may see (root: everybody's): running jobs of this node first, then those that began last.
+
+    since: jobs that ran since then: "1d", "90min", "2026-11-21T08:00" (local time), a timedelta or a datetime. user: a name or uid.
+    limit: so many at most. Raises UserError; a RuntimeWarning names reports that could not be read.
+    """
+    if state not in (None, "running", "ended"):
+        raise UserError(f'"{state}" is no state of a job; use "running" or "ended"')
+    if limit is not None and limit < 0:
+        raise UserError(f"there are no {limit} jobs; use a limit from 0 on")
+    uid = None if user is None else jobs_known.user(str(user))
+    try:
+        moment = None if since is None else moments.since(since, datetime.now(UTC))
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return chosen(Choice(moment, uid, state, limit), _warn)
+
+
+def report(job: int | str | None = None, *, user: str | int | None = None) -> JobReport:
+    """The report of one job (12, "12_3", "12+1"), or of the newest one; of a running job of this node as it stands.
+
+    NoReport where there is none that the caller may see; UserError for a number of several (an array), or for a report that cannot be read.
+    """
+    uid = None if user is None else jobs_known.user(str(user))
+    if job is None:
+        return one(None, uid)
+    number = str(job)
+    parts = jobs_known.parts(number, uid)
+    if parts and not jobs_known.one_alone(parts, number):
+        known, (what, part) = [jobs_known.place_of(record) for record in parts], jobs_known.whole(parts)
+        more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+        raise UserError(f"job {number} is {what}: name one of its {part}s, {', '.join(known[:NAMED])}{more}")
+    return one(number, uid)
+
+
+def one(job: str | None, uid: int | None) -> JobReport:
+    """As report(), of a job that is not several."""
+    if job is None:
+        return job_report.of(jobs_known.newest(uid))
+    return job_report.of(jobs_known.find(jobs_known.own_number(job), uid))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=5)  # where jobs() is called

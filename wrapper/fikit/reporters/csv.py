@@ -1,0 +1,53 @@
+"""Comma-separated values on stdout: one line per job, units in the names of the columns, nothing where nobody knows it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from fikit.api.job_report import JobReport
+from fikit.reporters import screen
+
+SAME: Final = (
+    "job", "part", "name", "uid", "node", "state", "priority", "priority_name", "measured", "started", "ended", "elapsed_s", "alone_s",
+    "waited_s", "delayed_s", "host_s", "unexplained_s", "slowdown", "max_slowdown", "kept", "gpu_time_s", "gpu_time_at_most_s", "kernels",
+)  # fmt: skip
+COLUMNS: Final = (*SAME, "memory_peak_bytes", "memory_limit_bytes", "gpu", "emulated", "device_mode", "warnings")
+FORMULA: Final = ("=", "+", "-", "@")  # what a spreadsheet would compute; names are their users'
+
+
+def emit(reports: Iterable[JobReport]) -> None:
+    """A line of names, then a line for each."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for report in reports:
+        memory = report.memory
+        writer.writerow(
+            _cell(value)
+            for value in (
+                *(getattr(report, column) for column in SAME),
+                memory and memory.peak_bytes,
+                memory and memory.limit_bytes,
+                report.device.name,
+                report.device.emulated,
+                report.device_mode,
+                len(report.warnings),
+            )
+        )
+    screen.echo(sink.getvalue().rstrip("\n"))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return str(value)
