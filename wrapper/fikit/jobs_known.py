@@ -22,12 +22,19 @@ from fikitd import reports
 LISTED = 20
 COMPARED = 1000  # of the newest numbers, with one that is not there
 
+Warn = Callable[[str], None]
+
+
+def warn_on_stderr(text: str) -> None:
+    """What the command line does with a warning."""
+    say(f"warning: {text}")
+
 
 def records(
     limit: int | None = None,
     uid: int | None = None,
     since_s: float = 0.0,
-    warn: Callable[[str], None] = lambda text: say(f"warning: {text}"),
+    warn: Warn = warn_on_stderr,
 ) -> list[dict[str, Any]]:
     """The newest `limit` reports that this user can see, of user `uid` alone; running jobs first, then those that began last.
 
@@ -90,9 +97,9 @@ def find(jobid: str, uid: int | None = None) -> dict[str, Any]:
     )
 
 
-def newest(uid: int | None = None) -> dict[str, Any]:
-    """The report of the job that runs, or began last. NoReport: there is none."""
-    for record in records(LISTED, uid):
+def newest(uid: int | None = None, warn: Warn = warn_on_stderr) -> dict[str, Any]:
+    """The report of the job that runs, or began last; `warn` as of records(). NoReport: there is none."""
+    for record in records(LISTED, uid, warn=warn):
         return record
     raise NoReport(f"there is no report in {looked()}; only jobs that ran with a fikit option have one")
 

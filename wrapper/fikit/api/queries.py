@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -13,6 +12,7 @@ from fikit.api import job_report, moments
 from fikit.api.job_report import JobReport, State
 from fikit.api.moments import Since
 from fikit.errors import UserError
+from fikit.jobs_known import Warn
 
 SLACK_S: Final = 3600.0  # by which the clocks of nodes and of the storage may differ
 NAMED: Final = 10  # parts of an array
@@ -37,7 +37,7 @@ class Choice:
         return last is not None and last >= self.since
 
 
-def chosen(choice: Choice, warn: Callable[[str], None]) -> list[JobReport]:
+def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[JobReport]:
     """Those of `choice` that the caller may see: running ones first, then those that began last. `warn` hears one sentence where some could
     not be read.
     """
@@ -68,7 +68,11 @@ def jobs(
         moment = None if since is None else moments.since(since, datetime.now(UTC))
     except ValueError as error:
         raise UserError(str(error)) from None
-    return chosen(Choice(moment, uid, state, limit), _warn)
+    told: list[str] = []
+    found = chosen(Choice(moment, uid, state, limit), told.append)
+    for text in told:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return found
 
 
 def report(job: int | str | None = None, *, user: str | int | None = None) -> JobReport:
@@ -78,7 +82,7 @@ def report(job: int | str | None = None, *, user: str | int | None = None) -> Jo
     """
     uid = None if user is None else jobs_known.user(str(user))
     if job is None:
-        return one(None, uid)
+        return _newest(uid)
     number = str(job)
     parts = jobs_known.parts(number, uid)
     if parts and not jobs_known.one_alone(parts, number):
@@ -88,12 +92,17 @@ def report(job: int | str | None = None, *, user: str | int | None = None) -> Jo
     return one(number, uid)
 
 
-def one(job: str | None, uid: int | None) -> JobReport:
-    """As report(), of a job that is not several."""
+def one(job: str | None, uid: int | None, warn: Warn = jobs_known.warn_on_stderr) -> JobReport:
+    """As report(), of a job that is not several; `warn` as in chosen()."""
     if job is None:
-        return job_report.of(jobs_known.newest(uid))
+        return job_report.of(jobs_known.newest(uid, warn))
     return job_report.of(jobs_known.find(jobs_known.own_number(job), uid))
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=5)  # where jobs() is called
+def _newest(uid: int | None) -> JobReport:
+    told: list[str] = []
+    try:
+        return one(None, uid, told.append)
+    finally:
+        for text in told:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -76,7 +76,7 @@ def command(
         raise click.UsageError("choose one of --csv and --json")
     uid = None if user is None else jobs_known.user(user)
     if of_many:
-        found = queries.chosen(Choice(since, uid, state), lambda text: say(f"warning: {text}"))
+        found = queries.chosen(Choice(since, uid, state))
         _show_many(many.ordered(found, sort), as_csv, as_json)
     elif list_:
         _list(uid, as_json)
