@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd import access, priorities, quantities
+from fikitd.metrics import address
 from fikitd.protocol import COLLECTIVES_BYTES, CONTROL_NAME, DEFAULT_RUN_DIR
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
@@ -51,6 +52,22 @@ def _directory(value: Any) -> str | None:
 
 def _directory_or_none(value: Any) -> str | None:
     return None if value == "" else _directory(value)
+
+
+def _listen(value: Any) -> str | None:
+    if value == "":
+        return None
+    try:
+        address.parse(value if isinstance(value, str) else "")
+    except ValueError:
+        return f'must be an address of numbers and a port, as "127.0.0.1:9836" or "[::1]:9836", not {_shown(value)}'
+    return None
+
+
+def _textfile(value: Any) -> str | None:
+    if value == "" or (_directory(value) is None and value.endswith(".prom")):
+        return None
+    return f"must be an absolute path that ends with .prom, or node_exporter does not read it, not {_shown(value)}"
 
 
 def _name(value: Any) -> str | None:
@@ -173,6 +190,14 @@ class PlacementConfig:
 
 
 @dataclass(frozen=True)
+class MetricsConfig:
+    """Figures for Prometheus; "" = not published in this way. docs/admin.md has them all, and who can read them."""
+
+    listen: str = _key("", _listen)
+    textfile: str = _key("", _textfile)
+
+
+@dataclass(frozen=True)
 class AccessConfig:
     """Enforced by slurmctld, not by the daemon; fikitd.access says what it means."""
 
@@ -191,6 +216,7 @@ class Config:
     gpu: GpuConfig = GpuConfig()
     slurm: SlurmConfig = SlurmConfig()
     placement: PlacementConfig = PlacementConfig()
+    metrics: MetricsConfig = MetricsConfig()
     access: AccessConfig = AccessConfig()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -215,7 +241,8 @@ class Config:
 
 
 _SECTIONS: Final[dict[str, type]] = {
-    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "placement": PlacementConfig, "access": AccessConfig,
+    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "placement": PlacementConfig,
+    "metrics": MetricsConfig, "access": AccessConfig,
 }  # fmt: skip
 
 

@@ -28,14 +28,16 @@ class Jobs:
     """Every job with a client now or lately, by id."""
 
     def __init__(
-        self, *, records: JobRecords, files: JobFiles, ledger: Ledger, policy: str, changes: asyncio.Event | None = None
-    ) -> None:
-        """changes: is set whenever a client comes or goes."""
+        self, *, records: JobRecords, files: JobFiles, ledger: Ledger, policy: str, changes: asyncio.Event | None = None,
+        ended: Callable[[Job], None] = lambda job: None,
+    ) -> None:  # fmt: skip
+        """changes: is set whenever a client comes or goes. ended: hears of each job that is forgotten."""
         self._records = records
         self._files = files
         self._ledger = ledger
         self._policy = policy
         self._changes = changes or asyncio.Event()
+        self._ended = ended
         self._owners = Owners()
         self._jobs: dict[str, Job] = {}
         self._gave: Counter[str] = Counter()  # ns that a job which is there cost jobs that are forgotten
@@ -116,6 +118,8 @@ class Jobs:
         """The job of a record, made at its first client. A requeued job (same id, new record) begins anew."""
         job = self._jobs.get(record.job)
         if job is None or (job.quiet and job.record.started_ns != record.started_ns):
+            if job is not None:
+                self._ended(job)
             job = self._jobs[record.job] = Job(record, device, self._policy, self._owners)
         job.record = self._records.in_force(record)  # its first step has written the name into it
         return job
@@ -218,6 +222,7 @@ class Jobs:
         """Nothing of it stays: a task that waits for more of the job would keep its memory pages open."""
         if self._jobs.get(job.record.job) is job:
             del self._jobs[job.record.job]
+            self._ended(job)
             del self._gave[job.record.job]
             for cost in job.costs():
                 if cost.job in self._jobs:

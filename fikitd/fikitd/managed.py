@@ -166,6 +166,7 @@ class Managed:
             if (client.record.job, client.record.started_ns) == (record.job, record.started_ns):
                 client.record = record
                 dispatcher.set_priority(client.number, record.priority)
+        self._present.priority_changed()
 
     def _introduce(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
         """From here on the counters are the job's, whatever happens to the connection."""
@@ -181,7 +182,7 @@ class Managed:
             job.warn(sentence)
         self._present.came(
             number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share), mode=client.mode,
-            device_now=dispatcher.device,
+            device_now=dispatcher.device, place=client.place,
         )  # fmt: skip
         job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))
         client.came()
@@ -291,6 +292,7 @@ class Managed:
             self._users.pop(client.number, None)
             departed = dispatcher.take_client(client.number)
             stats = departed.stats
+            self._present.departed(client.number, stats)
             client.edges = job.client_went(client.number, client.peer.pid, stats)
             self._mps.stops(client.peer.pid, int(stats["unfinished"]))
             if client.program.key:

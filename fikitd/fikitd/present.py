@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from fikitd import node_format, priorities
 from fikitd.devices import digits
 from fikitd.job import Job
+from fikitd.metrics.meter import Meter
 from fikitd.protocol import Device
 from fikitd.report_format import SLICES
 from fikitd.totals import Stats
@@ -47,9 +48,9 @@ class Reported(NamedTuple):
 class Present:
     """Only the event loop touches it."""
 
-    def __init__(self, policy: str, around: Callable[[], list[tuple[str, int]]]) -> None:
-        """`around`: GPU and pid of the programs that use a GPU without fikit."""
-        self._policy, self._around = policy, around
+    def __init__(self, policy: str, around: Callable[[], list[tuple[str, int]]], meter: Meter | None = None) -> None:
+        """`around`: GPU and pid of the programs that use a GPU without fikit. `meter`: hears who comes and goes."""
+        self._policy, self._around, self._meter = policy, around, meter
         self._clients: dict[int, _Client] = {}
         self._looked_s, self._fresh_s = -FRESH_S, FRESH_S
         self._views: dict[int, str] = {}  # of the last look, by who asked
@@ -69,12 +70,28 @@ class Present:
         held_bytes: Callable[[], int],
         mode: str = SLICES,
         device_now: Callable[[], Mapping[str, Any]] | None = None,
+        place: str = "",
     ) -> None:
-        """`device_now`: what is known of the GPU itself, as Dispatcher.device() says it."""
-        self._clients[number] = _Client(pid, device, job, stats_now, held_bytes, mode, device_now)
+        """`device_now`: what is known of the GPU itself, as Dispatcher.device() says it. `place`: under which name it is shared."""
+        client = self._clients[number] = _Client(pid, device, job, stats_now, held_bytes, mode, device_now)
+        if self._meter:
+            self._meter.came(
+                number, place or device.uuid, device, job, stats_now=stats_now, held_bytes=held_bytes,
+                switch_ns=lambda: _switch_ns(client),
+            )  # fmt: skip
 
     def went(self, number: int) -> None:
         self._clients.pop(number, None)
+
+    def departed(self, number: int, stats: Stats) -> None:
+        """These are the counters of one that went."""
+        if self._meter:
+            self._meter.went(number, stats)
+
+    def priority_changed(self) -> None:
+        """Of a job that is there."""
+        if self._meter:
+            self._meter.priority_changed()
 
     def reported(self) -> dict[tuple[str, int], Reported]:
         """By the GPU that it names (the digits of its UUID) and its pid; of one with several connections, the sums."""
@@ -144,6 +161,11 @@ def _switch(client: _Client) -> dict[str, Any] | None:
     if known.get("switch_ns") is None:
         return None
     return {"switch_us": known["switch_ns"] / 1e3, "spread_us": known["spread_ns"] / 1e3, "samples": known["samples"]}
+
+
+def _switch_ns(client: _Client) -> int | None:
+    found: int | None = client.device_now().get("switch_ns") if client.device_now is not None else None
+    return found
 
 
 def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, Any]:

@@ -28,11 +28,14 @@ from fikitd.devices import Devices
 from fikitd.forgotten import Forgotten
 from fikitd.gpus import Core, Gpus
 from fikitd.history import SpoolHistory
+from fikitd.job import Job
 from fikitd.job_files import JobFiles
 from fikitd.jobs import Jobs
 from fikitd.keeper import Keeper
 from fikitd.ledger import Ledger
 from fikitd.listener import Listener
+from fikitd.metrics.meter import Meter
+from fikitd.metrics.publisher import Publisher
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.outcomes import Spool
 from fikitd.present import Present, Reported
@@ -101,6 +104,7 @@ class Server:
             ledger=self._ledger,
             policy=config.scheduler.policy,
             changes=(changes := asyncio.Event()),
+            ended=self._job_ended,
         )
         self._mps = MpsClients(
             gpu=config.gpu,
@@ -128,7 +132,8 @@ class Server:
             proc=proc,
             after_s=config.daemon.forget_s,
         )
-        self._present = Present(config.scheduler.policy, self._unmanaged.around)
+        self._meter = self._meter_of(config)
+        self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
         self._clients = Clients(
             keeper=Keeper(),
             gpus=self._gpus,
@@ -171,6 +176,20 @@ class Server:
         with suppress(OSError):  # without descriptors: the first hello asks
             self._devices.expect(self._records.all)
 
+    def _meter_of(self, config: Config) -> Meter | None:
+        """None where nobody wants its figures: then nothing is counted for them."""
+        if not (config.metrics.listen or config.metrics.textfile):
+            return None
+        return Meter(config.scheduler.policy, self._jobs.all, self._unmanaged.around)
+
+    def _job_ended(self, job: Job) -> None:
+        if self._meter:
+            self._meter.job_ended(job)
+
+    async def _publish(self) -> None:
+        if self._meter:
+            await Publisher(self._config.metrics, self._meter.values, self._storage).watch()
+
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
 
@@ -184,6 +203,8 @@ class Server:
         if self._call is None:
             self._workers.start()
         self._restore()
+        if self._meter:
+            self._meter.begin()
         self._begin_mps()
         self._spare.take_back()
         loop = asyncio.get_running_loop()
@@ -197,7 +218,7 @@ class Server:
         listeners = self._listen()
         watches = (
             self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
-            self._auto.watch,
+            self._auto.watch, self._publish,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

@@ -42,7 +42,7 @@ class Totals:
         if stats["kernels"] == 0:
             return self
         unfinished = stats["unfinished"] if gone else 0
-        known_ns, at_most_ns = _gpu_time(stats, unfinished)
+        known_ns, at_most_ns = gpu_time(stats, unfinished)
         summed = (
             "kernels",
             "untimed",
@@ -116,7 +116,7 @@ class Totals:
         }
 
 
-def _gpu_time(stats: Stats, unfinished: int) -> tuple[int | None, int]:
+def gpu_time(stats: Stats, unfinished: int = 0) -> tuple[int | None, int]:
     """A client's time on the GPU, None where too many of its launches have none of their own, and what it is at most."""
     at_most_ns = int(stats["under_way_ns"])
     reckoned_ns = stats["gpu_time_ns"]

@@ -1,0 +1,1 @@
+"""Figures of this node for Prometheus. README.md says what is where."""
