@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
+import os
 import pwd
 import socket
 import threading
@@ -185,6 +187,18 @@ def test_a_port_that_is_taken_is_said_once_and_had_when_it_is_free(
         taken.close()
         eventually(lambda: answers(port))
     assert caplog.text.count(f"no metrics are served on 127.0.0.1:{port}: Address already in use") == 1
+
+
+def test_a_unit_that_lets_no_such_socket_be_opened_is_said_with_what_to_do(
+    tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr(server, "Server", refused)
+    with caplog.at_level(logging.WARNING), serving(tmp_path, listen=f"127.0.0.1:{port}") as site:
+        eventually(lambda: "RestrictAddressFamilies=AF_INET AF_INET6" in caplog.text)
+        assert site.control.node()["clients"] == []
 
 
 def test_a_client_that_hangs_or_comes_many_times_takes_nothing_of_fikitd(
