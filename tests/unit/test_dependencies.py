@@ -13,6 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {"fikit", "fikitd"}
 
 
+def normal(name: str) -> str:
+    """As PyPI compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def imported(source: Path) -> set[str]:
     """Top-level names, wherever in the file they are imported."""
     names = set()
@@ -26,7 +31,7 @@ def imported(source: Path) -> set[str]:
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
     declared = {
-        re.match(r"[\w.-]+", line)[0].lower()  # type: ignore[index]
+        normal(re.match(r"[\w.-]+", line)[0])  # type: ignore[index]
         for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     }
     distributions = packages_distributions()
@@ -34,7 +39,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     for package in ("fikitd/fikitd", "wrapper/fikit"):
         for source in (ROOT / package).rglob("*.py"):
             for name in imported(source) - OURS - sys.stdlib_module_names:
-                of = {each.lower() for each in distributions.get(name, [name])}
+                of = {normal(each) for each in distributions.get(name, [name])}
                 assert of & declared, f"{source.relative_to(ROOT)} imports {name}, which is no dependency"
                 found |= of
     assert declared <= found
