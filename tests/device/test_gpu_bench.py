@@ -74,8 +74,9 @@ class Machine:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         target = self.tree / "build/gpu/venv/lib" / version / "site-packages/fikitd"
         target.mkdir(parents=True)
-        for module in native.parent.glob("_core.*.so"):
-            shutil.copy2(module, target)
+        for name in ("_core", "_placement"):
+            for module in native.parent.glob(f"{name}.*.so"):
+                shutil.copy2(module, target)
         return {"BENCH_BUILD_ONLY": "native shim"}
 
     def run(self, *arguments: str, timeout: float = 240, **more: str) -> subprocess.CompletedProcess[str]:
