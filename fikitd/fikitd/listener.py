@@ -122,6 +122,7 @@ class Listener:
                 self._run_out_of(error)
                 return
             refused += not self._let_in(connection)
+        self._spare.take_back()  # somebody else may have had it last time
         if refused > PORTION // 2:
             self._rest(self._rest_s)
             self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)

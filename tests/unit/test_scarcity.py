@@ -157,9 +157,7 @@ def test_without_any_descriptor_both_sockets_still_answer(daemon: Daemon, caplog
                 asking.send(request)
             try:
                 return (before + RUN_OUT).encode() in asking.recv(4096)
-            except (
-                TimeoutError
-            ):  # fill() took the one that the daemon keeps for refusals, while that one answered the call before
+            except TimeoutError:  # fill() took the spare one, while that answered the call before
                 taken.give_back()
                 time.sleep(0.5)
                 return False
