@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fikit.sandbox import Sandbox
@@ -90,10 +90,16 @@ def test_advice_knows_a_run_by_its_comment(commented: Cluster, spin: Path) -> No
     written(commented, job)
     reports = commented.sandbox.report_dir
     hidden = reports.rename(reports.with_name("hidden"))  # by the comment alone
-    try:
-        done = commented.run("fikit", "advise", "--json", script, FIKIT_CONFIG=commented.sandbox.env["FIKIT_CONFIG"])
+    found: dict[str, Any] = {}
+
+    def known() -> bool:
+        config = commented.sandbox.env["FIKIT_CONFIG"]
+        found.update(json.loads(commented.run("fikit", "advise", "--json", script, FIKIT_CONFIG=config).stdout))
+        return bool(found["expected"]["source"] == "name")
+
+    try:  # slurmctld tells slurmdbd in its own time
+        commented.until(known, "slurmdbd does not know the job's comment")
     finally:
         hidden.rename(reports)
-    found = json.loads(done.stdout)
-    assert (found["expected"]["source"], found["expected"]["runs"]) == ("name", 1)
+    assert found["expected"]["runs"] == 1
     assert "runs known from slurmdbd" in found["notes"]
