@@ -218,6 +218,25 @@ def test_who_stays_away_for_a_minute_keeps_lower_work_from_the_device_for_no_mor
     assert harvested(made, now, length, now + 60 * S) > 0.9
 
 
+@pytest.mark.parametrize(("away_s", "goes"), [(2, False), (12, True)])
+def test_a_client_that_has_not_launched_yet_holds_long_kernels_for_some_seconds(away_s: int, *, goes: bool) -> None:
+    """It begins with 8.3 ms; so soon it may be about to launch. The kernel takes 30 ms."""
+    made = policy(tuning={})
+    now = away_s * S
+    assert grants(made.event("waiting", LOW, now, request=1, duration_ns=30 * MS)) == ([LOW] if goes else [])
+
+
+@pytest.mark.parametrize(("away_s", "goes"), [(2, False), (30, True)])
+def test_whose_requests_come_from_outside_is_waited_for_as_long_as_he_was_at_work_lately(
+    away_s: int, *, goes: bool
+) -> None:
+    """At work for 3.2 s, half of the time: the full budget covers 6 ms, while two requests would feel a delay. Of such a client a pause of
+    2 s says nothing yet; after 30 s nobody is there who would feel one."""
+    made = policy(max_slowdown=0.01, tuning={})
+    now = outside(made, 0.5) + away_s * S
+    assert grants(made.event("waiting", LOW, now, request=1, duration_ns=7 * MS)) == ([LOW] if goes else [])
+
+
 def test_a_delay_after_a_long_absence_is_paid_by_what_was_earned_meanwhile() -> None:
     """The kernel of a second that ran when its host came back is 1/60 of the minute in which it did not. Afterwards as before."""
     made = policy(tuning={})
