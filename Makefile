@@ -48,9 +48,9 @@ deb-test: deb rpm ## both kinds of packages tried in a clean Debian, docs/admin.
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
 
-test: setup ## linters, then every test
+test: setup ## linters, then every test; what fails of device and cluster beside others, once more alone
 	@$(MAKE) --no-print-directory lint
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup --junitxml=build/tests.xml
+	@$(PY) scripts/suite.py $(WORKERS)
 
 quick: ## lint of what changed since BASE (main), and the unit tests that start no process; also the pre-commit hook
 	@BASE="$(BASE)" WORKERS=$(WORKERS) bash scripts/quick.sh

@@ -28,6 +28,4 @@ def on_gpu(emulator_env: Callable[..., dict[str, str]], shim: Path) -> Iterator[
 
     yield start
     for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait()
+        each.close()

@@ -98,9 +98,17 @@ class Page:
 
     def run(self, launches: int) -> None:
         """From now on so many more launches go without asking; 0: none. Their kernels are known."""
+        self._run_until(launches)
+        self.wake()
+
+    def grant_run(self, launches: int) -> None:
+        """Let the request that waits go as the first of so many launches: of both, whoever waits hears at once."""
+        self._run_until(launches)
+        self.grant()
+
+    def _run_until(self, launches: int) -> None:
         self.knows_all()
         self.set_u64("run_until", self.u64("launch_seq") + launches if launches else 0)
-        self.wake()
 
     def launches(self) -> int:
         """Sum of the exact counts by identity."""
@@ -260,16 +268,21 @@ class Daemon:
         fds = array.array("i", [page.memfd, page.doorbell, self.memory.memfd])
         sizes = (self.at["welcome_bytes"], version, self.at["bytes"], self.at["memory_bytes"])
         welcome = struct.pack("<IIIIII", WELCOME, *sizes, 0 if watches else self.memory.take())
+        # Before the client hears of it: it may have launched all that it wants and be gone before this thread runs again.
+        pages = (
+            self.watchers if watches else self.pages
+        )  # a watcher is neither a client nor a process that holds memory
+        pages.append(page)
+        if not watches:
+            self.pids.append(pid)
+        self.welcomed.add(client)
         try:
             client.sendmsg([welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         except BrokenPipeError:  # it did not wait for us
+            pages.remove(page)
+            if not watches:
+                self.pids.remove(pid)
             return False
-        self.welcomed.add(client)
-        if watches:  # neither a client nor a process that holds memory
-            self.watchers.append(page)
-            return True
-        self.pids.append(pid)
-        self.pages.append(page)
         return True
 
     def _describe(self, packet: bytes) -> None:

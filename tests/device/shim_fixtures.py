@@ -87,6 +87,4 @@ def program(shim_env: Environment) -> Iterator[Callable[..., Program]]:
 
     yield start
     for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait()
+        each.close()

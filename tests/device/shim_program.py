@@ -64,3 +64,9 @@ class Program:
         out, err = self.process.communicate(timeout=30)
         assert self.process.returncode == 0, err
         return out, err
+
+    def close(self) -> None:
+        """End it, whatever it does, and close its pipes: what a failed test leaves open is a warning in another one."""
+        with self.process:
+            if self.process.poll() is None:
+                self.process.kill()

@@ -180,8 +180,9 @@ thread.join()
     page = fikitd.page()
     wait_for(lambda: page.u32("waiting"), "request")
     if question == "cuStreamQuery":  # of a run that fikitd ends: was its last launch complete?
-        page.run(10)
-    page.grant()
+        page.grant_run(10)
+    else:
+        page.grant()
     assert run.line() == "launched"
     if question == "cuStreamQuery":
         page.run(0)

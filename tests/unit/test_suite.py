@@ -1,60 +1,72 @@
-"""How the suite runs (`make test`): a group's tests share a worker, and a test that hangs ends the run."""
+"""`make test` gives tests of real processes a second try alone, names them, and gives none where more is broken."""
 
 from __future__ import annotations
 
+import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.starts_processes
+from scripts import suite
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def suite(tests: Path, *options: str) -> str:
-    """What pytest says of the tests in this folder, with the project's settings and two workers."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        ROOT / "pyproject.toml",
-        f"--rootdir={tests}",
-        "-p",
-        "no:cacheprovider",
-    ]
-    workers = ["-n", "2", "--dist", "loadgroup"]
-    done = subprocess.run(
-        [*command, *workers, *options, tests], cwd=tests, capture_output=True, text=True, check=False, timeout=120
-    )
-    return done.stdout + done.stderr
+LIVE = "tests/device/test_gate.py::test_waits[a@b]@test_gate"
+Runs = Callable[..., list[list[str]]]
 
 
-def test_a_groups_tests_are_in_one_worker(tmp_path: Path) -> None:
-    (tmp_path / "test_group.py").write_text(f"""
-import os, pathlib, pytest
-@pytest.mark.parametrize("number", range(8))
-@pytest.mark.xdist_group("one")
-def test_worker(number):
-    with open({str(tmp_path / "workers")!r}, "a") as file: file.write(os.environ["PYTEST_XDIST_WORKER"] + "\\n")
-""")
-    assert "8 passed" in suite(tmp_path)
-    workers = (tmp_path / "workers").read_text().split()
-    assert len(workers) == 8
-    assert len(set(workers)) == 1
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """pytest ends with these exit codes, and notes these tests as failed; returns the commands."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    commands: list[list[str]] = []
+
+    def set_up(*codes: int, failed: tuple[str, ...] = ()) -> list[list[str]]:
+        def call(command: list[str]) -> int:
+            commands.append(command)
+            if failed:
+                suite.FAILED.parent.mkdir(parents=True, exist_ok=True)
+                suite.FAILED.write_text(json.dumps(dict.fromkeys(failed, True)))
+            return codes[len(commands) - 1]
+
+        monkeypatch.setattr(subprocess, "call", call)
+        return commands
+
+    return set_up
 
 
-def test_a_test_that_nothing_ends_is_named(tmp_path: Path) -> None:
-    (tmp_path / "test_hang.py").write_text("""
-import signal, time
-def test_deaf():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # the timeout's
-    time.sleep(1000)
-def test_well(): pass
-""")
-    said = suite(tmp_path, "--timeout=1", "-o", "faulthandler_timeout=3")
-    assert "in test_deaf" in said, "where it stood"
-    assert "1 failed, 1 passed" in said
-    assert "crashed while running 'test_hang.py::test_deaf'" in said
+def test_what_passes_alone_is_named(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = runs(1, 0, failed=(LIVE,))
+    assert suite.main([]) == 0
+    name = "tests/device/test_gate.py::test_waits[a@b]"
+    assert (commands[1][-1], commands[1][3:5]) == (name, ["-n", "0"])
+    assert suite.ALONE.read_text() == f"{name}\n"
+    assert f"passed alone, not beside others: {name}" in capsys.readouterr().out
+
+
+def test_what_fails_twice_has_failed(runs: Runs) -> None:
+    runs(1, 1, failed=(LIVE,))
+    assert suite.main([]) == 1
+    assert not suite.ALONE.exists()
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        ("tests/unit/test_gate.py::test_waits",),
+        (LIVE, "tests/unit/test_gate.py::test_waits"),
+        ("tests/device/test_gate.py",),  # it could not be read
+        tuple(f"tests/cluster/test_jobs.py::test_{number}" for number in range(suite.MOST + 1)),
+    ],
+)
+def test_no_second_try_where_no_clock_is_to_blame(failed: tuple[str, ...], runs: Runs) -> None:
+    commands = runs(1, failed=failed)
+    assert suite.main([]) == 1
+    assert len(commands) == 1
+
+
+@pytest.mark.parametrize("status", [0, 2, 3, 5])
+def test_the_exit_status_is_that_of_pytest(status: int, runs: Runs) -> None:
+    runs(status, failed=(LIVE,))
+    assert suite.main([]) == status

@@ -1,0 +1,50 @@
+"""Every test, side by side; what failed of those that real processes and clocks take part in once more, alone and on a machine
+that is quiet by then. A test that fails twice has failed; one that passes alone is named at the end and in build/tests-alone.txt:
+it does not bear other tests beside it, and wants mending.
+
+suite.py [WORKERS]; exit status of pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LIVE = ("tests/device/", "tests/cluster/")  # no test of tests/unit is given a second try
+MOST = 5  # with more, something is broken
+FAILED = Path(".pytest_cache/v/cache/lastfailed")
+ALONE = Path("build/tests-alone.txt")
+PYTEST = (sys.executable, "-m", "pytest")
+GROUP = re.compile(r"@[\w.-]+$")  # pytest-xdist's name of the tests that stay together, behind a test's own
+
+
+def second_tries(failed: list[str]) -> list[str]:
+    """Of the tests that failed, by pytest's names, those to run again: all of them, or none."""
+    tests = sorted({GROUP.sub("", test) for test in failed})
+    tried = len(tests) <= MOST and all(test.startswith(LIVE) and "::" in test for test in tests)
+    return tests if tried else []
+
+
+def main(words: list[str]) -> int:
+    FAILED.unlink(missing_ok=True)
+    ALONE.unlink(missing_ok=True)
+    workers = words[0] if words else "2"
+    status = subprocess.call([*PYTEST, "-n", workers, "--dist", "loadgroup", "--junitxml=build/tests.xml"])
+    if status != 1 or not FAILED.exists():
+        return status
+    tests = second_tries(list(json.loads(FAILED.read_text())))
+    if not tests:
+        return status
+    print(f"suite: once more, alone: {', '.join(tests)}", flush=True)
+    status = subprocess.call([*PYTEST, "-n", "0", "-rfE", *tests])
+    if status == 0:
+        ALONE.write_text("".join(f"{test}\n" for test in tests))
+        print(f"suite: passed alone, not beside others: {', '.join(tests)}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
