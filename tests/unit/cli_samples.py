@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -78,11 +79,19 @@ SUMMARY: dict[str, Any] = {
 }  # fmt: skip
 
 
+def without_advice(text: str) -> object:
+    """What `fikit report --json` says, without what it advises: of one job the record as stored."""
+    said = json.loads(text)
+    return {key: value for key, value in said.items() if key != "advice"} if isinstance(said, dict) else said
+
+
 def site_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory in which a site keeps its reports and traces; its fikitd does not run."""
     reports = tmp_path / "reports"
     reports.mkdir()
     config = tmp_path / "fikit.toml"
-    config.write_text(f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{reports}"\n')
+    config.write_text(
+        f'[daemon]\nrun_dir = "{tmp_path}/run"\nreport_dir = "{reports}"\nprofile_dir = "{tmp_path}/profiles"\n'
+    )
     monkeypatch.setenv("FIKIT_CONFIG", str(config))
     return reports

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fikit.advice import batches, deadlines, offers, rules, speeds
 from fikit.advice.facts import Burst, Busy, Expectation, Facts, Gpu, Neighbour, Request, Run
-from fikit.advice.rules import Situation
+from fikit.advice.situation import Situation
 from fikitd.history import Known
 from fikitd.history.pairs import Pair
 from fikitd.outcomes import name_key

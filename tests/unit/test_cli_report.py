@@ -14,6 +14,8 @@ from fikit import jobs_known
 from fikit.commands import trace
 from fikit.commands.report import command
 from fikit.places import Place
+from fikitd.peaks import Peaks
+from fikitd.profiles import ProfileStore
 from fikitd.reports import ReportStore
 from fikitd.traces import TraceStore
 
@@ -38,9 +40,33 @@ def test_without_a_name_the_newest_job_is_shown(store: ReportStore) -> None:
     assert json.loads(report("--json").output)["job"] == "9"
 
 
-def test_json_is_the_record_as_stored(store: ReportStore) -> None:
+def test_json_is_the_record_as_stored_and_what_to_do(store: ReportStore) -> None:
     store.save(REPORT)
-    assert json.loads(report("12", "--json").output) == REPORT
+    said = json.loads(report("12", "--json").output)
+    advice = said.pop("advice")
+    assert said == REPORT
+    assert [(each["rule"], each["figure"]["refused"]) for each in advice] == [("refused memory", 3)]
+    assert [each["line"] for each in advice] == ["sbatch --fikit-mem=11G SCRIPT"]
+
+
+def test_what_to_do_comes_last_with_the_line_to_type(store: ReportStore) -> None:
+    store.save(REPORT)
+    shown = report("12").output
+    assert shown.index("\nWhat to do\n * 3 requests for GPU memory were beyond its 10.0 GiB") > shown.index(" profile ")
+    assert shown.endswith("\n     sbatch --fikit-mem=11G SCRIPT\n\n")
+    store.save({**REPORT, "memory": {**REPORT["memory"], "refused": 0}})
+    assert "What to do" not in report("12").output
+
+
+def test_the_peaks_of_the_names_last_runs_count(store: ReportStore) -> None:
+    profiles = ProfileStore(store.directory.parent / "profiles")
+    profiles.prepare(os.getuid(), os.getgid())
+    Peaks(profiles).remember(os.getuid(), "serve", "11", int(9.9 * 2**30))
+    store.save({**REPORT, "memory": {**REPORT["memory"], "refused": 0}})
+    assert (
+        "it asks for 10 GiB, and a run needed 9.9: it may run out of memory\n     sbatch --fikit-mem=11G"
+        in report("12").output
+    )
 
 
 def test_list_has_the_newest_first(store: ReportStore) -> None:

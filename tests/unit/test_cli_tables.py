@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
-from fikit.reporters import demo_table, grid, picture, table, units
+from fikit.reporters import demo_table, grid, job_table, picture, table, units, verdict
 from fikitd.elapsed import KEYS
 from rich.console import Console, RenderableType
 
@@ -35,8 +35,8 @@ def drawn(renderable: RenderableType, width: int = 110) -> str:
 @pytest.mark.parametrize(
     ("name", "renderable"),
     [
-        ("report", table.report(REPORT)),
-        ("report_measured", table.report(MEASURED)),
+        ("report", job_table.report(REPORT)),
+        ("report_measured", job_table.report(MEASURED)),
         ("reports", table.reports([REPORT, MEASURED])),
         ("profile", table.profile(PROFILE)),
         ("profiles", table.profiles([{**PROFILE, "kernels": 2}])),
@@ -75,7 +75,7 @@ def test_no_number_and_no_word_is_cut_whatever_the_width(width: int) -> None:
         (table.profiles([{**PROFILE, "kernels": 2}]), ["train-99", "train.py"]),
         (demo_table.demo(SUMMARY), ["alone", "3.00x", "6.00"]),
         (table.limits(limits), ["urgent", "high", "any", "200"]),
-        (table.report(REPORT), ["classify-0a1b2c3d,"] if width > 40 else []),
+        (job_table.report(REPORT), ["classify-0a1b2c3d,"] if width > 40 else []),
         (table.checks(CHECKS), ["Type=", "emulated"] if width > 30 else []),
     ):
         shown = drawn(renderable, width)
@@ -136,38 +136,38 @@ def test_profile_table_lists_the_kernel_with_most_gpu_time_first() -> None:
 
 
 def test_a_job_whose_kernels_were_not_timed_has_a_bound_and_the_reason() -> None:
-    shown = drawn(table.report({**REPORT, "gpu_time_s": None}))
+    shown = drawn(job_table.report({**REPORT, "gpu_time_s": None}))
     assert "at most 8.42 s: not all of its kernels have been timed" in shown, "a report of before"
     new = {**REPORT, "gpu_time_s": None, "gpu_time_at_most_s": 1.9, "untimed": 7, "beside": 0, "unfinished": 1800}
-    shown = drawn(table.report(new), table.PIPE_WIDTH)
+    shown = drawn(job_table.report(new), table.PIPE_WIDTH)
     assert "at most 1.90 s: 1 800 of 1 834 launches not known to have completed, 7 of" in shown
     assert "7 of 1 834 launches of kernels that nothing has timed\n" in shown
-    assert "1.90 s: all 1 834 launches not" in drawn(table.report({**new, "untimed": 0, "unfinished": 1834}))
+    assert "1.90 s: all 1 834 launches not" in drawn(job_table.report({**new, "untimed": 0, "unfinished": 1834}))
     assert " < 1.90 s " in drawn(table.reports([new]), table.PIPE_WIDTH)
-    assert "3.21 s: 30 of 1 834 launches not" in drawn(table.report({**REPORT, "unfinished": 30}))
-    assert "3.21 s\n" in drawn(table.report({**REPORT, "unfinished": 3})), "0.2 % change no figure"
-    shown = drawn(table.report({**REPORT, "doubtful": 900}), table.PIPE_WIDTH)
+    assert "3.21 s: 30 of 1 834 launches not" in drawn(job_table.report({**REPORT, "unfinished": 30}))
+    assert "3.21 s\n" in drawn(job_table.report({**REPORT, "unfinished": 3})), "0.2 % change no figure"
+    shown = drawn(job_table.report({**REPORT, "doubtful": 900}), table.PIPE_WIDTH)
     assert "3.21 s: 900 of 1 834 launches of kernels whose only times are doubtful" in shown
 
 
 def test_what_there_was_not_is_not_told_in_numbers() -> None:
     killed = {**REPORT, "span_s": 0.0, "slowdown": None, "gaps": {**REPORT["gaps"], "offered": 0}}
-    shown = drawn(table.report(killed, verbose=True))
+    shown = drawn(job_table.report(killed, verbose=True))
     assert ("result" in shown, "gap length" in shown) == (False, False)
-    assert " gaps " not in drawn(table.report(REPORT)), "what a policy made of them is for who asks"
+    assert " gaps " not in drawn(job_table.report(REPORT)), "what a policy made of them is for who asks"
 
 
 def test_what_is_missing_for_a_ratio_is_said() -> None:
     def answer(why: str, **facts: object) -> str:
-        shown = drawn(table.report({**REPORT, "slowdown": None, "no_slowdown": why, **facts}), table.PIPE_WIDTH)
+        shown = drawn(job_table.report({**REPORT, "slowdown": None, "no_slowdown": why, **facts}), table.PIPE_WIDTH)
         return shown.splitlines()[2].strip()
 
     assert answer("unexplained", unexplained_s=1.8) == (
-        "result               not compared with its time alone: 20% of it is not explained"
+        "result               the promise was kept; not compared with its time alone: 20% of it is not explained"
     )
     host = {**REPORT["host"], "unknown_s": 4.0}
     assert answer("start_or_end_unknown", host=host) == (
-        "result               not compared with its time alone: no profile knows how long it takes to start and end "
+        "result               the promise was kept; not compared with its time alone: no profile knows how long it takes to start and end "
         "(4.0 s of 9.0 s)"
     )
     missing = {**REPORT["profile"], "found": False}
@@ -178,19 +178,33 @@ def test_what_is_missing_for_a_ratio_is_said() -> None:
 
 
 def test_a_promise_that_was_not_kept_is_said() -> None:
-    shown = drawn(table.report({**REPORT, "slowdown": 1.2, "kept": False}))
-    assert "1.20x of its time alone (1.05x allowed, which lower jobs did not keep to)" in shown
+    shown = drawn(job_table.report({**REPORT, "slowdown": 1.2, "kept": False}), table.PIPE_WIDTH)
+    said = "the promise was not kept: 1.20x of its time alone (1.05x allowed, which lower jobs did not keep to)\n"
+    assert said in shown
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"kept": None, "kept_unknown": "too_close"}, "1.04x of its time alone (1.05x allowed)"),
+        ({"slowdown": 1.3}, "lower jobs kept to the 1.05x allowed; with all else it took 1.30x of its time alone"),
+        ({"max_slowdown": None, "kept": None}, "1.04x of its time alone"),
+    ],
+)
+def test_a_verdict_says_no_more_than_is_known(facts: dict[str, Any], said: str) -> None:
+    assert verdict.of({**REPORT, **facts}) == said
+    assert f"result               {said}\n" in drawn(job_table.report({**REPORT, **facts}), table.PIPE_WIDTH)
 
 
 def test_the_sum_leaves_out_what_is_next_to_nothing() -> None:
-    shown = drawn(table.report({**REPORT, "unexplained_s": 0.001}), table.PIPE_WIDTH)
+    shown = drawn(job_table.report({**REPORT, "unexplained_s": 0.001}), table.PIPE_WIDTH)
     assert "9.00 s = 8.66 s alone + 9.00 ms waited + 13.0 ms delayed + 300 ms host\n" in shown
     assert "its host             300 ms: 200 ms a longer start than its profile's, 100 ms longer between" in shown
 
 
 def test_a_report_of_before_says_nothing_of_where_the_time_went() -> None:
     before = {key: value for key, value in REPORT.items() if key not in KEYS}
-    shown = drawn(table.report(before))
+    shown = drawn(job_table.report(before))
     assert ("result" in shown, "elapsed" in shown) == (False, False), "its ratio was another one"
     assert " - " in drawn(table.reports([before]))
 
@@ -207,7 +221,7 @@ def test_a_report_of_before_says_nothing_of_where_the_time_went() -> None:
 def test_a_wait_that_has_not_ended_is_no_never(state: str, count: int, total_s: float, shown: str) -> None:
     wait = {"count": count, "total_s": total_s, "mean_us": 1e6 * total_s, "p99_us": 1e6 * total_s}
     reason = {**REPORT["held"][0], "total_s": 2.92}
-    assert shown in drawn(table.report({**REPORT, "state": state, "wait": wait, "held": [reason]}))
+    assert shown in drawn(job_table.report({**REPORT, "state": state, "wait": wait, "held": [reason]}))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +230,7 @@ def test_a_wait_that_has_not_ended_is_no_never(state: str, count: int, total_s: 
      ("other-mps", "under an MPS that is not fikit's", "an MPS that is not fikit's"), ("mixed", "some programs of the job under MPS", "partly MPS")],
 )  # fmt: skip
 def test_a_report_says_how_its_gpu_was_shared(mode: str, said: str, listed: str) -> None:
-    assert said in drawn(table.report({**REPORT, "device_mode": mode}))
+    assert said in drawn(job_table.report({**REPORT, "device_mode": mode}))
     shown = drawn(table.reports([{**REPORT, "device_mode": mode}, MEASURED]), 160)
     assert (listed in shown) == (mode != "slices"), "where all ran in time slices, no column says so"
     assert "time slices" in shown or mode == "slices"
@@ -224,7 +238,7 @@ def test_a_report_says_how_its_gpu_was_shared(mode: str, said: str, listed: str)
 
 def test_a_report_of_before_says_nothing_of_how_its_gpu_was_shared() -> None:
     before = {key: value for key, value in REPORT.items() if key != "device_mode"}
-    assert "GPU shared" not in drawn(table.report(before))
+    assert "GPU shared" not in drawn(job_table.report(before))
     assert "sharing" not in drawn(table.reports([before]))
 
 

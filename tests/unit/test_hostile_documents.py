@@ -24,8 +24,8 @@ from fikit.api.queries import Choice
 from fikit.api.sums import totals
 from fikit.commands import report
 from fikit.reporters import csv as csv_reporter
+from fikit.reporters import job_table, many, perfetto, screen, table, top
 from fikit.reporters import json as json_reporter
-from fikit.reporters import many, perfetto, screen, table, top
 from fikit.reporters.line import say
 from fikitd.admin_comment import AdminComments
 from fikitd.client import Control, ControlError, DaemonUnreachable
@@ -92,8 +92,8 @@ def test_any_value_in_a_report_is_accepted_or_refused_and_what_is_accepted_can_b
         return
     assert report_format.checked(accepted) == accepted
     assert all(map(str.isprintable, strings(accepted)))
-    assert is_text(shown(table.report(accepted), table.reports([accepted, FULL])))
-    assert is_text(shown(table.report(accepted), table.reports([accepted]), width=20))
+    assert is_text(shown(job_table.report(accepted), table.reports([accepted, FULL])))
+    assert is_text(shown(job_table.report(accepted), table.reports([accepted]), width=20))
     assert is_text(summary_line(accepted))
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_samples import REPORT, site_without_daemon
+from cli_samples import REPORT, site_without_daemon, without_advice
 from click.testing import CliRunner
 from fikit import slurm_jobs
 from fikit.commands import report, trace
@@ -114,7 +114,7 @@ def test_a_task_that_is_all_there_is_of_its_array_is_shown(array: ReportStore) -
 
 def test_programs_get_a_list_for_an_arrays_number_however_many_tasks_there_are(array: ReportStore) -> None:
     def said(jobid: str) -> object:
-        return json.loads(CliRunner().invoke(report.command, [jobid, "--json"]).output)
+        return without_advice(CliRunner().invoke(report.command, [jobid, "--json"]).output)
 
     def tasks() -> list[str]:
         records = said("12")
@@ -151,7 +151,7 @@ def het(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportS
 def test_components_are_found_by_their_reports_when_slurm_has_forgotten_them(het: ReportStore) -> None:
     assert "Job 14 (12+2) serve" in CliRunner().invoke(report.command, ["12+2"]).output
     assert "Job 12 (12+0) serve" in CliRunner().invoke(report.command, ["12+0"]).output
-    assert json.loads(CliRunner().invoke(report.command, ["12+2", "--json"]).output) == het.load("14")
+    assert without_advice(CliRunner().invoke(report.command, ["12+2", "--json"]).output) == het.load("14")
     assert "there is no report of job 12+1" in CliRunner().invoke(report.command, ["12+1"]).output
     assert "there is no trace of job 14 " in CliRunner().invoke(trace.command, ["12+2"]).output
 

@@ -10,7 +10,7 @@ from typing import Any
 from fikit.advice import speeds
 from fikit.advice.facts import Facts, Neighbour
 from fikit.advice.offers import Choice, Offer
-from fikit.advice.rules import Advice, Situation
+from fikit.advice.situation import Advice, Situation
 from fikitd import priorities
 
 

@@ -11,6 +11,8 @@ from fikitd.history import Known
 from fikitd.history.pairs import Name, Pair
 from fikitd.outcomes import name_key
 
+from fikit.api.job_report import JobReport
+
 ASSUMED_BUSY: Final = 0.5
 
 
@@ -78,7 +80,8 @@ class Gpu:
 @dataclass(frozen=True)
 class Request:
     """What a job asks for. priority None: it says none. shares: it has an option of fikit's or asks for shards. shards_source: "asked",
-    "peak" (of its last runs) or "default" (the site's). script: what to type behind sbatch; None: it is in the queue already.
+    "peak" (of its last runs) or "default" (the site's). script: what to type behind sbatch, or behind `fikit run --` for a `program`; None: it is in the
+    queue already.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Request:
     priority: int | None = None
     partition: str = ""
     script: str | None = None
+    program: bool = False
     job: str | None = None
     elapsed_s: float = 0.0
     running: bool = False
@@ -122,7 +126,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it. ahead: jobs that wait before this one, for a whole GPU and for a part. highest: priority that the site allows it.
+    """All of it. run: the report of the run that is asked about, where one is. ahead: jobs that wait before this one, for a whole GPU and for a part. highest: priority that the site allows it.
 
     runs_s: times alone of its earlier runs, oldest first. max_slowdown: the site's. mps: kernels of several jobs overlap.
     """
@@ -146,3 +150,4 @@ class Facts:
     wanted_batch: int | None = None
     pairs: Mapping[Pair, float] = field(default_factory=dict)  # measured slowdowns
     notes: tuple[str, ...] = ()
+    run: JobReport | None = None

@@ -160,7 +160,7 @@ def facts(request: Request, cluster: Cluster, deadline_s: float | None, batch: i
         busy=runs.busy(request.uid, request.name), known=runs.history.known(request.uid, request.name), gpus=gpus,
         runs_s=tuple(runs.history.runs_s(request.uid, request.name)), ahead_whole=sum(not job.shards for job in before),
         ahead_shared=sum(job.shards > 0 for job in before), default_priority=priorities.parse(str(site.slurm.default_priority)),
-        hidden="jobs" in slurm_config.words_of(cluster.settings.get("privatedata", "")) and os.geteuid() != 0, highest=_highest(site.access, request.partition),
+        hidden="jobs" in slurm_config.words_of(cluster.settings.get("privatedata", "")) and os.geteuid() != 0, highest=highest(site.access, request.partition),
         mps=site.gpu.mps != "off", slurm_start_s=None if own is None or own.runs or own.start is None else max(own.start - time.time(), 0.0),
         deadline_s=deadline_s, burst=profiles.burst(request.name) if profiles and deadline_s is not None else None,
         batches=profiles.batches(request.name) if profiles else (), wanted_batch=batch, pairs=runs.pairs, notes=(*notes, *_whence(runs)),
@@ -231,7 +231,7 @@ def _priorities() -> dict[str, int]:
     return found
 
 
-def _highest(section: config.AccessConfig, partition: str) -> int:
+def highest(section: config.AccessConfig, partition: str) -> int:
     """The highest priority that the site lets a job of the caller's have there; rules about groups, accounts and QOS may say less."""
     who = {"partition": partition.split(",")}
     for rule in rules_of(section):

@@ -1,77 +1,37 @@
 """The rules of advice: facts in, advices out, each with its figure and the line to type. Pure, and each rule says one thing or nothing.
 
-What a rule needs is its argument; a report that knows the same of a job that has ended may ask the same rules.
+`fikit advise` asks them of a job that is to run, reports of one that ran (`past`): a rule whose facts are not there says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any, Final
+from typing import Final
 
 from fikitd.placement import shards_for
 
-from fikit.advice import batches, deadlines
-from fikit.advice.facts import Facts
-from fikit.advice.offers import Alone, Choice, Offer
+from fikit.advice import batches, deadlines, run_rules
+from fikit.advice.offers import Choice
+from fikit.advice.situation import (
+    WORTH,
+    Advice,
+    Rule,
+    Situation,
+    asked_priority,
+    typed,
+    with_limit,
+    with_priority,
+)
 from fikit.reporters.units import span
 from fikitd import priorities
 
 FEW_RUNS: Final = 3
-WORTH: Final = 0.02  # of the time: less is no advice
 GENEROUS: Final = 1.5  # times the longest run: a limit that no run of this name needs
-
-
-@dataclass(frozen=True)
-class Advice:
-    """rule: its name. text: one sentence. figure: numbers by name, times in seconds. line: what to type, "" where there is nothing to type."""
-
-    rule: str
-    text: str
-    figure: dict[str, Any]
-    line: str = ""
-
-
-@dataclass(frozen=True)
-class Situation:
-    """What the rules go by."""
-
-    facts: Facts
-    offers: Sequence[Offer]
-    alone: Alone
-
-    @property
-    def best(self) -> Offer | None:
-        """Where the job ends soonest beside others or on an idle GPU, if anywhere."""
-        return next((each for each in self.offers if each.soonest is not None and isfinite(each.start_s)), None)
 
 
 def advise(situation: Situation) -> list[Advice]:
     """What every rule says, in their order."""
     return [advice for rule in RULES if (advice := rule(situation)) is not None]
-
-
-def typed(facts: Facts, *options: str) -> str:
-    """The line that submits the script with these options, which beat those in it; of a job that is in the queue, nothing."""
-    return " ".join(["sbatch", *options, facts.request.script]) if facts.request.script else ""
-
-
-def with_priority(facts: Facts, priority: int) -> str:
-    """Of a job that runs, what lowers it: only that may its owner."""
-    request, name = facts.request, priorities.name(priority)
-    if request.script:
-        return typed(facts, *([] if request.shares else ["--gres=gpu:1"]), f"--fikit-priority={name}")
-    lower = request.job is not None and request.elapsed_s > 0 and priority > _asked(facts)
-    return f"srun --overlap --jobid={request.job} fikit priority {request.job} {name}" if lower else ""
-
-
-def with_limit(facts: Facts, seconds: float) -> str:
-    """Of a job that waits or runs, what makes its limit shorter: only that may its owner."""
-    if facts.request.script:
-        return typed(facts, f"--time={_limit(seconds)}")
-    shorter = facts.request.job is not None and seconds < facts.request.limit_s
-    return f"scontrol update JobId={facts.request.job} TimeLimit={_limit(seconds)}" if shorter else ""
 
 
 def unknown(situation: Situation) -> Advice | None:
@@ -116,7 +76,7 @@ def soonest_priority(situation: Situation) -> Advice | None:
     facts, best = situation.facts, situation.best
     if best is None or not facts.request.shares or (choice := best.soonest) is None or best.verdict == "idle":
         return None
-    asked = best.choice(_asked(facts))
+    asked = best.choice(asked_priority(facts))
     if asked is None or asked.end_s - choice.end_s <= WORTH * choice.end_s or not isfinite(choice.end_s):
         return None
     text = (
@@ -137,7 +97,7 @@ def kindest_priority(situation: Situation) -> Advice | None:
     if best is None or not best.gpu.neighbours or (kind := best.kindest) is None or (soon := best.soonest) is None:
         return None
     gained_s = soon.sum_s - kind.sum_s
-    asked = kind.priority in (soon.priority, _asked(situation.facts))
+    asked = kind.priority in (soon.priority, asked_priority(situation.facts))
     if asked or not isfinite(gained_s) or gained_s <= WORTH * kind.end_s:
         return None
     text = (
@@ -206,7 +166,7 @@ def _worst_slowdown(situation: Situation) -> float:
     """With the priority that it asks for, on whatever GPU Slurm gives it."""
     if not situation.facts.request.shares:
         return 1.0
-    there = (offer.choice(_asked(situation.facts)) for offer in situation.offers)
+    there = (offer.choice(asked_priority(situation.facts)) for offer in situation.offers)
     return max((choice.slowdown for choice in there if choice is not None), default=1.0)
 
 
@@ -262,7 +222,9 @@ def deadline(situation: Situation) -> Advice | None:
             {"deadline_s": facts.deadline_s},
             typed(facts, "--gres=gpu:1", "--fikit-measure"),
         )
-    found = [deadlines.beside(offer.gpu, facts.burst, facts.deadline_s, _asked(facts)) for offer in situation.offers]
+    found = [
+        deadlines.beside(offer.gpu, facts.burst, facts.deadline_s, asked_priority(facts)) for offer in situation.offers
+    ]
     keep = [each.gpu for each in found if each.keeps]
     figure = {
         "deadline_s": facts.deadline_s, "alone_s": facts.burst.p99_s,
@@ -279,20 +241,16 @@ def deadline(situation: Situation) -> Advice | None:
         figure,
         typed(
             facts,
-            f"--fikit-priority={priorities.name(min(_asked(facts), max(1, facts.highest)))}",
+            f"--fikit-priority={priorities.name(min(asked_priority(facts), max(1, facts.highest)))}",
             f"--fikit-max-delay={max(int(room_s * 1e6), 1)}us",
         ),
     )
 
 
-Rule = Callable[[Situation], Advice | None]
 RULES: Final[tuple[Rule, ...]] = (
     share, soonest_priority, kindest_priority, alone_is_sooner, memory, smaller_batch, deadline, time_limit, unknown,
+    *run_rules.RULES,
 )  # fmt: skip
-
-
-def _asked(facts: Facts) -> int:
-    return facts.default_priority if facts.request.priority is None else facts.request.priority
 
 
 def _cost(choice: Choice) -> str:
@@ -302,13 +260,6 @@ def _cost(choice: Choice) -> str:
 
 def _number(value: float) -> float | None:
     return value if isfinite(value) else None
-
-
-def _limit(seconds: float) -> str:
-    """As --time takes it, in whole quarters of an hour."""
-    minutes = max(-(-int(seconds) // 900) * 15, 15)
-    hours, rest = divmod(minutes, 60)
-    return f"{hours}:{rest:02}:00"
 
 
 def _when(start_s: float) -> str:

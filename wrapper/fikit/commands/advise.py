@@ -9,6 +9,7 @@ from fikitd.config import ConfigError
 
 from fikit import jobs_known, quantities
 from fikit.advice import document, gather, offers, rules
+from fikit.advice.situation import Situation
 from fikit.errors import UserError
 from fikit.reporters import advice as reporter
 from fikit.reporters import json, table
@@ -44,6 +45,6 @@ def command(script: Path | None, job: str | None, deadline: int | None, as_json:
         )
     except ConfigError as error:
         raise UserError(str(error)) from error
-    situation = rules.Situation(facts, offers.offers(facts), offers.alone(facts))
+    situation = Situation(facts, offers.offers(facts), offers.alone(facts))
     found = document.of(situation, rules.advise(situation))
     json.emit(found) if as_json else table.show(*reporter.advice(found))

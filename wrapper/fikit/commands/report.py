@@ -9,11 +9,12 @@ import click
 from fikitd.command_line import run_command, version_option
 
 from fikit import jobs_known
+from fikit.advice import of_run, reported
 from fikit.api import moments, queries, sums
 from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
 from fikit.jobs_known import LISTED
-from fikit.reporters import csv, json, many, screen, table
+from fikit.reporters import csv, job_table, json, many, screen, table
 from fikit.reporters.line import say
 
 
@@ -46,7 +47,7 @@ def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> date
     "--json",
     "as_json",
     is_flag=True,
-    help="The report record as JSON; a list of them with --list, of an array, and of a heterogeneous job; "
+    help="The report record as JSON, with what to do under `advice`; a list of them with --list, of an array, and of a heterogeneous job; "
     "{jobs, totals} with --since, --state or --sort.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also the policy, and what was made of the job's gaps.")
@@ -119,8 +120,12 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
         how = f"{jobid}{'_' if part == 'task' else '+'}{part.upper()}"
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
     else:
-        record = queries.one(jobid, uid).record
-        json.emit(record) if as_json else table.show(table.report(dict(record), verbose))
+        found = queries.one(jobid, uid)
+        advices = reported.advise(found)
+        if as_json:
+            json.emit({**found.record, "advice": of_run.document(advices)})
+        else:
+            table.show(job_table.report(dict(found.record), verbose, advices))
 
 
 def main() -> None:

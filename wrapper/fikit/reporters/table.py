@@ -11,27 +11,19 @@ from typing import Any
 
 from fikitd.quantities import percent
 from fikitd.report_format import SLICES
-from fikitd.reports import against_alone, gpu_time_bound, has_times, place_of
+from fikitd.reports import gpu_time_bound, has_times, place_of
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import auto, device_mode, elapsed, screen, units
+from fikit.reporters import device_mode, screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
-from fikit.reporters.why import delayed, waits_now_s, why
 
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 BAR_WIDTH = 20
 PIPE_WIDTH = 160
-SLIGHT = 0.01  # of the launches: what is not known of so few changes no sum that is shown
-WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's key
-    "unfinished": "not known to have completed",
-    "untimed": "of kernels that nothing has timed",
-    "beside": "of kernels timed only beside other jobs, whose work is in these times",
-    "doubtful": "of kernels whose only times are doubtful, as that of a first launch, which loads the kernel",
-}
 MARKED = (
     "* timed beside other jobs only, which takes longer than alone",
     "~ timed doubtfully only, as in a first launch, which loads the kernel",
@@ -51,51 +43,6 @@ def show(*renderables: RenderableType) -> None:
     screen.echo("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
 
 
-def report(record: dict[str, Any], verbose: bool = False) -> Table:
-    """What fikit knows about one job, the answer first; `verbose`: and what its policy made of its gaps."""
-    table = Table(
-        box=box.SIMPLE, show_header=False, title=title(f"Job {_job(record)}"), title_justify="left", pad_edge=False
-    )
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    gaps = record["gaps"]
-    rows: list[tuple[str, RenderableType]] = [
-        *([("result", Text(answer))] if (answer := against_alone(record)) else []),
-        *([("elapsed", Text(elapsed.total(record)))] if has_times(record) else []),
-        ("state", f"{record['state']}, {record['processes']} process{'' if record['processes'] == 1 else 'es'}"),
-        *([("user", Text(user(record["uid"])))] if record["uid"] != os.getuid() else []),
-        ("priority", _priority(record)),
-        *([("", Text(auto.why(record["auto"])))] if record.get("auto") else []),
-        ("GPU", Text(device(record["device"]))),
-        *([("GPU shared", device_mode.SENTENCES[record["device_mode"]])] if record.get("device_mode") else []),
-        ("kernels", units.count(record["kernels"])),
-        ("GPU time", _gpu_time(record)),
-        ("waited at the gate", _waited(record)),
-        *(("", Text(line)) for line in why(record)),
-        *(("delayed on the GPU", Text(line)) for line in delayed(record)),
-        *([("its host", Text(late))] if has_times(record) and (late := elapsed.host(record)) else []),
-        ("GPU memory", _memory(record)),
-        ("profile", Text(_profile(record))),
-    ]  # fmt: skip
-    if verbose:
-        rows += [
-            ("policy", str(record["policy"])),
-            ("span", units.duration(record["span_s"])),
-            ("gaps", f"{units.count(gaps['offered'])} offered, {units.count(gaps['filled'])} filled, "
-                     f"{units.count(gaps['others_kernels'])} kernels of others inside"),
-            *([("gap length", _gap_length(gaps))] if gaps["offered"] else []),
-        ]  # fmt: skip
-    if record.get("drifted"):  # not in reports of before
-        drifted = f"{units.count(record['drifted'])} came to take 30 % more or less time"
-        rows.append(("kernels drifted", Text(drifted, style="yellow")))
-    if record["expired"]:
-        rows.append(("leases run out", Text(units.count(record["expired"]), style="yellow")))
-    rows += [("warning", Text(str(text), style="yellow")) for text in record["warnings"]]
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
-
-
 def reports(records: list[dict[str, Any]]) -> Grid:
     """One line per job."""
 
@@ -108,7 +55,7 @@ def reports(records: list[dict[str, Any]]) -> Grid:
         [
             jobs([(record["job"], _named_job(record)) for record in records]),
             *([Column("user", [user(record["uid"]) for record in records], goes=3)] if others else []),
-            Column("priority", [_priority(record) for record in records], WORDS),
+            Column("priority", [priority_or_measured(record) for record in records], WORDS),
             Column("state", [str(record["state"]) for record in records], goes=3),
             numbers("kernels", 4, lambda record: units.count(record["kernels"])),
             numbers("GPU time", 2, _brief_gpu_time),
@@ -243,7 +190,7 @@ def user(uid: int) -> str:
         return str(uid)
 
 
-def _job(record: dict[str, Any]) -> str:
+def job(record: dict[str, Any]) -> str:
     return f"{record['job']} {_named_job(record)}".strip()
 
 
@@ -257,7 +204,7 @@ def _named(row: dict[str, Any]) -> str:
     return str(number) if name == str(number) else f"{name} ({number})"
 
 
-def _priority(record: dict[str, Any]) -> Text:
+def priority_or_measured(record: dict[str, Any]) -> Text:
     if record["measured"]:
         return Text("measured")
     return priority(record)
@@ -281,69 +228,9 @@ def _ratio(record: dict[str, Any]) -> str:
     return units.ratio(record["slowdown"] if has_times(record) else None)
 
 
-def _gap_length(gaps: dict[str, Any]) -> str:
-    return (
-        f"{units.microseconds(gaps['predicted_us'])} predicted, {units.microseconds(gaps['actual_us'])} actual; "
-        f"error p50 {units.microseconds(gaps['error_p50_us'])}, p90 {units.microseconds(gaps['error_p90_us'])}"
-    )
-
-
 def _brief_gpu_time(record: dict[str, Any]) -> str:
     bound = gpu_time_bound(record)
     return units.duration(record["gpu_time_s"]) if bound is None else f"< {units.duration(bound)}"
-
-
-def _gpu_time(record: dict[str, Any]) -> str:
-    bound = gpu_time_bound(record)
-    if record["gpu_time_s"] is None and bound is None:
-        return "-"
-    facts = [
-        f"{'all' if record[key] == record['kernels'] else f'{units.count(record[key])} of'} "
-        f"{units.count(record['kernels'])} launches {what}"
-        for key, what in WITHOUT_TIME.items()
-        if record.get(key, 0) > (SLIGHT * record["kernels"] if bound is None else 0)
-    ]
-    if bound is None:
-        time = units.duration(record["gpu_time_s"])
-        return f"{time}: {', '.join(facts)}" if facts else time
-    # Reports of before do not say how many.
-    return f"at most {units.duration(bound)}: {', '.join(facts) or 'not all of its kernels have been timed'}"
-
-
-def _memory(record: dict[str, Any]) -> str:
-    memory = record.get("memory")  # reports of the first days have none
-    if not memory:
-        return "-"
-    limit = f" of {units.gibibytes(memory['limit_bytes'])} (--fikit-mem)" if memory["limit_bytes"] else ""
-    refused = f"; {units.count(memory['refused'])} requests were beyond it" if memory["refused"] else ""
-    return f"{units.gibibytes(memory['peak_bytes'])} at most{limit}{refused}"
-
-
-def _waited(record: dict[str, Any]) -> str:
-    wait = record["wait"]
-    facts = []
-    if wait["count"]:
-        facts.append(
-            f"{units.duration(wait['total_s'])} in {units.count(wait['count'])} wait{'' if wait['count'] == 1 else 's'}; "
-            f"mean {units.microseconds(wait['mean_us'])}, p99 {units.microseconds(wait['p99_us'])}"
-        )
-    now_s = waits_now_s(record)
-    if now_s:
-        facts.append(f"{units.duration(now_s)} {'more ' if facts else ''}until now")
-    return "; ".join(facts) or "never"
-
-
-def _profile(record: dict[str, Any]) -> str:
-    profile = record["profile"]
-    if record["measured"]:
-        return f"{profile['key']}, {'written by this run' if profile['stored'] else 'not stored'}"
-    if borrowed := profile.get("borrowed"):  # not in reports of before
-        known = f"{units.count(borrowed['known'])} of {units.count(borrowed['kernels'])} kernels known"
-        return f"{profile['key']}, {known}, {units.count(borrowed['borrowed'])} of them from {borrowed['run']}"
-    if profile["found"]:
-        return f"{profile['key']}, found"
-    known = "samples of this run are stored for the next one" if profile["stored"] else "run once with --fikit-measure"
-    return f"{profile['key']}, not there before: {known}"
 
 
 def title(text: str) -> Text:

@@ -1,0 +1,33 @@
+"""Advice for the run of a report, with what is stored of its like: the peaks of its name's last runs, the site's highest priority."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from fikitd.peaks import Peaks
+from fikitd.profiles import ProfileStore
+
+from fikit.advice import gather, of_run
+from fikit.advice.situation import Advice
+from fikit.api.job_report import JobReport
+from fikit.places import places
+from fikitd import config
+
+
+def advise(run: JobReport) -> list[Advice]:
+    """Never raises: a report is shown without what cannot be read."""
+    return of_run.advise(run, _peaks_bytes(run), _highest())
+
+
+def _peaks_bytes(run: JobReport) -> Iterator[int]:
+    for place in places():
+        with suppress(OSError, ValueError):
+            yield from Peaks(ProfileStore(place.profile_dir)).of(run.uid, run.name).values()
+
+
+def _highest() -> int:
+    try:
+        return gather.highest(config.load().access, "")
+    except config.ConfigError:
+        return 0
