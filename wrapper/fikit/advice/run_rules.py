@@ -26,7 +26,7 @@ TOO_LONG: Final = "does_not_fit"
 
 
 def _share(part_s: float, run: JobReport) -> float:
-    return part_s / run.elapsed_s if run.elapsed_s else 0.0
+    return min(part_s / run.elapsed_s, 1.0) if run.elapsed_s else 0.0
 
 
 def _busy(run: JobReport) -> float | None:
