@@ -308,6 +308,27 @@ def test_boundaries_count_neither_as_span_nor_as_gaps() -> None:
         assert running.stats(1)["span_ns"] == 13 * MS
 
 
+def test_a_pause_counts_once_where_the_gate_opens_instead_of_a_grant() -> None:
+    with fake.dispatcher("paper") as running:
+        low = FakeClient(running, 1, 8)
+        low.launch()
+        time.sleep(0.02)
+        low.drained()
+        time.sleep(0.05)  # the pause
+        high = FakeClient(running, 2, 1)
+        high.launch()
+        low.ask()
+        assert eventually(lambda: running.stats(1)["held"])  # it was heard
+        assert not low.granted(low.page.request_seq)
+        running.remove_client(2)
+        assert not low.closed
+        low.page.waiting = 0
+        low.launch()
+        low.drained()
+        assert eventually(lambda: low.read)
+        assert running.stats(1)["span_ns"] >= 20 * MS
+
+
 def test_a_dispatcher_that_has_nothing_to_decide_uses_no_processor_time() -> None:
     with fake.dispatcher("paper") as running:
         FakeClient(running, 1, 1)

@@ -218,6 +218,7 @@ class ClientTracker {
   std::int64_t last_report_ns_; // reports of one client never go back in time
   std::int64_t first_ns_ = 0;
   std::uint64_t launches_ = 0;
+  std::uint64_t gap_ended_ = 0; // the gap after this launch has been ended; 0: before the first one there is none
   std::uint64_t under_way_ = 0; // its part of the traffic's
   std::uint64_t complete_ = 0; // all launches up to this one, as far as is known
   std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries

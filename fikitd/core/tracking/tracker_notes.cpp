@@ -5,8 +5,10 @@
 
 namespace fikit::tracking {
 
+// A request ends the gap, and so does the launch that it did not have to wait for after all, when the gate opened meanwhile: once.
 void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
-  if (view == nullptr || launches_ == 0) return;
+  if (view == nullptr || launches_ == gap_ended_) return;
+  gap_ended_ = launches_;
   if (!view->progress.uncertain()) idle_.add({.launches = launches_, .since_ns = view->progress.dry_ns()});
   const bool known = !view->progress.uncertain() && t_ns >= view->progress.dry_ns();
   const std::int64_t idle_ns = known ? t_ns - view->progress.dry_ns() : -1;
