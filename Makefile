@@ -69,8 +69,8 @@ lint: ## ruff, mypy, layers, clang-tidy
 	@bash scripts/lint.sh
 
 sanitize: ## shim and dispatcher under the address, undefined behaviour and thread sanitizers
-	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/unit/test_shim_fuzz.py \
-	  tests/unit/test_core_sanitized.py
+	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/native/shim/test_shim_fuzz.py \
+	  tests/native/core/test_core_sanitized.py
 
 aarch64: ## shim and emulated driver cross-built for aarch64, and the shim's C programs with them under qemu (part of the suite)
 	@bash scripts/aarch64.sh

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 from daemon_process import SOURCE, eventually
 from emulator_tools import ROOT
+from plugin_fake import HAVE_HEADERS, load
 
 from fikitd import paths
-
-sys.path.insert(0, str(ROOT / "tests/unit"))
-from plugin_fake import HAVE_HEADERS, load
 
 SYSTEMD = Path("/lib/systemd/systemd")
 TARGETS = ("sysinit", "basic", "shutdown", "default", "multi-user", "network", "remote-fs", "exit", "emergency")

@@ -31,7 +31,7 @@
 //    level by what they were granted, and by no word of theirs. Nor can a policy hold the highest job: its gate is open.
 //
 // 6. How good is it? Two figures, always together: how much longer the high job takes than alone, and how much of the time that
-//    it leaves idle the low jobs use (`fikit sim`). tests/unit/claims.py asserts both. make_policy.cpp gives a policy its name.
+//    it leaves idle the low jobs use (`fikit sim`). tests/support/claims.py asserts both. make_policy.cpp gives a policy its name.
 //
 // Prio is the plainest that shares: a lower client launches while no higher one has anything waiting or running. It predicts no
 // gap. It is the baseline that a policy with prediction has to beat.
