@@ -8,6 +8,7 @@ accounting_packages="slurmdbd slurm-wlm-mysql-plugin mariadb-server-core"  # for
 slurm_packages="slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"
 check_packages="lua5.4 clang-tidy valgrind libjemalloc2 iproute2 bindfs systemd-analyze:systemd rpmbuild:rpm musl-gcc:musl-tools libc6-dev-i386"
 aarch64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user"  # for make aarch64
+page_packages="chromium"  # opens the page of fikit report --html in the tests
 client_packages="ffmpeg:ffmpeg gcc-offload-nvptx"  # unmodified CUDA programs for the tests
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -28,7 +29,7 @@ install_packages() {
   local wanted needed sudo=""
   have_debian || { say "this is not Debian or Ubuntu: install the counterparts of $build_packages $slurm_packages yourself"; return 0; }
   # shellcheck disable=SC2086
-  wanted=$(missing $build_packages $slurm_packages $accounting_packages $check_packages $client_packages)
+  wanted=$(missing $build_packages $slurm_packages $accounting_packages $check_packages $page_packages $client_packages)
   # Debian's cross compilers take the place of gcc-multilib: whoever has that keeps it, and goes without the tests for aarch64.
   # shellcheck disable=SC2086
   [ -n "$(missing gcc-multilib)" ] && wanted+=$(missing $aarch64_packages)

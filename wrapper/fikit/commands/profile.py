@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 from fikitd.profiles import ProfileStore
 from fikitd.storage import reason
 
+from fikit import profile_kernels
 from fikit.errors import UserError, did_you_mean
 from fikit.places import closed, looked_in, places
 from fikit.reporters import json, screen, table
 from fikit.reporters.line import say_warnings
-from fikitd import _core
 
 
 @click.group()
@@ -35,7 +34,7 @@ def list_(as_json: bool) -> None:
         {
             "key": profile["key"], "device": profile["device"], "runs": profile["runs"], "created": profile["created"],
             "variants": profile["variants"], "bytes": store.bytes_of(os.getuid(), key),
-            "kernels": len(_kernels(profile)), "launches": profile["launches"], "command": profile["command"],
+            "kernels": len(profile_kernels.of(profile)), "launches": profile["launches"], "command": profile["command"],
         }
         for key, store in _keys().items() for device in store.devices(os.getuid(), key)
         if (profile := store.load(os.getuid(), key, device)) is not None
@@ -67,7 +66,7 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     if profile is None:
         raise UserError(_not_measured_on(device, key, store.devices(os.getuid(), key)))
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
-    entry["kernels"] = sorted(_kernels(profile), key=lambda kernel: -kernel["total_ns"])
+    entry["kernels"] = sorted(profile_kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
     json.emit(entry) if as_json else table.show(table.profile(entry))
 
 
@@ -120,20 +119,6 @@ def _keys() -> dict[str, ProfileStore]:
         for key in store.keys(os.getuid()):
             found.setdefault(key, store)
     return found
-
-
-def _kernels(profile: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per kernel identity: statistics without context cover those with."""
-    return [
-        {
-            "name": kernel["name"], "grid": kernel["grid"], "block": kernel["block"], "count": duration["count"],
-            "mean_ns": duration["mean_ns"], "p50_ns": _core.quantile(duration["histogram"], 0.5),
-            "p99_ns": _core.quantile(duration["histogram"], 0.99), "gap_ns": kernel["gap"]["mean_ns"],
-            "total_ns": duration["count"] * duration["mean_ns"], "beside": bool(kernel.get("beside")),
-            "doubtful": bool(kernel.get("doubtful")),
-        }
-        for kernel in profile["kernels"] if not kernel["context"] and (duration := kernel["duration"])["count"]
-    ]  # fmt: skip
 
 
 def _not_measured_on(device: str | None, key: str, devices: list[str]) -> str:

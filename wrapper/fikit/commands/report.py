@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 from fikitd.command_line import run_command, version_option
@@ -13,6 +14,7 @@ from fikit.advice import of_run, reported
 from fikit.api import moments, queries, sums
 from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
+from fikit.errors import UserError
 from fikit.jobs_known import LISTED
 from fikit.reporters import csv, job_table, json, many, screen, table
 from fikit.reporters.line import say
@@ -50,6 +52,11 @@ def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> date
     help="The report record as JSON, with what to do under `advice`; a list of them with --list, of an array, and of a heterogeneous job; "
     "{jobs, totals} with --since, --state or --sort.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write job JOBID's report as one page for a browser: timeline, where the time went, waits, memory, kernels.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also the policy, and what was made of the job's gaps.")
 @click.option("--user", metavar="USER", help="Of this user's jobs; root sees everybody's.")
 def command(
@@ -61,6 +68,7 @@ def command(
     sort: str | None,
     as_csv: bool,
     as_json: bool,
+    html: Path | None,
     verbose: bool,
     user: str | None,
 ) -> None:
@@ -75,8 +83,14 @@ def command(
         raise click.UsageError(f"--since, --state, --sort and --csv are for many jobs: leave out {jobid}")
     if as_csv and as_json:
         raise click.UsageError("choose one of --csv and --json")
+    if html is not None and (of_many or list_ or as_json):
+        raise click.UsageError(
+            "--html is a page of one job: leave out --list, --since, --state, --sort, --csv and --json"
+        )
     uid = None if user is None else jobs_known.user(user)
-    if of_many:
+    if html is not None:
+        _write_page(queries.report(jobid, user=uid), html)
+    elif of_many:
         found = queries.chosen(Choice(since, uid, state))
         _show_many(many.ordered(found, sort), as_csv, as_json)
     elif list_:
@@ -99,6 +113,16 @@ def _show_many(reports: list[JobReport], as_csv: bool, as_json: bool) -> None:
         screen.echo(
             f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option have one"
         )
+
+
+def _write_page(found: JobReport, file: Path) -> None:
+    from fikit.page import document, look_up, render  # noqa: PLC0415  # Jinja2 is loaded where a page is asked for
+
+    made = document.of(found, reported.advise(found), look_up.sources(found.record), datetime.now(UTC))
+    try:
+        file.write_text(render.html(made), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file} could not be written: {error.strerror}") from None
 
 
 def _list(uid: int | None, as_json: bool) -> None:

@@ -17,10 +17,10 @@ Entry = dict[str, Any]
 def why(record: dict[str, Any]) -> list[str]:
     """One line for each of the longest reasons, one for the rest, one for what has none; nothing for a job that never waited."""
     held = [entry for entry in record.get("held", []) if entry["total_s"] > 0]  # reports of before have none
-    lines = [f"{units.duration(entry['total_s'])} {_phrase(entry, record)}" for entry in held[:TOLD]]
+    lines = [f"{units.duration(entry['total_s'])} {phrase(entry, record)}" for entry in held[:TOLD]]
     rest = held[TOLD:]
     if len(rest) == 1:
-        lines.append(f"{units.duration(rest[0]['total_s'])} {_phrase(rest[0], record)}")
+        lines.append(f"{units.duration(rest[0]['total_s'])} {phrase(rest[0], record)}")
     elif rest:
         total = sum(entry["total_s"] for entry in rest)
         lines.append(f"{units.duration(total)} for {len(rest)} other reasons (--json has them all)")
@@ -43,13 +43,13 @@ def waits_now_s(record: dict[str, Any]) -> float:
 def delayed(record: dict[str, Any]) -> list[str]:
     """What the job's kernels met on the GPU: `12 ms behind kernels of job 18 (priority 8)`."""
     found = [entry for entry in record.get("delayed", []) if entry["total_s"] > 0]
-    lines = [f"{units.duration(entry['total_s'])} behind kernels of {_who(entry, record)}" for entry in found[:TOLD]]
+    lines = [f"{units.duration(entry['total_s'])} behind kernels of {who(entry, record)}" for entry in found[:TOLD]]
     if rest := found[TOLD:]:
         lines.append(f"{units.duration(sum(e['total_s'] for e in rest))} behind those of {len(rest)} other jobs")
     return lines
 
 
-def _phrase(entry: Entry, record: dict[str, Any]) -> str:
+def phrase(entry: Entry, record: dict[str, Any]) -> str:
     return PHRASES.get(entry["reason"], _unheard_of)(entry, record)
 
 
@@ -57,7 +57,7 @@ def _mine(entry: Entry, record: dict[str, Any]) -> bool:
     return bool(entry["job"] == record["job"])
 
 
-def _who(entry: Entry, record: dict[str, Any]) -> str:
+def who(entry: Entry, record: dict[str, Any]) -> str:
     if _mine(entry, record):
         return "this job itself"
     priority = "" if entry["priority"] is None else f" (priority {entry['priority']})"
@@ -75,30 +75,28 @@ def _kernel(entry: Entry) -> str:
 
 
 def _run_ahead(entry: Entry, record: dict[str, Any]) -> str:
-    whose = "its own earlier kernels" if _mine(entry, record) else f"kernels of {_who(entry, record)}"
+    whose = "its own earlier kernels" if _mine(entry, record) else f"kernels of {who(entry, record)}"
     return f"until {whose} were done"
 
 
 def _uncertain(entry: Entry, record: dict[str, Any]) -> str:
-    whose = "its own earlier kernels were" if _mine(entry, record) else f"{_who(entry, record)} was"
+    whose = "its own earlier kernels were" if _mine(entry, record) else f"{who(entry, record)} was"
     return f"because nobody could tell how far {whose}"
 
 
 # By reason code (fikitd/core/policy/reason.hpp).
 PHRASES: Final[dict[str, Callable[[Entry, dict[str, Any]], str]]] = {
     "none": lambda entry, record: "before anybody decided",
-    "behind": lambda entry, record: f"behind {_who(entry, record)}",
-    "does_not_fit": lambda entry, record: (
-        f"because {_kernel(entry)} did not fit what {_who(entry, record)} could spare"
-    ),
+    "behind": lambda entry, record: f"behind {who(entry, record)}",
+    "does_not_fit": lambda entry, record: f"because {_kernel(entry)} did not fit what {who(entry, record)} could spare",
     "budget_spent": lambda entry, record: (
-        f"because the slowdown budget of {_who(entry, record)} did not cover {_kernel(entry)}"
+        f"because the slowdown budget of {who(entry, record)} did not cover {_kernel(entry)}"
     ),
-    "turn": lambda entry, record: f"because it was the turn of {_who(entry, record)}",
+    "turn": lambda entry, record: f"because it was the turn of {who(entry, record)}",
     "run_ahead": _run_ahead,
     "unknown": lambda entry, record: f"because nobody knew how long {_kernel(entry)} would run",
     "uncertain": _uncertain,
-    "limit": lambda entry, record: f"because launches beside {_who(entry, record)} are rationed",
+    "limit": lambda entry, record: f"because launches beside {who(entry, record)} are rationed",
     "reaction": lambda entry, record: "for fikit's own reaction",
 }
 

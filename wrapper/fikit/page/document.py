@@ -1,0 +1,279 @@
+"""The page's sections in their order, in words and figures. Pure: everything that is shown is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from fikitd.reports import has_times
+
+from fikit.advice.situation import Advice
+from fikit.api.job_report import JobReport
+from fikit.page import timeline
+from fikit.page.figures import Figure, Source
+from fikit.page.timeline import Lane, Timeline
+from fikit.reporters import auto, device_mode, table, units, verdict, why
+from fikitd import elapsed, priorities
+
+Record = Mapping[str, Any]
+
+PARTS: Final = (
+    ("alone", "alone_s", "what it would have taken alone on its GPU"),
+    ("waited", "waited_s", "it stood at the gate, while others had the GPU"),
+    ("delayed", "delayed_s", "its kernels were on the GPU, and others' ran there, too"),
+    ("host", "host_s", "its own program took longer to start, to launch or to end than its profile says"),
+    ("unexplained", "unexplained_s", "nobody knows"),
+)
+HOST: Final = (
+    ("start", "start_s", "longer to start than by its profile"),
+    ("between launches", "late_s", "longer between launches than by its profile"),
+    ("end", "end_s", "longer to end than by its profile"),
+    ("unknown", "unknown_s", "start and end, of which no profile says how long they take"),
+)
+NO_VERDICT: Final = {  # where there is no verdict, by why there is no ratio
+    "": "nothing is compared with its time alone: its report does not say where the time went",
+    elapsed.MEASURED: "it was measured, alone on its GPU: its own times are the profile",
+    elapsed.NOTHING: "it launched nothing on the GPU",
+    elapsed.EDGES: "not compared with its time alone: no profile says how long it takes to start and end",
+}
+MOST_KERNELS: Final = 20
+TICKS: Final = 5
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What goes with a report. partners: traces of other jobs of the node, by job. profile: its key, its runs, its kernels as profile_kernels has them."""
+
+    trace: Record | None = None
+    partners: Mapping[str, Record] = field(default_factory=dict)
+    profile: Record | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the elapsed time. first, width: of the bar, in thousandths."""
+
+    name: str
+    time: Figure
+    share: Figure | None
+    meaning: str
+    first: float = 0.0
+    width: float = 0.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    why: str
+    time: Figure
+    cost: Figure | None
+    count: Figure
+
+
+@dataclass(frozen=True)
+class Row:
+    """A lane of a timeline. path: its outline, PIECES wide and 10 high."""
+
+    kind: str
+    name: str
+    time: Figure
+    share: Figure
+    path: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A timeline. ticks: texts of equally distant moments."""
+
+    gpu: str
+    rows: Sequence[Row]
+    ticks: Sequence[str]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    shape: str
+    count: Figure
+    mean: Figure
+    p99: Figure
+    total: Figure
+    share: float
+    note: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that the page shows."""
+
+    title: str
+    verdict: str
+    no_verdict: str
+    mood: str
+    facts: Sequence[tuple[str, str | Figure]]
+    elapsed: Figure | None
+    busy: Figure | None
+    parts: Sequence[Part]
+    host: Sequence[Part]
+    waits: Sequence[Wait]
+    delays: Sequence[Wait]
+    pictures: Sequence[Picture]
+    memory: Sequence[tuple[str, Figure]]
+    memory_share: Figure | None
+    memory_of: str
+    kernels: Sequence[Kernel]
+    kernels_more: int
+    profile_key: str
+    profile_runs: Figure | None
+    advices: Sequence[Advice]
+    warnings: Sequence[str]
+    emulated: bool
+    made: str
+    job: str
+    record: Record = field(repr=False)
+
+
+def of(run: JobReport, advices: Sequence[Advice], sources: Sources, now: datetime) -> Page:
+    """now: when the page is made."""
+    trace, partners, profile = sources.trace, sources.partners, sources.profile
+    record = dict(run.record)
+    source = Source(record)
+    kernels = [] if profile is None else _kernels(profile)
+    return Page(
+        title=f"Job {table.job(record)}", verdict=verdict.of(record), no_verdict=NO_VERDICT.get(run.no_slowdown, NO_VERDICT[""]), mood=_mood(run), facts=_facts(run, record, source),
+        elapsed=source.time("elapsed_s") if has_times(record) else None, busy=source.share("gpu_time_s", "elapsed_s"), parts=_parts(source, record),
+        host=_host(source, record), waits=_waits(source, record), delays=_delays(source, record),
+        pictures=[] if trace is None else [_picture(each, run) for each in timeline.of(trace, partners)],
+        memory=_memory(source), memory_share=source.share("memory.peak_bytes", _memory_whole(source)),
+        memory_of="of what it may have (--fikit-mem)" if source.at("memory.limit_bytes") else "of the GPU's", kernels=kernels[:MOST_KERNELS],
+        kernels_more=max(len(kernels) - MOST_KERNELS, 0), profile_key=run.profile_key,
+        profile_runs=None if profile is None else Source(profile, "profile:").count("runs"), advices=advices, warnings=run.warnings,
+        emulated=run.device.emulated, made=f"{now:%Y-%m-%d %H:%M:%S} UTC", job=run.job, record=record,
+    )  # fmt: skip
+
+
+def _mood(run: JobReport) -> str:
+    return {True: "kept", False: "missed", None: "unknown"}[run.kept]
+
+
+def _facts(run: JobReport, record: dict[str, Any], source: Source) -> list[tuple[str, str | Figure]]:
+    priority = "measured" if run.measured else str(table.priority(record))
+    times = [f"{moment:%Y-%m-%d %H:%M:%S} UTC" for moment in (run.started, run.ended) if moment]
+    found: list[tuple[str, str | Figure | None]] = [
+        ("User", table.user(run.uid)),
+        ("Node", run.node),
+        ("GPU", table.device(record["device"])),
+        ("GPU shared", device_mode.SENTENCES[run.device_mode] if run.device_mode else None),
+        ("Priority", priority),
+        ("Why this priority", auto.why(record["auto"]) if record.get("auto") else None),
+        ("State", run.state),
+        ("Ran", " to ".join(times) or None),
+        ("Processes", source.count("processes")),
+        ("Kernels", source.count("kernels")),
+        ("GPU time", source.time("gpu_time_s")),
+        ("GPU time at most", None if run.gpu_time_s is not None else source.time("gpu_time_at_most_s")),
+        ("Policy", run.policy),
+    ]
+    return [(name, value) for name, value in found if value is not None]
+
+
+def _parts(source: Source, record: dict[str, Any]) -> list[Part]:
+    if not has_times(record) or record["elapsed_s"] <= 0:
+        return []
+    found, first = [], 0.0
+    for name, path, meaning in PARTS:
+        width = 1000 * min(record[path] / record["elapsed_s"], 1.0)
+        if (time := source.time(path)) is not None:
+            found.append(Part(name, time, source.share(path, "elapsed_s"), meaning, round(first, 1), round(width, 1)))
+        first += width
+    return found
+
+
+def _host(source: Source, record: dict[str, Any]) -> list[Part]:
+    if not has_times(record) or not record["host_s"]:
+        return []
+    return [
+        Part(name, time, source.share(f"host.{path}", "elapsed_s"), meaning)
+        for name, path, meaning in HOST
+        if (time := source.time(f"host.{path}")) is not None and time.value > 0
+    ]
+
+
+def _waits(source: Source, record: dict[str, Any]) -> list[Wait]:
+    return [
+        Wait(why.phrase(entry, record), time, source.time(f"held.{number}.cost_s"), count)
+        for number, entry in enumerate(record.get("held", []))
+        if (time := source.time(f"held.{number}.total_s"))
+        and time.value > 0
+        and (count := source.count(f"held.{number}.count"))
+    ]
+
+
+def _delays(source: Source, record: dict[str, Any]) -> list[Wait]:
+    return [
+        Wait(f"kernels of {why.who(entry, record)}", time, None, count)
+        for number, entry in enumerate(record.get("delayed", []))
+        if (time := source.time(f"delayed.{number}.total_s"))
+        and time.value > 0
+        and (count := source.count(f"delayed.{number}.count"))
+    ]
+
+
+def _memory(source: Source) -> list[tuple[str, Figure]]:
+    """The most that it held, what it may have, what the GPU has, and requests that were refused."""
+    rows = (
+        ("most held at a time", source.size("memory.peak_bytes")), ("allowed (--fikit-mem)", source.size("memory.limit_bytes")),
+        ("the GPU has", source.size("device.memory_bytes")), ("requests beyond it", source.count("memory.refused")),
+    )  # fmt: skip
+    return [(name, figure) for name, figure in rows if figure is not None] if source.at("memory") else []
+
+
+def _memory_whole(source: Source) -> str:
+    return "memory.limit_bytes" if source.at("memory.limit_bytes") else "device.memory_bytes"
+
+
+def _picture(drawn: Timeline, run: JobReport) -> Picture:
+    notes = [
+        *([f"{units.count(drawn.lost)} earlier events are not in the trace, which has the newest ones"] if drawn.lost else []),
+        *([f"{units.count(drawn.unknown)} launches of kernels of unknown length are not drawn"] if drawn.unknown else []),
+    ]  # fmt: skip
+    return Picture(drawn.gpu, [_row(lane, drawn, run) for lane in drawn.lanes],
+                   [units.duration(drawn.seconds * number / (TICKS - 1)) for number in range(TICKS)], notes)  # fmt: skip
+
+
+def _row(lane: Lane, drawn: Timeline, run: JobReport) -> Row:
+    level = "" if lane.priority is None else f" ({priorities.name(lane.priority)})"
+    who = "another job" if lane.job is None else "this job" if lane.job == run.job else f"job {lane.job}"
+    name = {
+        "own": "kernels of this job", "partner": f"kernels of {who}{level}", "waited": f"waited: {who}{level}",
+        "delayed": f"delayed: kernels of {who}{level}",
+    }[lane.kind]  # fmt: skip
+    if lane.kind == "waited" and lane.job == run.job:
+        name = "waited: its own earlier work"
+    share = lane.seconds / drawn.seconds
+    return Row(
+        lane.kind, name, Figure(lane.seconds, units.duration(lane.seconds), "trace:"), Figure(share, units.percent(share, 1), "trace:"),
+        timeline.path([round(each, 2) for each in lane.shares], 10),
+    )  # fmt: skip
+
+
+def _kernels(profile: Record) -> list[Kernel]:
+    """Those that take most of the GPU's time first."""
+    source = Source(profile, "profile:")
+    order = sorted(range(len(profile["kernels"])), key=lambda number: -profile["kernels"][number]["total_ns"])
+    whole = sum(kernel["total_ns"] for kernel in profile["kernels"])
+    return [_kernel(source, number, profile["kernels"][number], whole) for number in order]
+
+
+def _kernel(source: Source, number: int, kernel: Record, whole: float) -> Kernel:
+    def of_it(key: str) -> Figure:
+        return source.nanos(f"kernels.{number}.{key}") or Figure(0.0, "-", "")
+
+    return Kernel(
+        kernel["name"], f"{'x'.join(map(str, kernel['grid']))} × {'x'.join(map(str, kernel['block']))}",
+        source.count(f"kernels.{number}.count") or Figure(0.0, "0", ""), of_it("mean_ns"), of_it("p99_ns"), of_it("total_ns"),
+        round(100 * kernel["total_ns"] / whole, 1) if whole else 0.0,
+        "timed doubtfully only" if kernel.get("doubtful") else "timed beside other jobs only" if kernel.get("beside") else "",
+    )  # fmt: skip
