@@ -21,6 +21,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/policy": ("fikitd/core/types",),
     "fikitd/core/predictor": ("fikitd/core/types",),
     "fikitd/core/placement": ("fikitd/core/types",),
+    "fikitd/core/residency": ("fikitd/core/types",),
     "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/types"),
     "fikitd/core/tracking": (
         "fikitd/core/foresight",
@@ -64,6 +65,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/predictor",
+        "fikitd/core/residency",
         "fikitd/core/tracking",
         "fikitd/core/types",
     ),
@@ -80,6 +82,7 @@ STANDARD_ONLY = (
     "fikitd/core/policy",
     "fikitd/core/predictor",
     "fikitd/core/placement",
+    "fikitd/core/residency",
     "fikitd/core/foresight",
     "fikitd/core/tracking",
 )

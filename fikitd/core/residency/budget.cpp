@@ -1,0 +1,239 @@
+#include "budget.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "lane.hpp"
+
+namespace fikit::residency {
+namespace {
+
+// The time between two kernels that touch a chunk, in which it may be away. `to` counts on into the next iteration.
+struct Gap {
+  Chunk chunk;
+  std::size_t from, to;
+  bool dead;         // nobody needs its content: it is away without a transfer
+  bool taken = false;
+  std::int64_t out_ns = 0, in_ns = 0; // begins of its transfers
+};
+
+// All gaps of a sequence, chunk by chunk, each chunk's in order.
+class Gaps {
+ public:
+  explicit Gaps(const Sequence& sequence) : firsts_(sequence.chunks() + 1) {
+    std::vector<std::vector<std::pair<std::size_t, bool>>> touches(sequence.chunks()); // kernel, and whether it is freed before the next
+    std::vector<Chunk> freed_first; // before their first touch: since the last one of the iteration before
+    for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel) {
+      for (const Chunk chunk : sequence.touched(kernel)) touches[chunk].emplace_back(kernel, false);
+      for (const Chunk chunk : sequence.freed(kernel)) {
+        if (touches[chunk].empty())
+          freed_first.push_back(chunk);
+        else
+          touches[chunk].back().second = true;
+      }
+    }
+    for (const Chunk chunk : freed_first)
+      if (!touches[chunk].empty()) touches[chunk].back().second = true;
+    for (std::size_t chunk = 0; chunk < touches.size(); ++chunk) {
+      firsts_[chunk] = gaps_.size();
+      for (std::size_t i = 0; i < touches[chunk].size(); ++i) {
+        const auto [from, dead] = touches[chunk][i];
+        const std::size_t to = i + 1 < touches[chunk].size() ? touches[chunk][i + 1].first : touches[chunk].front().first + sequence.kernels();
+        gaps_.push_back({.chunk = static_cast<Chunk>(chunk), .from = from, .to = to, .dead = dead});
+      }
+    }
+    firsts_.back() = gaps_.size();
+  }
+
+  std::vector<Gap>& all() { return gaps_; }
+
+  // The gap of a chunk in which a kernel lies; none: the kernel touches it, or nobody does.
+  Gap* around(Chunk chunk, std::size_t kernel) {
+    const auto begin = gaps_.begin() + static_cast<std::ptrdiff_t>(firsts_[chunk]);
+    const auto end = gaps_.begin() + static_cast<std::ptrdiff_t>(firsts_[chunk + 1]);
+    if (begin == end) return nullptr;
+    const auto after = std::upper_bound(begin, end, kernel, [](std::size_t value, const Gap& gap) { return value < gap.from; });
+    Gap& found = after == begin ? *(end - 1) : *(after - 1); // before its first touch a chunk is in the gap of the iteration before
+    return found.from == kernel ? nullptr : &found;
+  }
+
+ private:
+  std::vector<Gap> gaps_;
+  std::vector<std::size_t> firsts_;
+};
+
+// One try, with an iteration that takes `stretch` longer.
+class Planner {
+ public:
+  Planner(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t lead_ns, std::int64_t budget, double stretch)
+      : sequence_(sequence), chunk_ns_(chunk_ns), lead_ns_(lead_ns), budget_(budget), stretch_(stretch), period_ns_(stretched(sequence.total_ns())),
+        lane_(period_ns_), gaps_(sequence), resident_(sequence.kernels(), 0) {
+    for (Gap& gap : gaps_.all()) {
+      // Everywhere, but while it is dead.
+      for (std::size_t kernel = gap.from; kernel < (gap.dead ? gap.from + 1 : gap.to); ++kernel) ++resident_[kernel % resident_.size()];
+      if (gap.dead) gap.taken = true;
+    }
+  }
+
+  // Returns whether the budget is kept.
+  bool run() {
+    std::vector<bool> stuck(resident_.size());
+    bool kept = true;
+    for (;;) {
+      std::optional<std::size_t> peak;
+      for (std::size_t kernel = 0; kernel < resident_.size(); ++kernel)
+        if (!stuck[kernel] && (!peak || resident_[kernel] > resident_[*peak])) peak = kernel;
+      if (!peak || resident_[*peak] <= budget_) return kept;
+      relieve(*peak);
+      if (resident_[*peak] > budget_) {
+        stuck[*peak] = true;
+        kept = false;
+      }
+    }
+  }
+
+  std::int64_t peak() const { return resident_.empty() ? 0 : *std::max_element(resident_.begin(), resident_.end()); }
+
+  std::vector<Transfer> transfers() {
+    std::vector<Transfer> found;
+    for (const Gap& gap : gaps_.all()) {
+      if (!gap.taken || gap.dead) continue;
+      found.push_back(transfer(gap.chunk, false, gap.out_ns));
+      found.push_back(transfer(gap.chunk, true, gap.in_ns));
+    }
+    std::sort(found.begin(), found.end(), [](const Transfer& a, const Transfer& b) { return a.begin_ns < b.begin_ns; });
+    return found;
+  }
+
+ private:
+  std::int64_t stretched(std::int64_t ns) const { return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + stretch_)); }
+  std::int64_t begin_ns(std::size_t kernel) const {
+    const std::size_t turns = kernel / resident_.size();
+    return stretched(sequence_.begin_ns(kernel % resident_.size())) + static_cast<std::int64_t>(turns) * period_ns_;
+  }
+  std::int64_t end_ns(std::size_t kernel) const {
+    const std::size_t turns = kernel / resident_.size();
+    return stretched(sequence_.end_ns(kernel % resident_.size())) + static_cast<std::int64_t>(turns) * period_ns_;
+  }
+
+  // Chunks leave until the kernel's peak is within the budget: the one with the farthest next use first.
+  void relieve(std::size_t kernel) {
+    std::vector<std::pair<std::size_t, Gap*>> candidates; // kernels until the next use
+    for (std::size_t chunk = 0; chunk < sequence_.chunks(); ++chunk) {
+      Gap* gap = gaps_.around(static_cast<Chunk>(chunk), kernel);
+      if (gap && !gap->taken) candidates.emplace_back(gap->to - within(*gap, kernel), gap);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [distance, gap] : candidates) {
+      if (resident_[kernel] <= budget_) return;
+      send_away(*gap, within(*gap, kernel));
+    }
+  }
+
+  // The kernel, as the gap counts: behind its `from`.
+  std::size_t within(const Gap& gap, std::size_t kernel) const { return kernel > gap.from ? kernel : kernel + resident_.size(); }
+
+  // Out right after its last use, back as late as fits, away while `kernel` runs; nothing where the link has no time for that.
+  void send_away(Gap& gap, std::size_t kernel) {
+    const auto out_ns = lane_.earliest(end_ns(gap.from), begin_ns(kernel), chunk_ns_);
+    if (!out_ns) return;
+    lane_.take(*out_ns, chunk_ns_);
+    const auto in_ns = lane_.latest(end_ns(kernel), begin_ns(gap.to) - lead_ns_, chunk_ns_);
+    if (!in_ns) {
+      lane_.give(*out_ns, chunk_ns_);
+      return;
+    }
+    lane_.take(*in_ns, chunk_ns_);
+    gap.taken = true;
+    gap.out_ns = *out_ns;
+    gap.in_ns = *in_ns;
+    for (std::size_t each = gap.from + 1; each < gap.to; ++each)
+      if (begin_ns(each) >= *out_ns + chunk_ns_ && end_ns(each) <= *in_ns) --resident_[each % resident_.size()];
+  }
+
+  // In times that were learnt, without the stretch: behind the end of the last kernel that has ended by then.
+  Transfer transfer(Chunk chunk, bool in, std::int64_t at_ns) const {
+    const auto learnt_ns = static_cast<std::int64_t>(static_cast<double>(at_ns % period_ns_) / (1 + stretch_));
+    std::size_t low = 0, high = sequence_.kernels(); // the number of kernels that have ended
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (end_ns(middle) <= at_ns % period_ns_)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    const std::size_t kernel = low == 0 ? sequence_.kernels() - 1 : low - 1;
+    const std::int64_t ended_ns = low == 0 ? 0 : sequence_.end_ns(kernel);
+    return {.chunk = chunk, .in = in, .kernel = kernel, .delay_ns = std::max<std::int64_t>(learnt_ns - ended_ns, 0), .begin_ns = learnt_ns};
+  }
+
+  const Sequence& sequence_;
+  std::int64_t chunk_ns_, lead_ns_, budget_;
+  double stretch_;
+  std::int64_t period_ns_;
+  Lane lane_;
+  Gaps gaps_;
+  std::vector<std::int64_t> resident_; // chunks, kernel by kernel
+};
+
+std::int64_t most_touched(const Sequence& sequence) {
+  std::size_t most = 0;
+  for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel) most = std::max(most, sequence.touched(kernel).size());
+  return static_cast<std::int64_t>(most);
+}
+
+BudgetPlan result(Planner& planner, std::int64_t chunk_bytes, double stretch, bool fits) {
+  BudgetPlan found{.transfers = planner.transfers(), .peak_bytes = planner.peak() * chunk_bytes, .stretch = stretch, .fits = fits};
+  found.moved_bytes = static_cast<std::int64_t>(found.transfers.size()) * chunk_bytes;
+  return found;
+}
+
+} // namespace
+
+BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_bytes, std::int64_t budget_bytes) {
+  if (sequence.total_ns() <= 0) throw std::invalid_argument("a sequence takes no time");
+  if (chunk_bytes <= 0 || budget_bytes <= 0) throw std::invalid_argument("a chunk and a budget have bytes");
+  if (!(std::isfinite(link.bytes_per_s) && link.bytes_per_s > 0) || link.lead_ns < 0)
+    throw std::invalid_argument("the link's rate must be positive, its lead not negative");
+  const double chunk_time = std::ceil(static_cast<double>(chunk_bytes) / link.bytes_per_s * 1e9);
+  const auto chunk_ns = static_cast<std::int64_t>(std::clamp(chunk_time, 1.0, 1e15));
+  const std::int64_t budget = budget_bytes / chunk_bytes;
+  const auto attempt = [&](double stretch) { return Planner(sequence, chunk_ns, link.lead_ns, budget, stretch); };
+
+  Planner at_once = attempt(0);
+  if (at_once.run()) return result(at_once, chunk_bytes, 0, true);
+  if (most_touched(sequence) > budget) return result(at_once, chunk_bytes, 0, false);
+  double low = 0, high = 0.02;
+  for (;; high *= 2) {
+    if (high > kMostStretch) return result(at_once, chunk_bytes, 0, false);
+    if (attempt(high).run()) break;
+    low = high;
+  }
+  for (int halvings = 0; halvings < 5; ++halvings) {
+    const double middle = (low + high) / 2;
+    (attempt(middle).run() ? high : low) = middle;
+  }
+  Planner found = attempt(high);
+  found.run();
+  return result(found, chunk_bytes, high, true);
+}
+
+std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes) {
+  return Planner(sequence, 1, 0, 0, 0).peak() * chunk_bytes;
+}
+
+std::int64_t least_bytes(const Sequence& sequence, std::int64_t chunk_bytes) { return most_touched(sequence) * chunk_bytes; }
+
+Again plan_again(const Planned& planned, const Observed& observed) {
+  if (observed.budget_bytes != planned.budget_bytes) return Again::budget;
+  const auto change_ns = std::abs(static_cast<double>(observed.iteration_ns) - static_cast<double>(planned.iteration_ns));
+  if (change_ns > kDrift * static_cast<double>(planned.iteration_ns)) return Again::drift;
+  if (static_cast<double>(observed.missed_bytes) > kMisses * static_cast<double>(observed.touched_bytes)) return Again::misses;
+  return Again::no;
+}
+
+} // namespace fikit::residency

@@ -1,0 +1,71 @@
+// A job with less room on the GPU than it touches (case B of docs/residency.md): which chunk leaves when, and comes back when. TENSILE's greedy
+// plan (arXiv 2105.13336), for chunks of an unmodified program's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sequence.hpp"
+
+namespace fikit::residency {
+
+struct Link {
+  double bytes_per_s = 24e9; // one direction at a time
+  std::int64_t lead_ns = 0;  // so much earlier than it is needed a chunk is back
+};
+
+// A copy of one chunk, in every iteration. It begins delay_ns after the end of a kernel (of the iteration before, where that is later in the
+// iteration than begin_ns).
+struct Transfer {
+  Chunk chunk = 0;
+  bool in = false; // from the host to the GPU
+  std::size_t kernel = 0;
+  std::int64_t delay_ns = 0;
+  std::int64_t begin_ns = 0; // from the beginning of the iteration, as it was learnt
+};
+
+struct BudgetPlan {
+  std::vector<Transfer> transfers; // in the order of one iteration
+  std::int64_t peak_bytes = 0;     // that are on the GPU at most while a kernel runs, by this plan
+  std::int64_t moved_bytes = 0;    // in one iteration, both directions
+  double stretch = 0;              // an iteration is expected to take so much longer, as a share, because transfers take longer than it
+  bool fits = false;               // the peak is within the budget
+};
+
+// The plan for a budget. Without transfers where all fits. Where no plan keeps the budget, because a kernel alone touches more or transfers would
+// need more than kMostStretch: the best without a stretch, and `fits` is false; what is missing then is a page fault.
+// Raises std::invalid_argument: a sequence of no time, chunks or a budget of no bytes, a rate of the link that is not positive, a negative lead.
+inline constexpr double kMostStretch = 16;
+BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_bytes, std::int64_t budget_bytes);
+
+std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes);  // without any transfer
+std::int64_t least_bytes(const Sequence& sequence, std::int64_t chunk_bytes); // the most that one kernel touches: no budget is smaller
+
+// Why a plan is made anew.
+enum class Again { no, drift, misses, budget };
+struct Planned {
+  std::int64_t iteration_ns = 0;
+  std::int64_t budget_bytes = 0;
+};
+struct Observed {
+  std::int64_t iteration_ns = 0; // mean of the last ones
+  std::int64_t touched_bytes = 0;
+  std::int64_t missed_bytes = 0; // of those, that were not on the GPU when a kernel touched them
+  std::int64_t budget_bytes = 0;
+};
+inline constexpr double kDrift = 0.30;
+inline constexpr double kMisses = 0.05;
+Again plan_again(const Planned& planned, const Observed& observed);
+
+// One budget of a job, and what it costs.
+struct Point {
+  std::int64_t bytes = 0;
+  double lost = 0; // of its work, in whatever unit all jobs have
+};
+// Which point each job gets, so that all fit into the room together and as little as possible is lost in all. Empty: not even the smallest fit.
+// Raises std::invalid_argument: no point, negative bytes, a cost that is no number.
+std::vector<std::size_t> share_room(std::span<const std::vector<Point>> jobs, std::int64_t room_bytes);
+
+} // namespace fikit::residency

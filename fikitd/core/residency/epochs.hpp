@@ -1,0 +1,53 @@
+// Who of the lower jobs has its memory on the GPU in the next epoch, where not all of them fit at once (case A of docs/residency.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fikit::residency {
+
+// A lower job, or one of its processes, as the choice sees it.
+struct Tenant {
+  std::int64_t bytes = 0;          // that it needs on the GPU to run without misses: its working set, or its budget (budget.hpp)
+  std::int64_t resident_bytes = 0; // how many of them are there
+  double work = 0;                 // device time per unit of time that it is predicted to use while it runs, 0 to 1
+  std::int64_t waited_ns = 0;      // since it ran last; 0 for one that runs
+  bool runs = false;               // it was chosen for the epoch that ends
+};
+
+struct EpochRules {
+  double link_bytes_per_s = 24e9; // one direction at a time: both at once are slower on the GPUs that were measured
+  double most_lost = 0.10;        // share of the time that moves may take: an epoch is so long
+  double hysteresis = 0.10;       // a newcomer must be worth so much more than whoever makes room for it
+  std::int64_t least_epoch_ns = 30'000'000'000;
+  std::int64_t patience_ns = 60'000'000'000;  // the work of a tenant that has waited so long counts twice
+  std::int64_t max_wait_ns = 300'000'000'000; // one that has waited so long runs before all that have not
+};
+
+struct Move {
+  std::size_t tenant = 0;
+  std::int64_t bytes = 0;
+  bool in = false;    // from the host to the GPU
+  bool ahead = false; // into room that is free: while those of the old epoch still run
+};
+
+struct Epoch {
+  std::vector<bool> runs;         // as long as the tenants
+  std::vector<Move> moves;        // in the order in which they are made
+  std::int64_t swap_ns = 0;       // c: what the moves that are not made ahead take
+  std::int64_t length_ns = 0;     // E: for so long the chosen run, after the moves
+};
+
+// The next epoch. Room: bytes of the GPU that lower jobs may hold. A tenant with more bytes than room is never chosen.
+// Tenants that have waited for max_wait_ns are taken first, the longest wait first. Of the others those whose work, with its age, is most for
+// the room that is left; the best of all sets where there are few tenants, by work per byte where there are many.
+// Raises std::invalid_argument: a negative number, a share out of range, a rate of the link that is not positive.
+Epoch next_epoch(const EpochRules& rules, std::int64_t room_bytes, std::span<const Tenant> tenants);
+
+// No tenant that has work and fits waits longer than this for its turn, of so many tenants, where each epoch is as long as next_epoch() says or
+// shorter. (Where room does not become smaller: what is beyond it leaves first.)
+std::int64_t longest_wait_ns(const EpochRules& rules, std::int64_t room_bytes, std::size_t tenants);
+
+} // namespace fikit::residency
