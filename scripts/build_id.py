@@ -14,7 +14,25 @@ FOLDERS = ("cmake", "driver_api", "emulator", "fikitd", "shim", "slurm_plugin", 
 FILES = ("CMakeLists.txt", "pyproject.toml")
 # Not what an editor, Python or a merge leaves behind.
 KINDS = frozenset(
-    (".S", ".c", ".cmake", ".cpp", ".csv", ".def", ".h", ".hpp", ".lds", ".lua", ".map", ".py", ".pyi", ".toml", ".txt")
+    (
+        ".S",
+        ".c",
+        ".cmake",
+        ".cpp",
+        ".css",
+        ".csv",
+        ".def",
+        ".h",
+        ".hpp",
+        ".html",
+        ".lds",
+        ".lua",
+        ".map",
+        ".py",
+        ".pyi",
+        ".toml",
+        ".txt",
+    )
 )
 DIGITS = 10
 
