@@ -20,6 +20,7 @@ void DeviceModel::initialise(DeviceState& state, const DeviceParameters& paramet
   state.holder = kNone;
   for (Engine& engine : state.engines) engine.stream = kNone;
   for (StreamState& stream : state.streams) stream.process = kNone;
+  state.managed.oldest = state.managed.newest = kNone;
 }
 
 int DeviceModel::attach(int32_t pid, uint64_t pid_start, int64_t now_ns, const Membership& membership) {
@@ -58,6 +59,7 @@ void DeviceModel::retire(int process) {
   for (int i = 0; i < kMaxStreams; ++i) {
     if (s_.streams[i].process == process) close_stream(i);
   }
+  forget_managed(process);
   // A caller killed right after the copy leaves the slot taken; the next retire() then writes the same entry again.
   const uint64_t last = s_.retired == 0 ? 0 : s_.retired - 1;
   const ProcessState& newest = s_.history[last % kHistory];
@@ -99,7 +101,10 @@ void DeviceModel::close_stream(int index) {
   stream.process = kNone;
 }
 
-bool DeviceModel::full(int stream) const { return s_.streams[stream].tail - s_.streams[stream].done >= kRingOps; }
+bool DeviceModel::full(int stream) const {
+  const StreamState& state = s_.streams[stream];
+  return state.tail - state.done >= kRingOps || !ranges_fit(state);
+}
 
 uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   StreamState& stream = s_.streams[index];
@@ -112,11 +117,14 @@ uint64_t DeviceModel::enqueue(int index, const OpRequest& request) {
   op.work_end_ns = stream.work_ns + request.duration_ns;
   op.start_ns = op.end_ns = 0;
   op.arrival = s_.arrivals++;
-  op.wait_stream = request.wait_stream;
+  op.wait_stream = static_cast<int16_t>(request.wait_stream);
   op.wait_seq = request.wait_seq;
   op.record = request.record;
   op.error = request.error;
   op.kind = request.kind;
+  op.move = request.ranges.empty() ? Move::none : request.move;
+  op.ranges = 0;
+  if (op.move != Move::none) name_ranges(stream, op, request.ranges);
   op.left_part = 0;
   op.demand = request.demand == 1 ? kWholeDevice : demand_of(request.demand);
   op.waves = static_cast<uint8_t>(std::min<uint64_t>(request.waves, UINT8_MAX));
@@ -142,7 +150,8 @@ void DeviceModel::advance(int64_t now_ns) {
     while (!seen.settled) seen = survey();
     assign_compute(seen, rotate);
     for (const EngineId engine : {kCopyIn, kCopyOut}) {
-      if (s_.engines[engine].stream == kNone && seen.copy[engine] != kNone) start(engine, seen.copy[engine]);
+      const bool free = s_.engines[engine].stream == kNone && s_.managed.link_until_ns[engine] <= s_.time_ns;
+      if (free && seen.copy[engine] != kNone) start(engine, seen.copy[engine]);
     }
     if (s_.running > 1 || s_.crowded != 0) share_out();
     const int64_t slice = slice_event(seen);
@@ -216,12 +225,16 @@ void DeviceModel::start(int id, int stream) {
   if (op.start_ns == 0) op.start_ns = s_.time_ns;
   engine.started_ns = engine.since_ns = s_.time_ns;
   engine.rate = kFullSpeed;
+  const int64_t waits_ns = op.move == Move::none ? 0 : wait_for_memory(id, stream);
+  const bool copies = id < kCompute && op.left_ns > 0;
+  op.left_ns += waits_ns;
   engine.end_ns = s_.time_ns + Left{op.left_ns, op.left_part}.up();
   engine.held_until_ns = 0;
   engine.places = op.demand;
   engine.block_ns = op.waves <= 1 ? op.left_ns : op.left_ns / op.waves;
   if (process.first_ns == 0) process.first_ns = s_.time_ns;
   if (trace_ != nullptr) trace_->started(op.record, s_.time_ns);
+  if (copies && s_.both_ways != 1) engine.end_ns = use_link(id, s_.time_ns + waits_ns, op.left_ns - waits_ns);
   commit_point();
   engine.stream = stream;
   if (id < kCompute) return;
@@ -286,6 +299,7 @@ void DeviceModel::complete(int index, int64_t ran_ns) {
   process.kernels += op.kind == OpKind::kernel ? 1 : 0;
   process.last_ns = s_.time_ns;
   if (stream.done + 1 < stream.tail) begin_behind(op, ran_ns, at(index, stream.done + 1));
+  stream.ranges_done += op.ranges;
   commit_point();
   stream.done += 1;
   if (stream.done == stream.tail) s_.busy[index / 64] &= ~(uint64_t{1} << (index % 64));
@@ -314,6 +328,10 @@ int64_t DeviceModel::following_event(const Survey& seen, int64_t slice_event) co
   ends(kCopyIn);
   ends(kCopyOut);
   if (s_.running > 0) for_running(ends);
+  for (const int engine : {kCopyIn, kCopyOut}) {
+    const int64_t until_ns = s_.managed.link_until_ns[engine];
+    if (seen.copy[engine] != kNone && until_ns > s_.time_ns) next = std::min(next, until_ns);
+  }
   return next;
 }
 
@@ -346,8 +364,7 @@ int64_t DeviceModel::earliest_end(int index, uint64_t seq) const {
 int64_t DeviceModel::earliest_start(int index) const {
   const EngineId id = engine_of(head(index).kind);
   if (id == kCompute) return earliest_compute(index);
-  const Engine& engine = s_.engines[id];
-  return engine.stream == kNone ? s_.time_ns : engine.end_ns;
+  return std::max(s_.time_ns, link_end(id));
 }
 
 bool DeviceModel::host_ready(int index, uint64_t seq) const {
@@ -364,22 +381,6 @@ void DeviceModel::complete_host(int index, uint64_t seq) {
   disturb();
   complete(index);
   advance(s_.time_ns);
-}
-
-bool DeviceModel::reserve(int process, uint64_t bytes) {
-  if (bytes > s_.memory_bytes || memory_used() > s_.memory_bytes - bytes) return false;
-  s_.processes[process].memory_bytes += bytes;
-  return true;
-}
-
-void DeviceModel::release(int process, uint64_t bytes) {
-  s_.processes[process].memory_bytes -= std::min(bytes, s_.processes[process].memory_bytes);
-}
-
-uint64_t DeviceModel::memory_used() const {
-  uint64_t used = 0;
-  for (const ProcessState& process : s_.processes) used += process.pid != 0 ? process.memory_bytes : 0;
-  return used;
 }
 
 int64_t DeviceModel::busy_ns(int process) const {
@@ -454,6 +455,7 @@ void DeviceModel::repair() {
     ++s_.running;
     ++s_.processes[s_.streams[engine.stream].process].running;
   }
+  repair_managed();
   finish_killing();
 }
 

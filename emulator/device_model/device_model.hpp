@@ -8,14 +8,16 @@
 //
 // Crash safety: a caller may be killed between any two instructions. Every change therefore ends with ONE store that
 // makes it true (tail, done, engine.stream, pid), the stores before it are harmless without it, and repair() rebuilds
-// the rest. One exception: a caller killed while a running kernel changes its speed makes that kernel's end wrong by up
-// to the time since it last did.
+// the rest. Two exceptions: a caller killed while a running kernel changes its speed makes that kernel's end wrong by up
+// to the time since it last did; one killed while it enqueues or completes an op that names managed memory leaves the
+// stream's names one op off until the stream is empty.
 #pragma once
 
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "state.hpp"
@@ -44,6 +46,8 @@ struct OpRequest {
   int64_t overlap_ns = 0;     // programmatic dependent launch: so much of it may run beside the end of the kernel before it
   double demand = 1;    // share of the device at full speed, above 0 and at most 1, and...
   uint64_t waves = 1;   // ...as occupancy.hpp has them
+  Move move = Move::none;
+  std::span<const ChunkRange> ranges = {};  // of managed memory; what is beyond kRangesOfOp of them is not looked at
 };
 
 class DeviceModel {
@@ -98,10 +102,14 @@ class DeviceModel {
     return state.streams[stream].ring[seq % kRingOps];
   }
 
-  // --- memory: false when the device has not that much left.
-  bool reserve(int process, uint64_t bytes);
+  // --- memory: false when the device has not that much left. Managed memory makes room; `ready_ns`: when it has.
+  bool reserve(int process, uint64_t bytes, int64_t* ready_ns = nullptr);
   void release(int process, uint64_t bytes);
   uint64_t memory_used() const;
+  // Managed memory, which is on the device while it is used there and there is room. The number of chunks, of which `first` is
+  // the first; 0: there are not so many.
+  int map_managed(int process, uint64_t bytes, int32_t& first);
+  void unmap_managed(int process, ChunkRange range);
 
   // Device time used by a process, or by all (kNone), including what is running at the moment.
   int64_t busy_ns(int process) const;
@@ -172,6 +180,29 @@ class DeviceModel {
   int64_t kept_until() const;
   int64_t slice_event(const Survey& seen) const;
   int64_t following_event(const Survey& seen, int64_t slice_event) const;
+  // --- residency.cpp
+  struct Moved {
+    uint64_t in_bytes = 0;
+    uint64_t out_bytes = 0;
+    uint64_t missed_bytes = 0;
+  };
+  void evict(int32_t index, Moved& moved);
+  bool make_room(uint64_t bytes, Moved& moved);
+  void bring_in(int32_t index, Moved& moved);
+  void bring_out(int32_t index, Moved& moved);
+  void move(int stream, uint64_t seq, Moved& moved);
+  void place(int32_t index, Place where);
+  void link_in_list(int32_t index);
+  void unlink(int32_t index);
+  int64_t link_end(int engine) const;
+  int64_t use_link(int engine, int64_t begin_ns, int64_t ns);
+  int64_t transfer(const Moved& moved);
+  int64_t wait_for_memory(int id, int stream);
+  bool ranges_fit(const StreamState& stream) const;
+  void name_ranges(StreamState& stream, Op& op, std::span<const ChunkRange> ranges);
+  void forget_managed(int process);
+  void repair_managed();
+  uint64_t pinned_bytes() const;
   // --- overlap.cpp
   struct Left {
     int64_t ns;

@@ -8,7 +8,7 @@
 
 namespace emu {
 
-inline constexpr uint32_t kLayoutVersion = 11;
+inline constexpr uint32_t kLayoutVersion = 12;
 inline constexpr int kMaxProcesses = 64;
 inline constexpr int kMaxStreams = 512;
 inline constexpr uint64_t kRingOps =
@@ -19,6 +19,10 @@ inline constexpr int32_t kWholeDevice = 1 << 20;            // demands are count
 inline constexpr uint64_t kFullSpeed = uint64_t{1} << 32;  // rates are counted in parts of it
 inline constexpr int kMpsGroup = kMaxProcesses;            // as holder: all MPS clients, who share one time slice
 inline constexpr int kNone = -1;
+inline constexpr uint64_t kChunkBytes = uint64_t{2} << 20;  // managed memory moves in pieces of so much
+inline constexpr int kMaxChunks = 1 << 17;                  // managed memory of all processes: 256 GiB
+inline constexpr uint8_t kRangesOfOp = 64;                  // pieces of managed memory that one op may name
+inline constexpr uint64_t kRingRanges = 1024;               // of a stream's ops that are not done
 inline constexpr int16_t kContextDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
 inline constexpr int16_t kDeviceLost = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: an op that fails so takes the device along
 
@@ -41,6 +45,12 @@ struct DeviceParameters {
   Sharing sharing = Sharing::slices;
   int32_t idle_holds = 0;       // 1: a process that has nothing to run keeps the compute engine until its slice ends
   double overlap_slowdown = 1;  // how much longer a kernel takes while a kernel of another process runs beside it
+  // Managed memory (residency.cpp). Rates are bytes per ns of the link to the host, by direction.
+  double link_in = 24;
+  double link_out = 24;
+  double both_ways = 1;           // each direction's share of its rate while the other one is in use, too
+  int64_t fault_batch_ns = 30'000;  // the compute engine stands still so long for each batch of faults, and...
+  uint64_t fault_batch_bytes = kChunkBytes;  // ...one batch leads to so much memory
 };
 
 // What a process is to the device.
@@ -60,12 +70,22 @@ enum class OpKind : uint8_t {
   host,      // a host function: its stream stands still until the owner says that it returned
 };
 
+// What an op does to the managed memory that it names, when it starts.
+enum class Move : uint8_t {
+  none,       // it names none
+  use,        // what is not on the device comes there first: a miss
+  to_device,  // it is nothing but such a move: a prefetch
+  to_host,    // the same the other way
+};
+
 // One entry of a stream. The owner fills it; whoever advances the device moves it. First what is asked of the head of every
 // stream at every event: it shares a cache line.
 struct alignas(32) Op {
   int64_t ready_ns;     // does not start before
   uint64_t wait_seq;    // does not start before stream `wait_stream` has completed its op `wait_seq`
-  int32_t wait_stream;  // kNone: no such condition
+  int16_t wait_stream;  // kNone: no such condition
+  Move move;
+  uint8_t ranges;       // of managed memory that it names: so many in the stream's `ranges`, behind those of the ops before it
   OpKind kind;
   uint8_t waves;        // how often its blocks fill their places, one filling after another
   int16_t error;        // it ends with this CUresult, which kills its context; 0: it succeeds
@@ -82,6 +102,12 @@ struct alignas(32) Op {
 };
 static_assert(sizeof(Op) == 96);
 
+// Pieces of managed memory: `count` from `first` on.
+struct ChunkRange {
+  int32_t first;
+  int32_t count;
+};
+
 // Sequence numbers only grow, also when the slot gets a new owner: an old (slot, seq) pair always reads "done".
 struct StreamState {
   int32_t process;   // kNone: the slot is free
@@ -93,7 +119,10 @@ struct StreamState {
   uint64_t dropped;  // in a killed context: the first op that was dropped
   int64_t work_ns;
   int64_t submitted_ns;  // when its newest op reaches the device
+  uint64_t ranges_tail;  // ranges that its ops named, and...
+  uint64_t ranges_done;  // ...those of ops that are done
   Op ring[kRingOps];
+  ChunkRange ranges[kRingRanges];
 };
 
 struct ProcessState {
@@ -110,7 +139,14 @@ struct ProcessState {
   int32_t running;     // its kernels on the compute engine. Derived; repair() counts them
   int64_t slice_ns;    // the length of its time slices; 0: the device's
   uint64_t kernels;    // completed
-  uint64_t memory_bytes;
+  uint64_t memory_bytes;    // what stays on the device until it is freed
+  uint64_t managed_bytes;   // managed memory. Derived, and...
+  uint64_t resident_bytes;  // ...what of it is on the device. Derived
+  uint64_t moved_in_bytes;  // over the link, to the device and...
+  uint64_t moved_out_bytes;  // ...to the host
+  uint64_t missed_chunks;   // that its ops had to wait for, those that nobody had used before too
+  uint64_t evicted_chunks;  // that made room for others
+  int64_t missing_ns;       // its ops waited for missed chunks
   int64_t first_ns;  // start of its first op, 0 = none yet
   int64_t last_ns;   // end of its latest op
   RecentBusy recent;
@@ -132,6 +168,28 @@ struct Engine {
 
 // From kCompute on: one entry for each kernel that runs at the same time.
 enum EngineId { kCopyIn = 0, kCopyOut = 1, kCompute = 2, kEngines = kCompute + kMaxConcurrent };
+
+enum class Place : uint8_t { nowhere, host, device };  // nowhere: nobody has used it yet
+
+// A piece of managed memory.
+struct Chunk {
+  uint8_t owner;    // process + 1; 0: the slot is free
+  Place place;
+  uint32_t bytes;   // up to kChunkBytes
+  int32_t older;    // of those on the device, by when they came there. Derived, and...
+  int32_t newer;    // ...in the other direction
+  uint64_t arrived;  // device-wide order of coming to the device
+};
+
+struct ManagedState {
+  uint64_t arrivals;
+  int32_t oldest;  // on the device for longest: the next one to go. Derived
+  int32_t newest;  // Derived
+  int32_t next;    // where the next allocation looks for room first
+  int32_t end;     // no slot from here on was ever in use
+  int64_t link_until_ns[2];  // misses and evictions use the link until then, by copy engine
+  Chunk chunks[kMaxChunks];
+};
 
 struct DeviceState : DeviceParameters {
   int64_t time_ns;  // the model is true up to here
@@ -161,6 +219,7 @@ struct DeviceState : DeviceParameters {
   ProcessState history[kHistory];
   uint64_t busy[kMaxStreams / 64];  // bit set: the stream has ops that are not done. Derived; repair() rebuilds it
   int32_t busy_words;               // the words of it behind these have no stream that was ever open. Derived
+  ManagedState managed;
   StreamState streams[kMaxStreams];
 };
 

@@ -79,7 +79,11 @@ void print_json(const std::vector<Snapshot>& devices) {
     for (const auto& [p, alive, demands] : d.processes) {
       printf("%s\n    {\"pid\": %d, \"alive\": %s, ", comma, p.pid, alive ? "true" : "false");
       printf("\"busy_ns\": %lld, \"kernels\": %llu, ", ll(p.busy_ns), ull(p.kernels));
-      printf("\"memory_bytes\": %llu, ", ull(p.memory_bytes));
+      printf("\"memory_bytes\": %llu, ", ull(p.memory_bytes + p.resident_bytes));
+      printf("\"managed_bytes\": %llu, \"resident_bytes\": %llu, ", ull(p.managed_bytes), ull(p.resident_bytes));
+      printf("\"moved_in_bytes\": %llu, \"moved_out_bytes\": %llu, ", ull(p.moved_in_bytes), ull(p.moved_out_bytes));
+      printf("\"missed_chunks\": %llu, \"evicted_chunks\": %llu, ", ull(p.missed_chunks), ull(p.evicted_chunks));
+      printf("\"missing_ns\": %lld, ", ll(p.missing_ns));
       printf("\"mps\": %s, \"mps_server\": %d, ", p.mps != 0 ? "true" : "false", p.server);
       printf("\"mps_priority\": %d, \"work_ns\": %lld, ", p.priority, ll(p.work_ns));
       printf("\"demands\": [");
@@ -106,7 +110,8 @@ void print_table(const std::vector<Snapshot>& devices) {
     if (d.mps_fault != 0) printf("  MPS: a client's fault %d killed all, no new one until they have left\n", d.mps_fault);
     for (const auto& [p, alive, demands] : d.processes) {
       printf("  %8d %-5s  kernels %8llu  ", p.pid, alive ? "" : "ended", ull(p.kernels));
-      printf("busy %8.3f s  %.0f MiB", seconds(p.busy_ns), mib(p.memory_bytes));
+      printf("busy %8.3f s  %.0f MiB", seconds(p.busy_ns), mib(p.memory_bytes + p.resident_bytes));
+      if (p.managed_bytes > 0) printf(" (managed %.0f, on the device %.0f)", mib(p.managed_bytes), mib(p.resident_bytes));
       if (p.mps != 0) printf("  MPS%s", p.priority != 0 ? ", below normal" : "");
       for (const double demand : demands) printf("  %.1f %%", 100 * demand);
       printf("\n");

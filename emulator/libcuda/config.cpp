@@ -181,6 +181,13 @@ void read_driver(const Reader& reader, const toml::table& table, DriverTimes& dr
   }
 }
 
+void read_managed(const Reader& reader, const toml::table& table, Config& config) {
+  reader.only(table, {"fault_batch_us", "fault_batch"});
+  reader.microseconds(table, "fault_batch_us", config.fault_batch_ns);
+  reader.size(table, "fault_batch", config.fault_batch_bytes);
+  if (config.fault_batch_bytes == 0) reader.fail(*table.get("fault_batch"), "fault_batch must be more than nothing");
+}
+
 KernelRule read_rule(const Reader& reader, const toml::table& table, const KernelRule& fallback) {
   reader.only(table, {"match", "duration", "base_us", "ns_per_thread", "us", "registers"});
   KernelRule rule = fallback;
@@ -224,7 +231,12 @@ DeviceParameters Config::device(uint64_t memory_of_it) const {
           .concurrency = concurrent_kernels,
           .sharing = sharing,
           .idle_holds = idle_yields ? 0 : 1,
-          .overlap_slowdown = overlap_slowdown};
+          .overlap_slowdown = overlap_slowdown,
+          .link_in = h2d_gbps / dilation,
+          .link_out = d2h_gbps / dilation,
+          .both_ways = both_ways,
+          .fault_batch_ns = stretched(fault_batch_ns),
+          .fault_batch_bytes = fault_batch_bytes};
 }
 
 Config load_config(const std::string& path) {
@@ -237,16 +249,19 @@ Config load_config(const std::string& path) {
   }
   Config config;
   const Reader reader(path);
-  reader.only(root, {"device", "driver", "copy", "default", "kernel"});
+  reader.only(root, {"device", "driver", "copy", "managed", "default", "kernel"});
   if (const auto* device = reader.section(root, "device")) read_device(reader, *device, config);
   if (const auto* driver = reader.section(root, "driver")) read_driver(reader, *driver, config.driver);
   if (const auto* copy = reader.section(root, "copy")) {
-    reader.only(*copy, {"latency_us", "h2d_gbps", "d2h_gbps", "d2d_gbps"});
+    reader.only(*copy, {"latency_us", "h2d_gbps", "d2h_gbps", "d2d_gbps", "both_ways"});
     reader.number(*copy, "latency_us", 0, config.copy_latency_us);
     reader.number(*copy, "h2d_gbps", 0.001, config.h2d_gbps);
     reader.number(*copy, "d2h_gbps", 0.001, config.d2h_gbps);
     reader.number(*copy, "d2d_gbps", 0.001, config.d2d_gbps);
+    reader.number(*copy, "both_ways", 0.001, config.both_ways);
+    if (config.both_ways > 1) reader.fail(*copy->get("both_ways"), "both_ways must be at most 1");
   }
+  if (const auto* managed = reader.section(root, "managed")) read_managed(reader, *managed, config);
   if (const auto* fallback = reader.section(root, "default")) {
     reader.only(*fallback, {"base_us", "ns_per_thread"});
     reader.number(*fallback, "base_us", 0, config.fallback.base_us);

@@ -57,6 +57,9 @@ struct Config {
   double h2d_gbps = 24.0;  // 1e9 bytes per second
   double d2h_gbps = 24.0;
   double d2d_gbps = 1000.0;
+  double both_ways = 1.0;  // each direction's share of its rate while the other one is in use, too
+  int64_t fault_batch_ns = 30'000;  // of managed memory that is not on the device: what a batch of faults costs, and...
+  uint64_t fault_batch_bytes = kChunkBytes;  // ...how much memory it leads to
   DriverTimes driver;
   KernelRule fallback;
   std::vector<KernelRule> kernels;

@@ -174,6 +174,10 @@ Command copy_command(const CopyBox& box) {
       break;
   }
   command.bytes = box.bytes();
+  if (box.bytes() > 0) {
+    command.memory = {{reinterpret_cast<uintptr_t>(box.source), extent(box, box.source_pitch, box.source_slice)},
+                      {reinterpret_cast<uintptr_t>(box.target), extent(box, box.target_pitch, box.target_slice)}};
+  }
   command.effect = [box](const Ran&) { run(box); };
   return command;
 }
@@ -189,6 +193,7 @@ Command fill_command(const CUDA_MEMSET_NODE_PARAMS& fill) {
   command.bytes = fill.width * fill.height * element;
   command.duration_ns = transfer_ns(command.bytes, driver().config().d2d_gbps);
   command.footprint = footprint_of_bytes(command.bytes);
+  if (command.bytes > 0) command.memory = {{fill.dst, (fill.height - 1) * fill.pitch + fill.width * element}};
   command.effect = [fill](const Ran&) {
     for (size_t y = 0; y < fill.height; ++y) {
       char* row = pointer(fill.dst) + y * fill.pitch;

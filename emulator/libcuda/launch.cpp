@@ -20,6 +20,35 @@ const char* packed_parameters(void** extra) {
   return nullptr;
 }
 
+// The size of the packed buffer, the same way.
+size_t packed_bytes(void** extra) {
+  for (; extra != nullptr && extra[0] != nullptr; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) return *static_cast<const size_t*>(extra[1]);
+  }
+  return 0;
+}
+
+// Every word of the parameters that is an address of managed memory: what the kernel uses, as far as its launch tells.
+// Parameters whose sizes the image does not say are not looked at.
+std::vector<Extent> named_memory(const Function& function, void** parameters, void** extra) {
+  std::vector<Extent> found;
+  const auto look = [&](const char* bytes, size_t count) {
+    for (size_t at = 0; at + sizeof(uintptr_t) <= count; at += sizeof(uintptr_t)) {
+      uintptr_t word = 0;
+      memcpy(&word, bytes + at, sizeof word);
+      const auto memory = driver().memory().find(word);
+      if (memory && memory->managed != nullptr) found.push_back({memory->base, 0});
+    }
+  };
+  const auto* sizes = function.parameters();
+  if (parameters != nullptr && sizes != nullptr) {
+    for (size_t i = 0; i < sizes->size(); ++i) look(static_cast<const char*>(parameters[i]), (*sizes)[i].bytes);
+  } else if (parameters == nullptr && packed_parameters(extra) != nullptr) {
+    look(packed_parameters(extra), packed_bytes(extra));
+  }
+  return found;
+}
+
 }  // namespace
 
 void require_shared(const void* handle, unsigned dynamic_bytes) {
@@ -59,6 +88,7 @@ Command kernel_command(const void* handle, const Grid& g, unsigned shared_bytes,
                                        function.rule.ns_per_thread * static_cast<double>(blocks * block_threads));
   }
   if (function.effect != nullptr) command.effect = function.effect(arguments);
+  if (driver().memory().has_managed()) command.memory = named_memory(function, parameters, extra);
   return command;
 }
 

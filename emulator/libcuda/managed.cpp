@@ -145,10 +145,45 @@ void require_managed(CUdeviceptr pointer, size_t bytes) {
   for_pieces(pointer, bytes, [](Advice&) {});
 }
 
+// To another device than the stream's it takes no time: the model knows the link to the host alone.
 void prefetch_managed(CUdeviceptr pointer, size_t bytes, const CUmemLocation& location, Stream& stream) {
   require_location(location);
   for_pieces(pointer, bytes, [&](Advice& piece) { piece.prefetched = location; });
-  submit(stream, Command{});  // the bytes are where every device reaches them: it takes no time
+  const bool to_host = location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+  if (!to_host && &driver().device(location.id) != &stream.context->device) {
+    submit(stream, Command{});
+    return;
+  }
+  submit(stream, Command{.kind = to_host ? OpKind::copy_out : OpKind::copy_in,
+                         .bytes = bytes,
+                         .move = to_host ? Move::to_host : Move::to_device,
+                         .memory = {{pointer, bytes}}});
+}
+
+std::vector<ChunkRange> managed_ranges(const Session& session, const std::vector<Extent>& memory) {
+  std::vector<ChunkRange> found;
+  if (memory.empty() || !session.has_managed()) return found;
+  for (const Extent& extent : memory) {
+    const auto allocation = driver().memory().find(extent.at);
+    if (!allocation || allocation->managed == nullptr || &allocation->managed->session != &session) continue;
+    const ChunkRange all = allocation->managed->chunks;
+    const uint64_t begin = extent.bytes == 0 ? 0 : extent.at - allocation->base;
+    const uint64_t end = extent.bytes == 0 ? allocation->bytes : std::min(begin + extent.bytes, allocation->bytes);
+    const auto first = static_cast<int32_t>(begin / kChunkBytes);
+    const auto last = static_cast<int32_t>((end - 1) / kChunkBytes);
+    found.push_back({all.first + first, last - first + 1});
+  }
+  std::sort(found.begin(), found.end(), [](ChunkRange a, ChunkRange b) { return a.first < b.first; });
+  std::vector<ChunkRange> merged;
+  for (const ChunkRange& range : found) {
+    if (merged.empty() || range.first > merged.back().first + merged.back().count) {
+      merged.push_back(range);
+    } else {
+      ChunkRange& last = merged.back();
+      last.count = std::max(last.count, range.first + range.count - last.first);
+    }
+  }
+  return merged;
 }
 
 }  // namespace emu

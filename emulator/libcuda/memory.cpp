@@ -44,6 +44,7 @@ void free_pages(const Allocation& allocation) {
     return;
   unmap_pages(allocation.base, allocation.bytes);
   if (allocation.fd >= 0) close(allocation.fd);
+  if (allocation.managed != nullptr) allocation.managed->session.unmap_managed(allocation.managed->chunks);
   delete allocation.managed;
   if (allocation.pool != nullptr) {
     allocation.pool->give_back(allocation.reserved);
@@ -60,10 +61,17 @@ bool reserve(Context& context, uint64_t bytes) {
   return context.session().reserve(bytes);
 }
 
+void make_managed(Allocation& made, Session& session) {
+  const ChunkRange chunks = session.map_managed(made.bytes);
+  if (chunks.count == 0) unmap_pages(made.base, made.bytes);
+  require(chunks.count > 0, CUDA_ERROR_OUT_OF_MEMORY);
+  made.managed = new ManagedRange{.session = session, .chunks = chunks};
+}
+
 uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool = nullptr, unsigned flags = 0) {
   if (pool == nullptr) forbid_unsafe_call();
   require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
-  const bool on_device = kind == MemoryKind::device || kind == MemoryKind::managed;
+  const bool on_device = kind == MemoryKind::device;
   require(bytes <= uint64_t{1} << 46, CUDA_ERROR_OUT_OF_MEMORY);
   const uint64_t reserved = on_device ? round_up(bytes, kAlignment) : 0;
   const bool room = !on_device || (pool == nullptr ? reserve(context, reserved) : pool->take(reserved));
@@ -81,7 +89,7 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
     throw;
   }
   made.flags = flags;
-  if (kind == MemoryKind::managed) made.managed = new ManagedRange;
+  if (kind == MemoryKind::managed) make_managed(made, context.session());
   driver().memory().insert(made);
   return made.base;
 }

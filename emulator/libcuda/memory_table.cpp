@@ -6,6 +6,7 @@ void MemoryTable::insert(Allocation allocation) {
   const std::lock_guard lock(mutex_);
   allocation.id = next_id_++;
   ranges_[allocation.base] = allocation;
+  managed_ += allocation.managed != nullptr ? 1 : 0;
 }
 
 std::optional<Allocation> MemoryTable::find(uintptr_t address) const {
@@ -23,6 +24,7 @@ std::optional<Allocation> MemoryTable::take(uintptr_t base) {
   if (found == ranges_.end()) return std::nullopt;
   const Allocation allocation = found->second;
   ranges_.erase(found);
+  managed_ -= allocation.managed != nullptr ? 1 : 0;
   return allocation;
 }
 
@@ -32,6 +34,7 @@ std::optional<Allocation> MemoryTable::take_any_of(const Context* context) {
     if (range->second.context != context) continue;
     const Allocation allocation = range->second;
     ranges_.erase(range);
+    managed_ -= allocation.managed != nullptr ? 1 : 0;
     return allocation;
   }
   return std::nullopt;

@@ -1,6 +1,7 @@
 // Every address range that the driver API gave out or was told about, by address.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -44,6 +45,7 @@ class MemoryTable {
   std::optional<Allocation> take(uintptr_t base);
   // Any range of a context, taken out; for its destruction.
   std::optional<Allocation> take_any_of(const Context* context);
+  bool has_managed() const { return managed_.load(std::memory_order_relaxed) > 0; }
   bool overlaps(uintptr_t base, uint64_t bytes) const;
   // The first range that fits.
   std::optional<Allocation> find_if(const std::function<bool(const Allocation&)>& fits) const;
@@ -53,6 +55,7 @@ class MemoryTable {
  private:
   mutable std::mutex mutex_;
   std::map<uintptr_t, Allocation> ranges_;
+  std::atomic<int64_t> managed_{0};  // ranges of managed memory
   uint64_t next_id_ = 1;
 };
 

@@ -14,6 +14,7 @@
 #include "../device_model/liveness.hpp"
 #include "faults.hpp"
 #include "host_thread.hpp"
+#include "managed.hpp"
 
 namespace emu {
 namespace {
@@ -47,6 +48,7 @@ Session::Session(Segment segment, int index, const Config& config, const MpsClie
 }
 
 bool Session::enter_context() {
+  int64_t ready_ns = 0;
   const std::lock_guard lock(mutex_);
   Segment::Lock device(segment_);
   require(device->state().lost == 0, static_cast<CUresult>(device->state().lost));
@@ -54,7 +56,7 @@ bool Session::enter_context() {
   require(failed == 0, static_cast<CUresult>(failed));
   require(!mps_.is_client() || device->state().mps_fault == 0, CUDA_ERROR_MPS_SERVER_NOT_READY);
   require(!mps_.server_gone(), CUDA_ERROR_MPS_RPC_FAILURE);
-  if (contexts_ == 0 && !reserve(*device, device->state().context_memory_bytes)) return false;
+  if (contexts_ == 0 && !reserve(*device, device->state().context_memory_bytes, ready_ns)) return false;
   ++contexts_;
   return true;
 }
@@ -208,7 +210,7 @@ int64_t Session::stretched(int64_t ns) const {
   return std::llround(std::min(static_cast<double>(ns) * dilation_, double{kForeverNs}));
 }
 
-uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command) {
+uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command, std::span<const ChunkRange> ranges) {
   // On fewer multiprocessors than it would fill a kernel takes longer.
   const Occupancy whole = occupancy(command.footprint);
   const Occupancy share = occupancy(command.footprint, mps_.multiprocessors());
@@ -226,7 +228,9 @@ uint64_t Session::push(DeviceModel& device, Queue& queue, const Command& command
       .submission_ns = stretched(needs_engine(command.kind) ? times_.submission_ns : times_.event_ns),
       .overlap_ns = command.dependent ? stretched(times_.dependent_overlap_ns) : 0,
       .demand = share.demand,
-      .waves = share.waves};
+      .waves = share.waves,
+      .move = command.move,
+      .ranges = ranges};
   queue.tail = device.enqueue(queue.slot, request) + 1;
   if (command.signal != 0) raise(command.signal);  // with the device's lock held: the next one to take it repairs
   return queue.tail - 1;
@@ -265,6 +269,7 @@ void Session::inject(Command& command) const {
 
 uint64_t Session::enqueue(Queue& queue, Command command) {
   inject(command);
+  const std::vector<ChunkRange> ranges = managed_ranges(*this, command.memory);
   std::unique_lock lock(mutex_);
   std::optional<Waiting> waiting;
   for (;;) {
@@ -276,9 +281,9 @@ uint64_t Session::enqueue(Queue& queue, Command command) {
       play(*device);
       if (queue.health->load() != CUDA_SUCCESS) {
         bound = kNever;  // it throws below
-      } else if (room(queue)) {
+      } else if (room(queue) && !device->full(queue.slot)) {
         push_barriers(*device, queue);
-        seq = push(*device, queue, command);
+        seq = push(*device, queue, command, ranges);
         pushed = true;
       } else {
         bound = device->earliest_end(queue.slot, queue.done);
@@ -399,18 +404,41 @@ void Session::pause(const std::function<void()>& action) {
   action();
 }
 
+// Returns when the room is there: what was evicted for it has been copied out.
 bool Session::reserve(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  Segment::Lock device(segment_);
-  return reserve(*device, bytes);
+  int64_t ready_ns = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    Segment::Lock device(segment_);
+    device->advance(clock_.now_ns());
+    if (!reserve(*device, bytes, ready_ns)) return false;
+  }
+  if (ready_ns > clock_.now_ns()) clock_.sleep_until(ready_ns);
+  return true;
 }
 
-bool Session::reserve(DeviceModel& device, uint64_t bytes) const {
+bool Session::reserve(DeviceModel& device, uint64_t bytes, int64_t& ready_ns) const {
   const uint64_t has = device.state().processes[process_].memory_bytes;
   if (has > memory_limit_ || bytes > memory_limit_ - has) return false;
-  if (device.reserve(process_, bytes)) return true;
+  if (device.reserve(process_, bytes, &ready_ns)) return true;
   retire_dead(device, true);
-  return device.reserve(process_, bytes);
+  return device.reserve(process_, bytes, &ready_ns);
+}
+
+ChunkRange Session::map_managed(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Segment::Lock device(segment_);
+  ChunkRange range{};
+  range.count = device->map_managed(process_, bytes, range.first);
+  managed_chunks_ += range.count;
+  return range;
+}
+
+// Called while effects are applied too, with mutex_ held.
+void Session::unmap_managed(ChunkRange range) {
+  Segment::Lock device(segment_);
+  device->unmap_managed(process_, range);
+  managed_chunks_ -= range.count;
 }
 
 void Session::release(uint64_t bytes) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@
 #include "test_kernels.hpp"
 
 namespace emu {
+
+// Memory that a command uses; `bytes` 0: the whole allocation around it.
+struct Extent {
+  uintptr_t at = 0;
+  uint64_t bytes = 0;
+};
 
 // One piece of device work, as a launch, a copy or a graph node describes it. May be enqueued many times.
 struct Command {
@@ -42,6 +49,8 @@ struct Command {
   Grid shape = {};                      // of a kernel, and...
   uint64_t bytes = 0;                   // ...of a copy or fill: for the trace
   bool dependent = false;               // a kernel that may begin before the one in front of it has ended
+  Move move = Move::use;                // what happens to managed memory among...
+  std::vector<Extent> memory = {};      // ...what it uses
 };
 
 // What killed a context, CUDA_SUCCESS while it lives. Shared by whatever belongs to the context.
@@ -109,6 +118,10 @@ class Session {
     return poll([&queue] { return queue.reaped == queue.tail; });
   }
 
+  // Managed memory: counted while it is on the device only. No chunks: there is no room for so many in the model.
+  ChunkRange map_managed(uint64_t bytes);
+  void unmap_managed(ChunkRange range);
+  bool has_managed() const { return managed_chunks_.load(std::memory_order_relaxed) > 0; }
   // Runs `action` while no work of this process on this device changes memory.
   void pause(const std::function<void()>& action);
   bool reserve(uint64_t bytes);
@@ -148,11 +161,11 @@ class Session {
   void drop_work(Queue& queue);
   void inject(Command& command) const;
   void apply_effects();
-  bool reserve(DeviceModel& device, uint64_t bytes) const;
+  bool reserve(DeviceModel& device, uint64_t bytes, int64_t& ready_ns) const;
   bool room(const Queue& queue) const { return queue.tail - queue.reaped + queues_.size() + 1 <= kRingOps; }
   uint64_t record(const DeviceModel& device, const Queue& queue, const Command& command, int64_t work_ns,
                   double demand) const;
-  uint64_t push(DeviceModel& device, Queue& queue, const Command& command);
+  uint64_t push(DeviceModel& device, Queue& queue, const Command& command, std::span<const ChunkRange> ranges = {});
   void push_barriers(DeviceModel& device, Queue& queue);
   void wait_until(int slot, const Health& health, const std::function<bool()>& reached, const std::function<uint64_t()>& seq);
   void sleep(std::unique_lock<std::mutex>& lock, int64_t bound);
@@ -169,6 +182,7 @@ class Session {
   const uint64_t memory_limit_;
   int64_t server_checked_ns_ = 0;
   int contexts_ = 0;
+  std::atomic<int64_t> managed_chunks_{0};
   int process_ = kNone;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::deque<HostCall> host_calls_;

@@ -48,8 +48,8 @@ void look_into(const std::string& name, unsigned gpu_instance, unsigned compute_
   for (int i = 0; i < kMaxProcesses; ++i) {
     const ProcessState& process = state.processes[i];
     if (process.pid == 0) continue;
-    use.processes.push_back({static_cast<unsigned>(process.pid), process.memory_bytes, percent(model->utilisation(i)),
-                             gpu_instance, compute_instance, process.mps != 0});
+    use.processes.push_back({static_cast<unsigned>(process.pid), process.memory_bytes + process.resident_bytes,
+                             percent(model->utilisation(i)), gpu_instance, compute_instance, process.mps != 0});
     const auto server = static_cast<unsigned>(process.server);
     const auto is_server = [&](const ProcessUse& known) { return known.pid == server && !known.mps; };
     if (process.server != 0 && std::none_of(use.processes.begin(), use.processes.end(), is_server))

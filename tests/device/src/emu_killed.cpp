@@ -32,12 +32,20 @@ Segment open(const char* name) { return Segment(name, false, DeviceIdentity{"Emu
     int streams[3];
     for (int& stream : streams) stream = device->open_stream(process, 0);
     device->reserve(process, kMemory / 2);
+    ChunkRange memory{};
+    memory.count = device->map_managed(process, kMemory, memory.first);
+    const ChunkRange parts[2] = {{memory.first, memory.count / 2}, {memory.first + 5, 2}};
     for (int i = 0; i < 2000; ++i) {
       device->advance(clock.now_ns());
       const int stream = streams[random() % 3];
       if (device->full(stream) || device->error(stream) != 0) continue;
       const auto error = static_cast<int16_t>(random() % 1000 == 0 ? 700 : 0);  // kills all three streams
-      device->enqueue(stream, {static_cast<OpKind>(random() % 5), static_cast<int64_t>(random() % 2000), kNone, 0, error});
+      device->enqueue(stream, {.kind = static_cast<OpKind>(random() % 5),
+                               .duration_ns = static_cast<int64_t>(random() % 2000),
+                               .error = error,
+                               .move = static_cast<Move>(random() % 4),
+                               .ranges = parts});
+      if (i % 500 == 499) device->unmap_managed(process, {memory.first + 3 * (i / 500), 3});
     }
     device->retire(process);
   }
@@ -89,6 +97,8 @@ int main(int, char** argv) {
     for (const ProcessState& process : state.processes) processes += process.pid != 0 ? 1 : 0;
     EXPECT(processes == 1 && state.processes[mine].pid == getpid());
     EXPECT(device->memory_used() == 0);
+    for (int i = 0; i < state.managed.end; ++i) EXPECT(state.managed.chunks[i].owner == 0);
+    EXPECT(state.managed.oldest == kNone && state.managed.newest == kNone);
     device->advance(clock.now_ns() + 10'000'000);
     EXPECT(device->done(stream, seq));
     EXPECT(!device->has_work(mine));
