@@ -17,13 +17,13 @@ Slowdowns::Constants Slowdowns::constants(Device device) {
   constexpr Form kDerived{.granted = 0.9, .power = 1, .crossing = 0};
   switch (device) {
     case Device::slices:
-      return {.high_slowdown = 1.04,
-              .ordered = {.granted = 1.02, .power = 1.56, .crossing = 1.3},
+      return {.high_slowdown = 1.01,
+              .ordered = {.granted = 0.94, .power = 1.4, .crossing = 2.3},
               .equal = {.granted = 1.11, .power = 1.18, .crossing = 1.08},
               .equal_below = 0.9};
     case Device::mps:
       return {.high_slowdown = 1.01,
-              .ordered = {.granted = 0.965, .power = 1.27, .crossing = 0.025},
+              .ordered = {.granted = 0.98, .power = 1.95, .crossing = 0.2},
               .equal = {.granted = 1, .power = 0.9, .crossing = 0},
               .equal_below = 1};
     case Device::one_queue: break;
