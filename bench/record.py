@@ -47,10 +47,11 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The working tree's commit, with "+changes" if it is not clean; "unknown" outside git."""
+    """The working tree's commit, with "+changes" if it is not clean but for docs/, where tables go; "unknown" outside git."""
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        changes = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True)
+        status = ["git", "status", "--porcelain", "--", ".", ":(exclude)docs"]
+        changes = subprocess.run(status, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head.strip() + ("+changes" if changes.stdout.strip() else "")
