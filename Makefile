@@ -69,12 +69,12 @@ lint: ## ruff, mypy, layers, clang-tidy
 	@bash scripts/lint.sh
 
 sanitize: ## shim and dispatcher under the address, undefined behaviour and thread sanitizers
-	@$(PY) -m pytest tests/device/test_shim_sanitized.py tests/native/shim/test_shim_fuzz.py \
+	@$(PY) -m pytest tests/device/loading/test_shim_sanitized.py tests/native/shim/test_shim_fuzz.py \
 	  tests/native/core/test_core_sanitized.py
 
 aarch64: ## shim and emulated driver cross-built for aarch64, and the shim's C programs with them under qemu (part of the suite)
 	@bash scripts/aarch64.sh
-	@$(PY) -m pytest tests/device/test_shim_aarch64.py
+	@$(PY) -m pytest tests/device/clients/test_shim_aarch64.py
 
 FUZZ_S ?= 60
 fuzz: ## libFuzzer on what shim and fikitd read from each other, each target for FUZZ_S seconds (clang and its runtime: libclang-rt-dev)

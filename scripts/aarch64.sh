@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Cross-builds the shim and the emulated driver for aarch64 into build/aarch64, with Debian's cross compilers. What is built
-# there runs under qemu-user: tests/device/test_shim_aarch64.py.
+# there runs under qemu-user: tests/device/clients/test_shim_aarch64.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=${1:-build/aarch64}

@@ -17,6 +17,7 @@ from quick import OPTION, Quick
 from fikitd import paths
 
 OTHER_LIBC = "tests/other_libc.c"
+CLUSTER = ROOT / "tests/cluster"
 
 settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
 settings.load_profile("no_deadline")
@@ -37,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With workers (`make test`): a file's tests stay together, and so do all that share the one Slurm."""
     for item in items:
-        folder = item.path.parent
-        item.add_marker(pytest.mark.xdist_group("cluster" if folder.name == "cluster" else item.path.stem))
+        of_cluster = item.path.is_relative_to(CLUSTER)
+        item.add_marker(pytest.mark.xdist_group("cluster" if of_cluster else item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ from bench.record import ROOT, BenchError
 
 Found = dict[str, Any]
 HERE = ROOT / "tests" / "conformance"
-PROGRAMS = sorted(source.stem for source in HERE.glob("*.c"))
+SOURCES = {source.stem: source for source in HERE.rglob("*.c")}
+PROGRAMS = sorted(SOURCES)
 
 
 def lines() -> list[str]:
@@ -52,7 +53,7 @@ def conformance(place: Place, most: int | None, library: str, limit_s: float) ->
 def _observe(place: Place, library: str, name: str, deadline: float) -> Found:
     """What is different in one program; nothing where nothing is."""
     program = place.directory / f"conformance-{name}"
-    command = [os.environ.get("CC", "cc"), "-O1", "-o", str(program), str(HERE / f"{name}.c")]
+    command = [os.environ.get("CC", "cc"), "-O1", "-o", str(program), str(SOURCES[name])]
     command += [library, "-Wl,--allow-shlib-undefined", "-pthread"]
     try:
         processes.run(f"building {name}", command, place.env, place.directory, max(1.0, deadline - time.monotonic()))

@@ -3,7 +3,7 @@
 #ifndef CONFORMANCE_H
 #define CONFORMANCE_H
 
-#include "../device/src/emu_api.h"
+#include "../device/programs/emulator/emu_api.h"
 
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned), cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned);
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpu.conformance import HERE, PROGRAMS, expected, lines, said
+from bench.gpu.conformance import PROGRAMS, SOURCES, expected, lines, said
 
 Env = Callable[..., dict[str, str]]
 
@@ -24,7 +24,7 @@ def observed(program: Path, env: dict[str, str]) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def build(native: Path, cc: Callable[..., Path]) -> Callable[[str], Path]:
     """Compile a program against the name libcuda.so.1; which driver that is, the environment says when it runs."""
-    return lambda name: cc(HERE / f"{name}.c", f"-L{native / 'emulator'}", "-l:libcuda.so.1", "-pthread")
+    return lambda name: cc(SOURCES[name], f"-L{native / 'emulator'}", "-l:libcuda.so.1", "-pthread")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -121,7 +121,7 @@ def test_upgrade_in_place_leaves_running_programs_what_they_have(
 ) -> None:
     native = installed / "opt/site/lib/fikit/native"
     shim = (native / "libfikit_shim.so").resolve()
-    client = cc(ROOT / "tests/device/src/daemon_client.c")
+    client = cc(ROOT / "tests/device/programs/daemon/daemon_client.c")
     env = emulator_env(LD_PRELOAD=str(shim), LD_LIBRARY_PATH=str(native / "emulator"))
     with subprocess.Popen(
         [client, "20", "20000", "hold"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -83,7 +83,7 @@ def test_handled_names_have_a_row_for_proc_address() -> None:
 
 
 def test_handle_map_grows_forgets_and_reuses(cc: Callable[..., Path]) -> None:
-    source = ROOT / "tests" / "device" / "src" / "shim_handle_map.c"
+    source = ROOT / "tests/device/programs/shim/shim_handle_map.c"
     program = cc(
         source,
         "-D_GNU_SOURCE",

@@ -13,7 +13,7 @@ ROAD = re.compile(r"test_(program|library)_(linked|that_opens|that_asks|opened)"
 
 def roads() -> Iterator[str]:
     """Each test of a road by name; of one that a program takes itself, with its parameter."""
-    module = ast.parse((ROOT / "tests" / "device" / "test_shim_loading.py").read_text())
+    module = ast.parse((ROOT / "tests/device/loading/test_shim_loading.py").read_text())
     for test in module.body:
         if not isinstance(test, ast.FunctionDef) or not ROAD.match(test.name):
             continue

@@ -1,0 +1,145 @@
+"""The memory limit of a job with a real fikitd: over its processes, after their death, in its report and its profile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from daemon_process import Fikitd, Runner, eventually, usual_daemon
+from fikitd.peaks import Peaks
+from fikitd.profiles import ProfileStore
+
+from fikitd import paths
+
+MIB = 2**20
+SUPPORT = Path(__file__).resolve().parents[1] / "support"  # what the programs import
+IMPORTS = "from memory_child import *\n"
+
+
+daemon = pytest.fixture(usual_daemon)
+
+
+@pytest.fixture
+def runner(daemon: Fikitd, emulator_env: Callable[..., dict[str, str]]) -> Runner:
+    return Runner(daemon, Path(sys.executable), paths.shim(), emulator_env(PYTHONPATH=str(SUPPORT)))
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_processes_of_a_job_share_its_limit_and_a_killed_one_leaves_its_part(runner: Runner, daemon: Fikitd) -> None:
+    code = """
+import os, signal, subprocess, sys, time
+context()
+child = subprocess.Popen([sys.executable, "-c", "from memory_child import *; context(); made(alloc(6 * MIB)); say(); pause()"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+child.stdout.readline()
+say(alloc(6 * MIB)[0], info()[0] // MIB)
+child.send_signal(signal.SIGKILL)
+child.wait()
+deadline = time.monotonic() + 10
+while info()[0] < 10 * MIB and time.monotonic() < deadline: time.sleep(0.01)
+say(alloc(6 * MIB)[0], info()[0] // MIB)
+"""
+    job, process = runner.start("-c", IMPORTS + code, mem_bytes=10 * MIB)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "2 4\n0 4\n"), err
+    assert err.count("\n") == 1
+    assert "this job's limit is 10 MiB (--fikit-mem), its processes hold 6.0 MiB" in err
+    runner.end(job)
+    assert daemon.report(job)["memory"] == {"limit_bytes": 10 * MIB, "peak_bytes": 6 * MIB, "refused": 1}
+
+
+def test_jobs_do_not_share_a_limit(runner: Runner, daemon: Fikitd) -> None:
+    code = IMPORTS + "context()\nsay(alloc(6 * MIB)[0])\npause()"
+    jobs = [runner.start("-c", code, mem_bytes=10 * MIB) for _ in range(2)]
+    assert [line(process) for _, process in jobs] == ["0", "0"]
+    for job, process in jobs:
+        go(process)
+        assert process.wait(20) == 0
+        runner.end(job)
+        assert daemon.report(job)["memory"]["peak_bytes"] == 6 * MIB
+
+
+def test_a_program_that_damages_the_page_hurts_its_own_job_only(runner: Runner, daemon: Fikitd) -> None:
+    code = """
+import mmap, os
+context()
+made(alloc(MIB))
+where = [l.split()[0].split("-") for l in open("/proc/self/maps") if "memfd:fikit-memory" in l]
+assert len(where) == 1
+begin, end = (int(x, 16) for x in where[0])
+ctypes.memset(begin, 0xff, end - begin)
+say()
+pause()
+"""
+    vandal, process = runner.start("-c", IMPORTS + code, mem_bytes=10 * MIB)
+    line(process)
+    other, *_ = runner.run("-c", IMPORTS + "context()\nmade(alloc(6 * MIB))\nprint('done')", mem_bytes=10 * MIB)
+    assert daemon.report(other)["memory"] == {"limit_bytes": 10 * MIB, "peak_bytes": 6 * MIB, "refused": 0}
+    assert daemon.control.job(vandal)["memory"]["peak_bytes"] == 2**53
+    go(process)
+    assert process.wait(20) == 0
+    runner.end(vandal)
+
+
+def test_a_measured_run_writes_its_peak_into_the_profile(runner: Runner, daemon: Fikitd) -> None:
+    code = """
+context()
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+check(cu.cuModuleLoadData(ctypes.byref(module), b".version 8.0\\n.target sm_90\\n.visible .entry k() { ret; }\\n"))
+check(cu.cuModuleGetFunction(ctypes.byref(function), module, b"k"))
+check(free(made(alloc(5 * MIB))))
+check(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None))
+check(cu.cuCtxSynchronize())
+print("done")
+"""
+    runner.run("-c", IMPORTS + code, measure=True, profile="mine")
+    store = ProfileStore(daemon.profiles)
+    profile = eventually(lambda: store.load(os.getuid(), "mine"))
+    assert profile["peak_bytes"] == 5 * MIB
+
+
+@pytest.mark.parametrize(("facts", "name"), [({"name": "train"}, "train"), ({"name": "x", "profile": "mine"}, "mine")])
+def test_what_a_job_needed_is_remembered_under_its_name(
+    facts: dict[str, str], name: str, runner: Runner, daemon: Fikitd
+) -> None:
+    code = IMPORTS + "context()\np = made(alloc(5 * MIB))\ncheck(free(p))\nmade(alloc(MIB))\nprint('done')"
+    job, *_ = runner.run("-c", code, **facts)
+    peaks = Peaks(ProfileStore(daemon.profiles))
+    assert eventually(lambda: peaks.of(os.getuid(), name)) == {job: 5 * MIB}
+
+
+def test_a_peak_that_cannot_be_stored_costs_a_warning(runner: Runner, daemon: Fikitd) -> None:
+    daemon.profiles.write_text("in the way")
+    runner.run("-c", IMPORTS + "context()\nmade(alloc(MIB))\nprint('done')", name="train")
+    eventually(lambda: "how much GPU memory it needed could not be stored: Not a directory" in daemon.log.read_text())
+
+
+def test_memory_pages_end_with_their_jobs(runner: Runner, daemon: Fikitd) -> None:
+    assert daemon.process is not None
+    descriptors = Path(f"/proc/{daemon.process.pid}/fd")
+
+    def pages() -> int:
+        count = 0
+        for link in descriptors.iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                count += "fikit-memory" in str(link.readlink())
+        return count
+
+    for _ in range(3):
+        runner.run("-c", IMPORTS + "context()\nprint('done')")
+    eventually(lambda: pages() <= 1)
