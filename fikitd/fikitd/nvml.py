@@ -20,10 +20,10 @@ class NoNvml(Exception):
     """There is nobody to ask; why."""
 
 
-async def ask() -> list[Seen]:
-    """Every GPU with its processes; NoNvml when NVML does not tell, OSError (fikitd.scarcity) when it could not be asked."""
+async def ask(view: bool = False) -> list[Seen]:
+    """Every GPU with its processes, and with `view` what people look at besides (gpu_processes.devices); NoNvml when NVML does not tell, OSError (fikitd.scarcity) when it could not be asked."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-m", "fikitd.gpu_processes",
+        sys.executable, "-I", "-m", "fikitd.gpu_processes", *(["--view"] if view else []),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -158,6 +158,23 @@ def test_utilisation_is_the_busy_time_of_the_last_moment(client: Path, emulator_
     finish(idle)
 
 
+def test_what_people_look_at_is_asked_for_apart(client: Path, emulator_env: Env) -> None:
+    """`fikit top` shows of every GPU how busy it is and whose processes are there; fikitd itself does not ask."""
+    env = emulator_env()
+
+    def told(*options: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "fikitd.gpu_processes", *options]
+        (gpu,) = json.loads(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+        return dict(gpu)
+
+    with saturating(client, env) as pid:
+        seen = told("--view")
+        assert (seen["use"], seen["held_bytes"]) == (1.0, 1024 * MIB + CONTEXT)
+        assert seen["owners"] == {str(pid): {"job": None, "uid": os.getuid()}}
+        assert seen["power_w"] is None or seen["power_w"] > 0
+        assert not {"use", "held_bytes", "owners", "power_w"} & set(told())
+
+
 def test_monitor_stays_alive_over_a_reset(native: Path, client: Path, emulator_env: Env) -> None:
     env = emulator_env()
     script = (

@@ -47,7 +47,7 @@ def pressed(code: str, *words: str) -> tuple[int, str]:
         ("click", "fikit.entry:fikit", ["--help"]),
         ("fikit.cli", "fikit.entry:fikit", ["--help"]),
         ("fikit.commands.top", "fikit.entry:fikit", ["top", "--help"]),
-        ("rich.live", "fikit.entry:fikit", ["top", "--help"]),
+        ("fikit.node_use", "fikit.entry:fikit", ["top", "--help"]),
         ("fikitd.simulator", "fikit.entry:fikit", ["sim", "--help"]),
         ("rich.console", "fikit.entry:report", ["--help"]),
         ("fikitd.config", "fikitd.entry:fikitd", ["--help"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from fikitd.client import Control, ControlError, DaemonUnreachable
@@ -87,7 +88,8 @@ def node(interval_s: float = 1.0) -> Node:
         raise UserError(f"nobody looks for {interval_s} s; use 0 to {LONGEST_S:.0f}")
     control, before = first_look()
     time.sleep(interval_s)
-    return of(node_use.between(before, look(control)))
+    use = node_use.between(before, look(control))
+    return of({"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **use})
 
 
 def first_look() -> tuple[Control, dict[str, Any]]:

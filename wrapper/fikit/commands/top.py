@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import click
 from fikitd.client import Control, ControlError, DaemonUnreachable
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from fikit import node_use
@@ -24,9 +23,9 @@ from fikit.reporters import json, screen, table, top
     help="Show what happened in so long, and look again.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="One look; so it is where the output is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One look, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="One look, as JSON, with its time.")
 def command(interval: float, once: bool, as_json: bool) -> None:
-    """Who uses this node's GPUs now, through fikit and around it. Ctrl-C ends it.
+    """Who uses this node's GPUs now, through fikit and around it. q or Ctrl-C ends it, ? says which keys there are.
 
     For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, which parts of its elapsed time it waited and was
     delayed, were its host's or are unexplained, what it has come to so far against alone, of what is allowed, what it launches, how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
@@ -37,25 +36,22 @@ def command(interval: float, once: bool, as_json: bool) -> None:
         json.emit(use) if as_json else table.show(top.view(dict(use)))
         return
     control, before = node_view.first_look()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which leaves the terminal as it was
+    console = screen.console()
+    if not console.is_dumb_terminal and sys.stdin.isatty():
+        from fikit.live import app, looks  # noqa: PLC0415  # textual is loaded where there is a terminal for it
+
+        shown = app.Top(looks.Looks(control, before), interval)
+        shown.run()
+        sys.exit(shown.return_code)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _watch(control, before, interval)
+        _watch_below(console, control, before, interval)
     except KeyboardInterrupt:
         return
 
 
-def _watch(control: Control, before: dict[str, Any] | None, interval: float) -> None:
-    console = screen.console()
-    if console.is_dumb_terminal:  # on which nothing can be replaced, and rich's Live shows nothing at all
-        _watch_below(console, control, before, interval)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            shown, before = _next(control, before, interval)
-            live.update(shown, refresh=True)
-
-
 def _watch_below(console: Console, control: Control, before: dict[str, Any] | None, interval: float) -> NoReturn:
-    """One look below the other."""
+    """One look below the other, on a terminal on which nothing can be replaced."""
     while True:
         shown, before = _next(control, before, interval)
         console.print(shown)

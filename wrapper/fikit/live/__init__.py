@@ -1,0 +1,1 @@
+"""`fikit top` on a terminal. README.md says how it is divided."""

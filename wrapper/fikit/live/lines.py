@@ -1,0 +1,136 @@
+"""A GPU and a job as one line of whatever width. Pure; names are others', so nothing in them is markup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fikitd.untrusted import printable
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from fikit.live.history import History
+from fikit.live.node import Gpu, Job, Node, Outside
+from fikit.reporters import device_mode, table, units
+
+LEAST_OF_NAME, MOST_OF_NAME = 16, 48  # of a job's number and name
+HISTORY, LONG_HISTORY = 8, 20
+WIDE: Final = 116  # from here on waits have a column of their own
+WIDEST: Final = 140  # and histories are longer
+KEYS: Final = ("Enter why · s sort · ←→ GPU · ? help · q quit", "? help · q quit")  # as many as there is room for
+SPOKEN: Final = 0.05  # of the time: so much waiting takes the place of the protection on a narrow terminal
+
+
+def heading(gpu: Gpu, history: History, width: int) -> Text:
+    """`GPU 0 H200  96 % ▃▅▇▇█▇▇█  31.0/141 GiB  410 W  time slices`"""
+    text = Text(
+        printable(f"GPU {'' if gpu.index is None else gpu.index} {_model(gpu)}".replace("  ", " ")),
+        style="bold",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+    mark = "~" if gpu.by_nvml else ""
+    facts = [f"{mark}{percent(gpu.use)} {history.line(gpu.uuid, max(HISTORY, min(width // 5, 30)))}"]
+    if gpu.memory_bytes:
+        held = "" if gpu.held_bytes is None else f"~{units.gibibytes(gpu.held_bytes).removesuffix(' GiB')}/"
+        facts.append(f"{held}{units.gibibytes(gpu.memory_bytes)}")
+    facts += [] if gpu.power_w is None else [f"~{gpu.power_w:.0f} W"]
+    facts += [] if gpu.device_mode is None else [device_mode.WORDS.get(gpu.device_mode, gpu.device_mode)]
+    facts += [] if gpu.harvest is None else [f"filled {percent(gpu.harvest)}"]
+    facts += [] if gpu.jobs or gpu.outside else ["idle"]
+    text.append(f"  {'  '.join(facts)}", style="not bold")
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def job(one: Job, gpu: Gpu, history: History, width: int) -> Text:
+    """`12 serve.sh  ana  high  44 % ▃▅▅▆  +3 % of 5 %  9.3/11.0 GiB  waits 38 %: behind 18`"""
+    wide = width >= WIDE
+    looks = LONG_HISTORY if width >= WIDEST else HISTORY
+    name = printable(f"{one.job} {one.name}".strip())
+    room = min(max(LEAST_OF_NAME, width - (86 if wide else 54) - looks), MOST_OF_NAME)
+    text = Text("  ", no_wrap=True, overflow="ellipsis")
+    text.append(_cut(name, room))
+    text.append(f" {_cut(table.user(one.uid), 8)}")
+    text.append(f" {_cut(one.priority_name, 7)}", style=table.PRIORITY_STYLES.get(one.priority_name, ""))
+    text.append(f" {percent(one.device_share):>5} {history.line((gpu.uuid, one.job), looks)} ")
+    waits, kept = waiting(one), protection(one)
+    if wide:
+        text.append(f" {_cut(kept, 14)} {memory(one):>13}  ", style=_mood(one))
+        text.append(waits, style="yellow")
+    elif waits and (one.waited_share or 0.0) >= SPOKEN:
+        text.append(f" {waits}", style="yellow")
+    else:
+        text.append(f" {_cut(kept, 12)} ", style=_mood(one))
+        text.append(memory(one))
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def outside(one: Outside, gpu: Gpu, width: int) -> Text:
+    """A job that has the GPU alone, or a process around fikit."""
+    user = "" if one.uid is None else f" {table.user(one.uid)}"
+    if one.job is not None and not gpu.shared:
+        text = Text(printable(f"  exclusive: job {one.job}{user}"))
+        if gpu.use is not None and gpu.use < 0.5:
+            text.append(f"  {percent(gpu.use)} busy now", style="yellow")
+    else:
+        pids = ", ".join(map(str, one.pids[:4])) + (" ..." if len(one.pids) > 4 else "")
+        text = Text(printable(f"  process {pids}{user} uses it around fikit: it is not scheduled"), style="yellow")
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def top(node: Node, clock: str, sort: str, width: int) -> Text:
+    """`node0  10:14:07  policy budget  sorted by priority    ? help  q quit`"""
+    text = Text(printable(f"{node.name}  {clock}  policy {node.policy}  sorted by {sort}"), style="bold", no_wrap=True)
+    for keys in KEYS:
+        if text.cell_len + len(keys) + 2 <= width:
+            text.append(" " * (width - text.cell_len - len(keys)) + keys, style="not bold dim")
+            break
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def protection(one: Job) -> str:
+    """`+3 % of 5 %`: how much longer it takes than alone, of what is allowed."""
+    if one.slowdown is None:
+        return "-" if one.own else ""
+    allowed = "" if one.max_slowdown is None else f" of {100 * one.max_slowdown:.3g} %"
+    return f"{100 * (one.slowdown - 1):+.0f} %{allowed}"
+
+
+def waiting(one: Job) -> str:
+    """`waits 38 %: behind 18`; nothing for a job that does not wait."""
+    if not one.waited_share or round(100 * one.waited_share) < 1:
+        return ""
+    whom = {"": "", "itself": ": its own work", "?": ": behind another"}.get(
+        one.behind, f": behind {printable(one.behind)}"
+    )
+    return f"waits {percent(one.waited_share)}{whom}"
+
+
+def memory(one: Job) -> str:
+    if one.memory_bytes is None:
+        return ""
+    limit = f"/{units.gibibytes(one.memory_limit_bytes)}" if one.memory_limit_bytes else ""
+    held = units.gibibytes(one.memory_bytes)
+    return f"{held.removesuffix(' GiB') if limit else held}{limit}"
+
+
+def _mood(one: Job) -> str:
+    if one.slowdown is None or one.max_slowdown is None:
+        return ""
+    return "red" if one.slowdown > 1 + one.max_slowdown else "green"
+
+
+def _model(gpu: Gpu) -> str:
+    return table.device({"name": gpu.name, "emulated": gpu.emulated})
+
+
+def _cut(text: str, width: int) -> str:
+    """To so many cells, of which a wide character takes two."""
+    return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
