@@ -6,7 +6,7 @@ DEVICE ?= emulated
 WORKERS ?= 2
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test demo test quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test release demo test quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ rpm: build slurm-plugin ## RPM packages in dist/, of the same files (needs rpmbu
 
 deb-test: deb rpm ## both kinds of packages tried in a clean Debian, docs/admin.md's installation with them (root, debootstrap; minutes the first time)
 	@bash scripts/deb-test.sh
+
+release: ## VERSION=0.2.0 in dist/: version, changelog, source distribution, wheel, deb and rpm per Slurm line, checksums; tried in a clean Debian (root)
+	@$(PY) scripts/release.py $(VERSION)
 
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
