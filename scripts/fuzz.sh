@@ -23,8 +23,8 @@ core() { # TARGET
   "${CLANG:-clang}++" "${flags[@]}" -pthread -o "build/fuzz/$1.bin" "${compiled[@]}"
 }
 
-shim shim_connect connect.c
-shim shim_page gate.c memory.c lock.c
+shim shim_connect attach/connect.c
+shim shim_page gate/gate.c memory/memory.c base/lock.c
 core core_page
 for target in shim_connect shim_page core_page; do
   mkdir -p "build/fuzz/$target"

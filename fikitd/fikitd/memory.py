@@ -1,6 +1,6 @@
 """GPU memory of a job: the page its processes share on one GPU, with the limit of --fikit-mem and what each of them holds.
 
-The processes do the accounting among themselves (shim/memory.c); the daemon makes the page, gives every process a share of
+The processes do the accounting among themselves (shim/memory/memory.c); the daemon makes the page, gives every process a share of
 it, and empties the share of one that is gone, however it ended. Only processes of the one job can write it, so nothing read
 from it is used for anything but that job's own report and profile.
 """

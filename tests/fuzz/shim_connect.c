@@ -5,7 +5,7 @@
  * A libFuzzer target (`make fuzz`); with -DALONE a program of its own: shim_connect RUNS mutates known answers, the same
  * ones every time.
  */
-#include "connect.h"
+#include "attach/connect.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,14 +5,14 @@
  *
  * A libFuzzer target (`make fuzz`), or a program of its own (alone.c). The driver and fikitd are not there.
  */
-#include "clock.h"
-#include "gate.h"
-#include "lock.h"
-#include "marker.h"
-#include "memory.h"
-#include "monitor.h"
-#include "page_mark.h"
-#include "say.h"
+#include "base/clock.h"
+#include "gate/gate.h"
+#include "base/lock.h"
+#include "gate/marker.h"
+#include "memory/memory.h"
+#include "base/monitor.h"
+#include "gate/page_mark.h"
+#include "base/say.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -150,7 +150,7 @@ Samples grants(std::size_t clients, int rounds) {
 
 // ---------------------------------------------------------------- launches that wait, in real time
 
-// A client as the shim is one (shim/gate.c, shim/page.h).
+// A client as the shim is one (shim/gate/gate.c, shim/base/page.h).
 class FakeClient {
  public:
   static constexpr std::uint32_t kSlot = 1; // of all its kernels

@@ -86,7 +86,7 @@ predictor::Kernel Trace::kernel(std::size_t step) const {
   if (is_fill(event)) {
     const bool set = event.kind == replay::EventKind::set;
     const auto size_class = static_cast<std::uint32_t>(event.bytes > 1 ? std::bit_width(event.bytes - 1) : 0);
-    return {.name = set ? "memset" : "copy within the device", .grid = {size_class, 1, 1}, .block = {1, 1, 1}}; // shim/fill.c
+    return {.name = set ? "memset" : "copy within the device", .grid = {size_class, 1, 1}, .block = {1, 1, 1}}; // shim/hooks/fill.c
   }
   predictor::Kernel kernel{.name = recording_.names[static_cast<std::size_t>(event.name)],
                            .shared_bytes = event.shared_bytes};

@@ -142,7 +142,7 @@ def test_a_run_without_a_driver_says_so(machine: Machine, native: Path, tmp_path
 
 def test_what_cannot_be_built_costs_its_parts_only(machine: Machine, native: Path, tmp_path: Path) -> None:
     file = tmp_path / "gpu.json"
-    (machine.tree / "shim/gate.c").write_text("#error no shim today\n")
+    (machine.tree / "shim/gate/gate.c").write_text("#error no shim today\n")
     done = machine.run(
         "--quick", "--json", str(file), "--parts", "costs", "launch", "timing", **machine.bring_core(native)
     )

@@ -36,8 +36,8 @@ def checked_shim(sanitizer: str, out: Path) -> Path:
     subprocess.run(generate, check=True)
     flags = ["-D_GNU_SOURCE", f"-I{SHIM}", f"-I{out}", f"-I{ROOT / 'fikitd' / 'core' / 'protocol'}"]
     flags += ["-O1", "-g", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-Wno-tsan"]
-    sources = [path for path in SHIM.glob("*.c") if not path.stem.endswith("_bench")]
-    sources += [SHIM / "entry_x86_64.S", out / "symbol_tables.c", out / "stubs.S"]
+    sources = [path for path in SHIM.rglob("*.c") if not path.stem.endswith("_bench")]
+    sources += [SHIM / "loader/entry_x86_64.S", out / "symbol_tables.c", out / "stubs.S"]
 
     def compile_(source: Path) -> Path:
         checks = [] if source.stem in UNCHECKED or source.suffix == ".S" else [f"-fsanitize={sanitizer}"]

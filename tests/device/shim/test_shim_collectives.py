@@ -61,16 +61,16 @@ ORDINARY = [
 
 @pytest.fixture(scope="module")
 def says(cc: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bool]:
-    """What shim/collective.c says of a name."""
+    """What shim/identity/collective.c says of a name."""
     source = tmp_path_factory.mktemp("collective") / "main.c"
     source.write_text(
-        '#include "collective.h"\nint main(int n, char **v) { return n == 2 && fikit_is_collective(v[1]) ? 0 : 3; }\n'
+        '#include "identity/collective.h"\nint main(int n, char **v) { return n == 2 && fikit_is_collective(v[1]) ? 0 : 3; }\n'
     )
     flags = (
         f"-I{ROOT / 'shim'}",
         f"-I{ROOT / 'fikitd/core/protocol'}",
         "-D_GNU_SOURCE",
-        str(ROOT / "shim/collective.c"),
+        str(ROOT / "shim/identity/collective.c"),
     )
     program = cc(source, *flags)
 

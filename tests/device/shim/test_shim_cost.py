@@ -82,7 +82,7 @@ def test_instructions_of_a_copy_of_a_job_that_is_alone(
 
 @pytest.fixture
 def beside_launches(native: Path, emulator_env: Environment, shim: Path, tmp_path: Path) -> Callable[[str, str], float]:
-    """Instructions of the shim's own for each of so many, in a function of shim/calls_bench.c; its driver is the emulated one."""
+    """Instructions of the shim's own for each of so many, in a function of shim/bench/calls_bench.c; its driver is the emulated one."""
     if not shutil.which("valgrind"):
         pytest.skip("valgrind is not installed")
     out = tmp_path / "out"

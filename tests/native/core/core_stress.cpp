@@ -26,7 +26,7 @@ std::int64_t now_ns() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-// As the shim writes it (shim/page.h).
+// As the shim writes it (shim/base/page.h).
 void put(fikit_page* page, std::uint32_t kind, std::uint32_t slot, std::uint64_t value, std::int64_t t_ns) {
   const std::uint64_t i = page->ring_head.fetch_add(1, std::memory_order_relaxed);
   fikit_entry& entry = page->ring[i % FIKIT_RING_ENTRIES];

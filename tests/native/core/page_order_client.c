@@ -1,10 +1,10 @@
 /* The client's side of page_order.cpp: the shim's own gate, page writer and tables, with nothing behind them. */
-#include "gate.h"
-#include "handle_map.h"
-#include "marker.h"
-#include "monitor.h"
-#include "page.h"
-#include "symbols.h"
+#include "gate/gate.h"
+#include "base/handle_map.h"
+#include "gate/marker.h"
+#include "base/monitor.h"
+#include "base/page.h"
+#include "base/symbols.h"
 
 #include "page_order.h"
 

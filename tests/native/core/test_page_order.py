@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 CORE = ROOT / "fikitd" / "core"
 SHIM = ROOT / "shim"
-CLIENT = [HERE / "page_order_client.c", SHIM / "gate.c", SHIM / "handle_map.c", SHIM / "lock.c"]
+CLIENT = [HERE / "page_order_client.c", SHIM / "gate/gate.c", SHIM / "base/handle_map.c", SHIM / "base/lock.c"]
 DAEMON = [HERE / "page_order.cpp", CORE / "dispatcher" / "page.cpp", CORE / "dispatcher" / "ring.cpp"]
 
 

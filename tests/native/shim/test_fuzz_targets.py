@@ -14,7 +14,7 @@ pytestmark = pytest.mark.starts_processes
 ROOT = Path(__file__).resolve().parents[3]
 FUZZ, CORE, SHIM = ROOT / "tests" / "fuzz", ROOT / "fikitd" / "core", ROOT / "shim"
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-SHIM_SOURCES = ("gate", "memory", "lock")
+SHIM_SOURCES = ("gate/gate", "memory/memory", "base/lock")
 
 
 def play(program: Path, target: str, runs: int) -> None:

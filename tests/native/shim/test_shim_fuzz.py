@@ -18,7 +18,7 @@ def test_mutated_answers_are_understood_or_refused(cc: Callable[..., Path]) -> N
         "-fno-sanitize-recover=all",
         f"-I{ROOT / 'shim'}",
         f"-I{ROOT / 'fikitd' / 'core' / 'protocol'}",
-        str(ROOT / "shim" / "connect.c"),
+        str(ROOT / "shim/attach/connect.c"),
     )
     done = subprocess.run([program, "3000"], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "3000 answers\n", "")

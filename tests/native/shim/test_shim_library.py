@@ -88,8 +88,8 @@ def test_handle_map_grows_forgets_and_reuses(cc: Callable[..., Path]) -> None:
         source,
         "-D_GNU_SOURCE",
         f"-I{ROOT / 'shim'}",
-        str(ROOT / "shim" / "handle_map.c"),
-        str(ROOT / "shim" / "lock.c"),
+        str(ROOT / "shim/base/handle_map.c"),
+        str(ROOT / "shim/base/lock.c"),
     )
     done = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -38,7 +38,7 @@ def test_the_same_sources_are_the_same_build_wherever_they_are(tree: Path) -> No
 
 @pytest.mark.parametrize(
     "name",
-    ["fikitd/fikitd/job.py", "wrapper/fikit/cli.py", "fikitd/core/policy/budget.cpp", "shim/gate.h", "shim/entry_x86_64.S",
+    ["fikitd/fikitd/job.py", "wrapper/fikit/cli.py", "fikitd/core/policy/budget.cpp", "shim/gate/gate.h", "shim/loader/entry_x86_64.S",
      "slurm_plugin/lua/job_submit.lua", "wrapper/fikit/page/job.html", "wrapper/fikit/page/style.css", "driver_api/versions.csv", "cmake/settings.cmake", "CMakeLists.txt", "pyproject.toml"],
 )  # fmt: skip
 def test_each_change_of_what_is_built_is_another_build(tree: Path, name: str) -> None:

@@ -27,6 +27,23 @@ def test_this_tree_keeps_the_rules(checker: ModuleType) -> None:
     assert checker.check(ROOT) == []
 
 
+def test_only_one_circle_of_folders_is_left(checker: ModuleType) -> None:
+    """shim/README.md says by which file."""
+    arrows: dict[str, tuple[str, ...]] = checker.MAY_INCLUDE
+
+    def reached(folder: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = list(arrows.get(folder, ()))
+        while waiting:
+            if (name := waiting.pop()) not in seen:
+                seen.add(name)
+                waiting += arrows.get(name, ())
+        return seen
+
+    assert {folder for folder in arrows if folder in reached(folder)} == CIRCLE
+
+
+CIRCLE = {"shim/streams", "shim/gate", "shim/identity", "shim/timing"}
 ALLOWED = [
     ("fikitd/core/policy/a.cpp", '#include "b.hpp"\n#include <vector>\n#include <cstdint>'),
     ("fikitd/core/dispatcher/a.cpp", '#include "policy/b.hpp"\n#include <sys/mman.h>\n#include "fikit_protocol.h"'),
@@ -43,6 +60,7 @@ FORBIDDEN = [
     ("fikitd/core/predictor/a.hpp", '  #  include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),
     ("fikitd/core/protocol/x.h", "#include <sys/socket.h>", "only the standard library"),
     ("shim/a.c", '#include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),
+    ("shim/memory/a.c", '#include "hooks/h.h"', "may not include shim/hooks/h.h"),
     ("shim/a.c", "#include <slurm/spank.h>", "may not need"),
     ("shim/a.c", "#include <cuda.h>", "may not need"),
     ("emulator/a.cpp", '#include "fikit_protocol.h"', "may not include fikitd/core/protocol/fikit_protocol.h"),
@@ -52,9 +70,9 @@ FORBIDDEN = [
 
 
 def tree(root: Path, path: str, text: str) -> Path:
-    """A small house: one header in each folder of the core, and the file under test."""
+    """A small house: one header in each of some folders, and the file under test."""
     headers = ["policy/b.hpp", "predictor/p.hpp", "dispatcher/d.hpp", "protocol/fikit_protocol.h"]
-    for name in [*(f"fikitd/core/{header}" for header in headers), path]:
+    for name in [*(f"fikitd/core/{header}" for header in headers), "shim/hooks/h.h", path]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text if name == path else "#pragma once\n")
     return root

@@ -1,5 +1,5 @@
 /* The map from handles to names: growth, erasing, reuse. Prints nothing; exits with the number of the failed check. */
-#include "handle_map.h"
+#include "base/handle_map.h"
 
 #include <stdio.h>
 

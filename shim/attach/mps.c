@@ -1,0 +1,91 @@
+/*
+ * Before the driver begins, a program whose job was told to join MPS asks fikitd whether it may: a server takes so many clients and
+ * no more, and takes none after a fatal fault or its own end, and there the driver's cuInit would fail. Who may not, or hears nothing,
+ * begins with a pipe directory in which nobody serves: then the driver works as without MPS (nvidia-cuda-mps-control(1)).
+ */
+#include "attach/mps.h"
+#include "attach/connect.h"
+#include "base/device.h"
+#include "base/lock.h"
+#include "base/say.h"
+#include "base/symbols.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIPES "CUDA_MPS_PIPE_DIRECTORY"
+
+FIKIT_LOCK(asking);
+static atomic_bool asked;
+static int place = -1; /* the connection that keeps it */
+static struct fikit_file_id place_file;
+
+/* Whether the job's programs were told to join a server of fikitd's: its pipe directory is below the socket's own. */
+static bool told_to_join(const char *socket_path, char nowhere[FIKIT_PATH_BYTES]) {
+  const char *pipes = getenv(PIPES);
+  const char *slash = socket_path ? strrchr(socket_path, '/') : NULL;
+  if (!pipes || !slash)
+    return false;
+  int length = snprintf(nowhere, FIKIT_PATH_BYTES, "%.*s/" FIKIT_MPS_DIRECTORY "/", (int)(slash - socket_path), socket_path);
+  if (length <= 0 || length + sizeof "outside" > FIKIT_PATH_BYTES || strncmp(pipes, nowhere, (size_t)length) != 0)
+    return false;
+  memcpy(nowhere + length, "outside", sizeof "outside"); /* fikitd makes no such directory */
+  return true;
+}
+
+static bool may_join(const char *socket_path) {
+  char reason[FIKIT_REASON_BYTES];
+  const struct fikit_hello hello = {.head = {FIKIT_MSG_HELLO, sizeof hello},
+                                    .version = FIKIT_PROTOCOL_OLDEST,
+                                    .purpose = FIKIT_PURPOSE_JOIN,
+                                    .newest = FIKIT_PROTOCOL_VERSION};
+  int fd = fikit_ask(socket_path, &hello, FIKIT_ANSWER_S, reason);
+  if (fd >= 0 && fikit_hear_join(fd, reason) == FIKIT_MANAGED) {
+    place = fd;
+    place_file = fikit_file_id(fd);
+    return true;
+  }
+  fikit_say("this program runs outside MPS, in time slices of its own: %s.", reason);
+  return false;
+}
+
+/* What the variable was, to be put back once the driver has begun; NULL: it is as it was. */
+static char *decide(void) {
+  char nowhere[FIKIT_PATH_BYTES];
+  const char *socket_path = getenv(FIKIT_ENV_SOCKET);
+  if (!told_to_join(socket_path, nowhere) || may_join(socket_path))
+    return NULL;
+  const char *pipes = getenv(PIPES);
+  char *before = pipes ? strdup(pipes) : NULL;
+  /* The variable is there: glibc changes one pointer for it, so that threads which read the environment meanwhile are in no danger. */
+  if (before && setenv(PIPES, nowhere, 1) == 0)
+    return before;
+  free(before);
+  return NULL;
+}
+
+CUresult cuInit(unsigned flags) {
+  char *before = NULL;
+  if (!atomic_load_explicit(&asked, memory_order_acquire) && fikit_lock(&asking)) {
+    if (!atomic_load_explicit(&asked, memory_order_relaxed)) {
+      before = decide();
+      atomic_store_explicit(&asked, true, memory_order_release);
+    }
+    fikit_unlock(&asking);
+  }
+  CUresult result = REAL(cuInit)(flags); /* it begins once: who comes meanwhile waits there */
+  if (before)
+    setenv(PIPES, before, 1);
+  free(before);
+  return result;
+}
+
+void fikit_mps_forget(void) {
+  if (place >= 0 && fikit_same_file(fikit_file_id(place), place_file))
+    close(place);
+  place = -1;
+  atomic_store_explicit(&asked, false, memory_order_relaxed);
+}

@@ -1,0 +1,105 @@
+/* One GPU that this process shares under fikitd: its page, its connection, and what the shim keeps beside them. */
+#ifndef FIKIT_SHIM_DEVICE_H
+#define FIKIT_SHIM_DEVICE_H
+
+#include "base/clock.h"
+#include "base/cuda_abi.h"
+#include "base/file_id.h"
+#include "fikit_protocol.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define FIKIT_MAX_DEVICES 64
+#define FIKIT_PATH_BYTES 108 /* sun_path */
+#define FIKIT_IDENTITY_BUCKETS (2 * FIKIT_SLOTS)
+#define FIKIT_SIGHTINGS (2 * FIKIT_SLOTS)
+
+/* A kernel identity's bucket: 64-bit key (0 = free) and the slot of the page that counts it. */
+struct fikit_identity {
+  _Atomic uint64_t key;
+  uint32_t slot;
+};
+
+struct fikit_description;
+struct fikit_markers;
+struct fikit_stream;
+struct fikit_measure;
+struct fikit_page_marks;
+
+struct fikit_device {
+  struct fikit_page *page;
+  int socket;            /* to fikitd */
+  struct fikit_file_id socket_file; /* the socket that we opened */
+  int doorbell;          /* eventfd */
+  _Atomic bool gone;     /* fikitd is: nobody hears the doorbell */
+  _Atomic int64_t looked_ns; /* whether it is (monitor.c) */
+
+  _Atomic uint32_t requester; /* 1: a thread holds this process's one request (gate.c) */
+  _Atomic uint32_t turn;      /* futex word of the threads that queue behind it */
+  _Atomic uint64_t claimed;   /* value of the newest DRAINED */
+  _Atomic uint64_t marked;    /* launch_seq of the newest mark or DRAINED */
+
+  _Atomic uint32_t unmarked;  /* grant of the newest granted launch, if no mark stands behind it; 0: one does (marker.c) */
+  _Atomic(struct fikit_stream *) unmarked_stream; /* that it went to */
+
+  pthread_mutex_t describing;                               /* guards the three below (identity.c) */
+  uint32_t slots;                                           /* slots in use, counting slot 0 */
+  uint32_t described;                                       /* slots below this one were sent to fikitd */
+  struct fikit_description *descriptions;                   /* by slot: FIKIT_SLOTS */
+  struct fikit_identity identities[FIKIT_IDENTITY_BUCKETS]; /* read without the lock */
+  _Atomic uint16_t sightings[FIKIT_SIGHTINGS]; /* of kernels without a slot, by their keys (identity.c) */
+
+  struct fikit_memory *memory;      /* of the job: memory.c */
+  struct fikit_memory_share *share; /* ours, in it */
+  pthread_mutex_t reserving;        /* one request at a time, where there is a limit */
+  uint8_t uuid[16];
+
+  struct fikit_markers *markers;       /* marker.c */
+  struct fikit_page_marks *page_marks; /* page_mark.c */
+  struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
+  _Atomic uint32_t before_dependent[FIKIT_SLOTS / 32]; /* a bit for each slot: a dependent launch came behind it (dependent.h) */
+  _Atomic uint64_t time_from;          /* launches are timed once launch_seq is this far (measure.c) */
+};
+
+/* The device behind an ordinal of this process, attached to fikitd at the first call. NULL: not managed. */
+struct fikit_device *fikit_device_of(CUdevice ordinal);
+
+/* When the next try to attach an unmanaged device is due: INT64_MAX if there is none to come. */
+extern _Atomic int64_t fikit_attach_due_ns;
+
+static inline bool fikit_attach_due(void) {
+  int64_t due_ns = atomic_load_explicit(&fikit_attach_due_ns, memory_order_relaxed);
+  return due_ns != INT64_MAX && fikit_now_ns() >= due_ns;
+}
+
+/* Try once more for each unmanaged device, without waiting. */
+void fikit_attach_again(void);
+
+/* The device of the calling thread's current context. `context` (may be NULL) receives that context. */
+struct fikit_device *fikit_device_current(CUcontext *context);
+
+/* The attached device with this UUID, or NULL. Attaches nothing. */
+struct fikit_device *fikit_device_by_uuid(const uint8_t uuid[16]);
+
+/* The memory page of the job on a GPU that this process does not use through CUDA: `hello` says which GPU. Asked for now and then, not a
+ * word when there is none; NULL in programs that are not managed. */
+struct fikit_device *fikit_device_watch(const struct fikit_hello *hello);
+
+/* Call `visit` for each attached device. */
+void fikit_device_each(void (*visit)(struct fikit_device *device));
+
+/* In the child of a fork: drop every device, without a word to fikitd and without touching the parent's page. */
+void fikit_device_forget_all(void);
+
+/* fikitd is gone: open the gate for good and wake every waiter. */
+void fikit_device_release(struct fikit_device *device);
+
+/* False once the program has closed our descriptors, as one that becomes a daemon does: then both numbers may be its
+ * own files by now, and are neither written nor closed. */
+bool fikit_descriptors_ours(const struct fikit_device *device);
+
+/* Tell fikitd's dispatcher to look at our page, if it sleeps. */
+void fikit_doorbell(struct fikit_device *device);
+
+#endif

@@ -1,0 +1,97 @@
+/* The driver's calls about memory: our own declarations, as in cuda_abi.h. */
+#ifndef FIKIT_SHIM_MEMORY_ABI_H
+#define FIKIT_SHIM_MEMORY_ABI_H
+
+#include "base/cuda_abi.h"
+
+typedef unsigned CUdeviceptr_v1; /* of CUDA 2 and 3.1, which could address 4 GiB */
+typedef struct CUarray_st *CUarray;
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+enum { CUDA_ERROR_OUT_OF_MEMORY = 2 };
+enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CUDA_ARRAY3D_SPARSE = 0x40, CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80 };
+
+typedef struct {
+  int type, id;
+} CUmemLocation;
+
+/* The beginning of the real structures: what the shim reads. */
+typedef struct {
+  int type, handle_types;
+  CUmemLocation location;
+} CUmemPoolProps, CUmemAllocationProp;
+
+typedef struct {
+  size_t width, height;
+  int format;
+  unsigned channels;
+} CUDA_ARRAY_DESCRIPTOR;
+
+typedef struct {
+  unsigned width, height;
+  int format;
+  unsigned channels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct {
+  size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+
+typedef struct {
+  unsigned width, height, depth;
+  int format;
+  unsigned channels, flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+/* Linear memory. */
+FIKIT_API cuMemAlloc(CUdeviceptr_v1 *out, unsigned bytes);
+FIKIT_API cuMemAlloc_v2(CUdeviceptr *out, size_t bytes);
+FIKIT_API cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned *pitch, unsigned width, unsigned height, unsigned element);
+FIKIT_API cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element);
+FIKIT_API cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags);
+FIKIT_API cuMemFree(CUdeviceptr_v1 pointer);
+FIKIT_API cuMemFree_v2(CUdeviceptr pointer);
+
+/* In stream order, and pools. */
+FIKIT_API cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream);
+FIKIT_API cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream);
+FIKIT_API cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
+FIKIT_API cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
+FIKIT_API cuMemFreeAsync(CUdeviceptr pointer, CUstream stream);
+FIKIT_API cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream);
+FIKIT_API cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties);
+FIKIT_API cuMemPoolDestroy(CUmemoryPool pool);
+FIKIT_API cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
+FIKIT_API cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device);
+FIKIT_API cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+FIKIT_API cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+
+/* Arrays. */
+FIKIT_API cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *shape);
+FIKIT_API cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape);
+FIKIT_API cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *shape);
+FIKIT_API cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape);
+FIKIT_API cuArrayDestroy(CUarray array);
+FIKIT_API cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels);
+FIKIT_API cuMipmappedArrayDestroy(CUmipmappedArray array);
+
+/* Physical memory and its mappings. */
+FIKIT_API cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                      unsigned long long flags);
+FIKIT_API cuMemRelease(CUmemGenericAllocationHandle handle);
+FIKIT_API cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address);
+FIKIT_API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                   unsigned long long flags);
+FIKIT_API cuMemUnmap(CUdeviceptr address, size_t bytes);
+
+/* How much there is. */
+FIKIT_API cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes);
+FIKIT_API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
+FIKIT_API cuDeviceTotalMem(unsigned *bytes, CUdevice device);
+
+#endif

@@ -1,0 +1,158 @@
+#include "gate/marker.h"
+#include "streams/capture.h"
+#include "base/clock.h"
+#include "streams/context_end.h"
+#include "gate/gate.h"
+#include "base/lock.h"
+#include "base/page.h"
+#include "gate/page_mark.h"
+#include "base/symbols.h"
+
+#include <stdlib.h>
+
+enum { MARKERS = 16 };
+
+struct marker {
+  CUevent event;     /* NULL: not created */
+  CUcontext context; /* of the event */
+  uint32_t slot, request_seq;
+  bool out; /* recorded, completion not reported */
+};
+
+struct fikit_markers {
+  pthread_mutex_t mutex;
+  atomic_flag polling;  /* a thread is asking the driver; the others need not */
+  _Atomic unsigned out; /* how many are out */
+  struct marker marker[MARKERS];
+};
+
+struct fikit_markers *fikit_markers_new(void) {
+  struct fikit_markers *markers = calloc(1, sizeof *markers);
+  if (markers)
+    pthread_mutex_init(&markers->mutex, NULL);
+  return markers;
+}
+
+static void report(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {
+  fikit_page_put(device->page, FIKIT_ENTRY_DONE, slot, request_seq, fikit_now_ns());
+}
+
+/* A marker that is in, with an event of `context`; NULL when all are out. */
+static struct marker *free_marker(struct fikit_markers *markers, CUcontext context) {
+  struct marker *unused = NULL;
+  for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
+    if (m->event && !m->out && m->context == context)
+      return m;
+    if (!m->event)
+      unused = m;
+  }
+  if (!unused)
+    return NULL;
+  int mode = fikit_capture_relax();
+  CUresult result = REAL(cuEventCreate)(&unused->event, CU_EVENT_DISABLE_TIMING);
+  fikit_capture_restore(mode);
+  if (result != CUDA_SUCCESS)
+    return NULL;
+  unused->context = context;
+  return unused;
+}
+
+static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                 uint32_t request_seq) {
+  struct fikit_markers *markers = device->markers;
+  CUcontext context = NULL;
+  if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
+      REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
+    return;
+  if (!fikit_lock(&markers->mutex))
+    return;
+  struct marker *marker = free_marker(markers, context);
+  if (marker && REAL(cuEventRecord)(marker->event, stream) == CUDA_SUCCESS) {
+    marker->slot = slot;
+    marker->request_seq = request_seq;
+    marker->out = true;
+    atomic_fetch_add_explicit(&markers->out, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&device->page->marker_count, 1, memory_order_relaxed);
+  }
+  fikit_unlock(&markers->mutex);
+}
+
+void fikit_marker_set(struct fikit_device *device, struct fikit_stream *entry, CUstream stream, uint32_t slot,
+                      uint32_t request_seq) {
+  bool goes_on = fikit_run_goes_on(device->page);
+  atomic_store_explicit(&device->unmarked_stream, entry, memory_order_relaxed);
+  atomic_store_explicit(&device->unmarked, goes_on ? request_seq : 0, memory_order_release);
+  if (!goes_on)
+    mark(device, entry, stream, slot, request_seq);
+}
+
+void fikit_marker_end_run(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {
+  uint32_t request_seq = atomic_exchange_explicit(&device->unmarked, 0, memory_order_acquire);
+  if (!request_seq || atomic_load_explicit(&device->unmarked_stream, memory_order_relaxed) != entry || fikit_capture_anywhere())
+    return;
+  int mode = fikit_capture_relax();
+  CUresult result = REAL(cuStreamQuery)(stream);
+  fikit_capture_restore(mode);
+  if (result == CUDA_ERROR_NOT_READY)
+    mark(device, entry, stream, 0, request_seq);
+  else
+    report(device, 0, request_seq); /* complete; or the context is broken */
+}
+
+void fikit_marker_skip(struct fikit_device *device, uint32_t slot, uint32_t request_seq) {
+  if (fikit_run_goes_on(device->page))
+    return;
+  report(device, slot, request_seq);
+  fikit_doorbell(device);
+}
+
+bool fikit_markers_poll(struct fikit_device *device) {
+  struct fikit_markers *markers = device->markers;
+  bool reported = false;
+  if (atomic_load_explicit(&markers->out, memory_order_relaxed) == 0)
+    return false;
+  if (fikit_capture_anywhere() || atomic_flag_test_and_set(&markers->polling))
+    return true; /* a query could break a capture */
+  if (!fikit_lock(&markers->mutex)) {
+    atomic_flag_clear(&markers->polling);
+    return true;
+  }
+  int mode = fikit_capture_relax();
+  for (struct marker *m = markers->marker; m < markers->marker + MARKERS && !fikit_context_ends(); m++) {
+    CUresult result = m->out ? REAL(cuEventQuery)(m->event) : CUDA_ERROR_NOT_READY;
+    if (result == CUDA_ERROR_NOT_READY)
+      continue;
+    m->out = false; /* completed; or the context is broken, and then nothing runs any more either */
+    atomic_fetch_sub_explicit(&markers->out, 1, memory_order_relaxed);
+    report(device, m->slot, m->request_seq);
+    reported = true;
+  }
+  fikit_capture_restore(mode);
+  fikit_unlock(&markers->mutex);
+  atomic_flag_clear(&markers->polling);
+  if (reported)
+    fikit_doorbell(device);
+  return atomic_load_explicit(&markers->out, memory_order_relaxed) != 0;
+}
+
+void fikit_markers_pass(struct fikit_device *device) {
+  if (fikit_lock(&device->markers->mutex))
+    fikit_unlock(&device->markers->mutex);
+}
+
+void fikit_markers_forget_context(struct fikit_device *device, CUcontext context) {
+  struct fikit_markers *markers = device->markers;
+  if (!fikit_lock(&markers->mutex))
+    return;
+  for (struct marker *m = markers->marker; m < markers->marker + MARKERS; m++) {
+    if (!m->event || m->context != context)
+      continue;
+    if (m->out) {
+      atomic_fetch_sub_explicit(&markers->out, 1, memory_order_relaxed);
+      report(device, m->slot, m->request_seq);
+    }
+    m->event = NULL;
+    m->out = false;
+  }
+  fikit_unlock(&markers->mutex);
+}

@@ -1,0 +1,72 @@
+/* The launch path, inlined into each call that enqueues a kernel or what the device does as one. Open gate: no lock, no system
+ * call, no allocation, no getenv, no message. */
+#ifndef FIKIT_SHIM_LAUNCH_H
+#define FIKIT_SHIM_LAUNCH_H
+
+#include "streams/capture.h"
+#include "base/clock.h"
+#include "hooks/dependent.h"
+#include "gate/gate.h"
+#include "identity/identity.h"
+#include "gate/marker.h"
+#include "timing/measure.h"
+#include "base/page.h"
+#include "gate/page_mark.h"
+#include "streams/stream.h"
+
+struct fikit_launch {
+  struct fikit_stream *entry; /* NULL: not managed, or captured; nothing to do afterwards */
+  CUstream stream;
+  struct fikit_timed *timed;
+  int64_t t_ns;
+  uint32_t slot;
+  struct fikit_pass pass;
+};
+
+/* Before the driver's own call. `stream`: NULL not allowed. */
+static inline struct fikit_launch fikit_launch_begin(CUstream stream, uintptr_t handle, const struct fikit_shape *shape) {
+  struct fikit_launch launch = {.stream = stream, .pass = {FIKIT_ENTRY_LAUNCH, 0}};
+  struct fikit_stream *entry = fikit_stream_of(stream);
+  struct fikit_device *device = entry->device;
+  if (!device || (fikit_capture_anywhere() && fikit_stream_captures(stream))) {
+    if (!device && fikit_attach_due())
+      fikit_attach_again(); /* for the launches that follow */
+    return launch;
+  }
+  launch.entry = entry;
+  launch.slot = fikit_identity_slot(device, handle, shape);
+  bool open = fikit_gate_open(device->page);
+  if (__builtin_expect(!open, 0))
+    launch.pass = fikit_gate_wait(device, entry, stream, launch.slot);
+  if (__builtin_expect(fikit_measure_due(device), 0) && !fikit_keeps_overlap(device, launch.slot, shape->dependent))
+    launch.timed = fikit_measure_begin(device, stream, open);
+  launch.t_ns = fikit_now_ns();
+  return launch;
+}
+
+/* After it; returns `result`. The stream's count comes before launch_seq: see claim() in stream.c. */
+static inline CUresult fikit_launch_end(const struct fikit_launch *launch, CUresult result) {
+  if (!launch->entry)
+    return result;
+  struct fikit_device *device = launch->entry->device;
+  bool accepted = result == CUDA_SUCCESS;
+  uint64_t seq = 0;
+  if (accepted) {
+    atomic_fetch_add_explicit(&launch->entry->issued, 1, memory_order_release);
+    seq = fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
+  }
+  if (__builtin_expect(launch->timed != NULL, 0))
+    fikit_measure_end(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns);
+  if (__builtin_expect(launch->pass.kind == FIKIT_ENTRY_GRANTED, 0)) {
+    if (accepted)
+      fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
+    else
+      fikit_marker_skip(device, launch->slot, launch->pass.request_seq);
+  } else if (__builtin_expect(fikit_page_mark_wanted(device, launch->slot, seq), 0) &&
+             !fikit_keeps_overlap(device, launch->slot, false)) {
+    fikit_page_mark_progress(device, launch->entry, launch->stream);
+  }
+  return result;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* What our dlsym and dlvsym answer. An explicit table of names decides, never the prefix "cu": cublas*, cudnn* begin with it. */
+#include "loader/driver.h"
+#include "loader/libc_function.h"
+#include "loader/loader.h"
+#include "loader/nvml.h"
+#include "base/symbols.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Returned in two registers to entry_*.S: `decided` 0 means "leave by a jump to the next dlsym or dlvsym". */
+struct answer {
+  void *function;
+  uint64_t decided;
+};
+
+static bool is_driver(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  return path && strncmp(slash ? slash + 1 : path, "libcuda.so", 10) == 0;
+}
+
+/* Our exports have no versions, so that a versioned look-up never finds them: whether it would have found the driver's
+ * name is the driver's to say. */
+static void *found_in(void *handle, const char *name, const char *version, const struct fikit_export *export) {
+  if (!version)
+    return fikit_next_dlsym(handle, name);
+  void *found = fikit_next_dlvsym(handle, name, version);
+  if (found || fikit_lookup(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name) != (void *)export->own)
+    return found;
+  void *driver = fikit_driver();
+  return driver && fikit_lookup_version(driver, name, version) ? (void *)export->own : NULL;
+}
+
+struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version)
+    __attribute__((visibility("hidden")));
+struct answer fikit_dlsym_filter(void *handle, const char *name, const char *version) {
+  struct answer pass = {NULL, 0};
+  fikit_loader_ready();
+  if (!fikit_is_glibc())
+    return pass;
+  if (name && !version && handle != RTLD_DEFAULT && handle != RTLD_NEXT && fikit_nvml_handles(name))
+    return (struct answer){fikit_nvml_lookup(handle, name), 1};
+  /* Pseudo handles keep the caller's meaning: the search finds our exports first anyway, or starts after them. */
+  bool pseudo = (handle == RTLD_DEFAULT || handle == RTLD_NEXT) && !version;
+  if (pseudo || !name || name[0] != 'c' || name[1] != 'u' || fikit_driver_busy())
+    return pass;
+  int symbol = fikit_symbol_of(name);
+  if (symbol < 0)
+    return pass;
+
+  const struct fikit_export *export = &fikit_exports[symbol];
+  void *found = found_in(handle, name, version, export);
+  if (!found)
+    return (struct answer){NULL, 1};
+  if (found == (void *)export->own) {
+    /* The handle is ours (dlopen by SONAME) or the whole program's: the driver decides whether the name exists. */
+    if (!fikit_driver())
+      return (struct answer){found, 1};
+    void *real = fikit_real((enum fikit_symbol)symbol);
+    return (struct answer){real && export->handled ? found : real, 1};
+  }
+  const char *object = fikit_object_of(found);
+  if (!is_driver(object)) /* somebody else's function of that name, asked for in their own library */
+    return (struct answer){found, 1};
+  fikit_driver_adopt(object);
+  return (struct answer){export->handled ? (void *)export->own : found, 1};
+}

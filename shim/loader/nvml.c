@@ -1,0 +1,106 @@
+#include "loader/nvml.h"
+#include "loader/loader.h"
+#include "memory/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef int nvml_result;
+typedef struct nvml_device_st *nvml_device;
+
+struct nvml_memory {
+  unsigned long long total, free, used;
+};
+
+struct nvml_memory_v2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+
+enum { NVML_SUCCESS = 0, UUID_TEXT = 96 };
+
+/* NVML's own functions, once a program has looked ours up. */
+static nvml_result (*_Atomic get_uuid)(nvml_device device, char *text, unsigned bytes);
+static nvml_result (*_Atomic get_memory)(nvml_device device, struct nvml_memory *memory);
+static nvml_result (*_Atomic get_memory_v2)(nvml_device device, struct nvml_memory_v2 *memory);
+
+static int digit(char c) {
+  const char *digits = "0123456789abcdef", *found = c ? strchr(digits, c) : NULL;
+  return found ? (int)(found - digits) : -1;
+}
+
+/* "GPU-8-4-4-4-12" as 16 bytes. A MIG instance has a UUID of its own, which CUDA gives too. */
+static bool parse_uuid(const char *text, uint8_t uuid[16]) {
+  int digits = 0;
+  const char *c = strchr(text, '-');
+  if (!c)
+    return false;
+  for (c++; *c; c++) {
+    if (*c == '-')
+      continue;
+    int value = digit(*c);
+    if (value < 0 || digits == 32)
+      return false;
+    uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] | value : value << 4);
+    digits++;
+  }
+  return digits == 32;
+}
+
+/* The GPU as this process uses it through CUDA, or else as its job may; NULL when it is not managed. */
+static struct fikit_device *device_of(nvml_device handle, uint64_t total) {
+  char text[UUID_TEXT];
+  struct fikit_hello hello = {.head = {FIKIT_MSG_HELLO, sizeof hello},
+                              .version = FIKIT_PROTOCOL_OLDEST,
+                              .purpose = FIKIT_PURPOSE_WATCH,
+                              .gpu_memory_bytes = total};
+  if (!get_uuid || get_uuid(handle, text, sizeof text) != NVML_SUCCESS || !parse_uuid(text, hello.gpu_uuid))
+    return NULL;
+  struct fikit_device *device = fikit_device_by_uuid(hello.gpu_uuid);
+  return device ? device : fikit_device_watch(&hello);
+}
+
+static nvml_result memory_info(nvml_device handle, struct nvml_memory *memory) {
+  nvml_result result = get_memory(handle, memory);
+  uint64_t free_bytes, total;
+  if (result != NVML_SUCCESS)
+    return result;
+  free_bytes = memory->free;
+  total = memory->total;
+  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
+    *memory = (struct nvml_memory){total, free_bytes, total - free_bytes};
+  return result;
+}
+
+static nvml_result memory_info_v2(nvml_device handle, struct nvml_memory_v2 *memory) {
+  nvml_result result = get_memory_v2(handle, memory);
+  uint64_t free_bytes, total;
+  if (result != NVML_SUCCESS)
+    return result;
+  free_bytes = memory->free;
+  total = memory->total;
+  if (fikit_memory_narrow(device_of(handle, memory->total), &free_bytes, &total))
+    *memory = (struct nvml_memory_v2){memory->version, total, 0, free_bytes, total - free_bytes};
+  return result;
+}
+
+static const char prefix[] = "nvmlDeviceGetMemoryInfo";
+
+bool fikit_nvml_handles(const char *name) {
+  return strncmp(name, prefix, sizeof prefix - 1) == 0 &&
+         (name[sizeof prefix - 1] == 0 || strcmp(name + sizeof prefix - 1, "_v2") == 0);
+}
+
+void *fikit_nvml_lookup(void *handle, const char *name) {
+  void *found = fikit_next_dlsym(handle, name);
+  const char *object = found ? fikit_object_of(found) : NULL, *slash = object ? strrchr(object, '/') : NULL;
+  if (!object || strncmp(slash ? slash + 1 : object, "libnvidia-ml.so", 15) != 0)
+    return found;
+  get_uuid = (nvml_result(*)(nvml_device, char *, unsigned))fikit_lookup(handle, "nvmlDeviceGetUUID");
+  if (name[sizeof prefix - 1] == 0) {
+    get_memory = (nvml_result(*)(nvml_device, struct nvml_memory *))found;
+    return (void *)memory_info;
+  }
+  get_memory_v2 = (nvml_result(*)(nvml_device, struct nvml_memory_v2 *))found;
+  return (void *)memory_info_v2;
+}

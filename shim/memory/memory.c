@@ -1,0 +1,175 @@
+/*
+ * The job's memory page (fikit_protocol.h): every process adds up what all of them hold and want; nobody waits for
+ * anybody, except for the few instructions in which two requests that do not fit together see each other.
+ */
+#include "memory/memory.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/monitor.h"
+#include "base/say.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A process that was stopped in the middle of a request counts as having got it, after so long: one that only lost its core
+ * goes on sooner. */
+enum { PATIENCE_NS = 1000000000 };
+/* Most are over by then; who looks on after that leaves the core to them. */
+enum { SOON_NS = 1000000 };
+
+static uint32_t shares_of(const struct fikit_memory *memory) {
+  uint32_t shares = atomic_load(&memory->shares); /* in one order with wanted_bytes: of two requests one sees the other */
+  return shares < FIKIT_MEMORY_SHARES ? shares : FIKIT_MEMORY_SHARES;
+}
+
+static uint64_t held_by_all(const struct fikit_memory *memory) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < shares_of(memory); i++)
+    sum += atomic_load_explicit(&memory->share[i].held_bytes, memory_order_relaxed);
+  return sum;
+}
+
+/* Without fikitd nobody empties the shares of processes that end: then there is no limit. */
+static uint64_t limit_of(const struct fikit_device *device) {
+  return device && !atomic_load_explicit(&device->gone, memory_order_relaxed) ? device->memory->limit_bytes : 0;
+}
+
+static void raise_to(_Atomic uint64_t *peak, uint64_t bytes) {
+  uint64_t known = atomic_load_explicit(peak, memory_order_relaxed);
+  while (known < bytes && !atomic_compare_exchange_weak(peak, &known, bytes))
+    ;
+}
+
+static void hold(struct fikit_device *device, uint64_t bytes) {
+  atomic_fetch_add(&device->share->held_bytes, bytes);
+}
+
+void fikit_memory_kept(struct fikit_device *device) {
+  if (!device)
+    return;
+  raise_to(&device->share->peak_bytes, atomic_load(&device->share->held_bytes));
+  raise_to(&device->memory->peak_bytes, held_by_all(device->memory));
+}
+
+static void refuse(struct fikit_device *device, uint64_t bytes, uint64_t held) {
+  static atomic_flag said = ATOMIC_FLAG_INIT;
+  const double mib = 1 << 20;
+  atomic_fetch_add_explicit(&device->memory->refused, 1, memory_order_relaxed);
+  if (!atomic_flag_test_and_set(&said))
+    fikit_say("out of GPU memory: this job's limit is %.0f MiB (--fikit-mem), its processes hold %.1f MiB, and %.1f MiB "
+              "more were asked for; ask for a higher --fikit-mem.",
+              (double)device->memory->limit_bytes / mib, (double)held / mib, (double)bytes / mib);
+}
+
+enum verdict { FITS, TOO_MUCH, CONFLICT };
+
+/* Everybody's wanted bytes are read before their held ones: a request that is granted in between is counted twice, never
+ * missed. `yield`: a conflict is with a lower share, whose request goes first. */
+static enum verdict judge(const struct fikit_device *device, uint64_t bytes, uint64_t limit, uint64_t *held, bool *yield) {
+  uint64_t wanted_by_others = 0;
+  *held = 0;
+  *yield = false;
+  for (uint32_t i = 0; i < shares_of(device->memory); i++) {
+    const struct fikit_memory_share *share = &device->memory->share[i];
+    uint64_t wanted = share == device->share ? 0 : atomic_load(&share->wanted_bytes);
+    wanted_by_others += wanted;
+    *yield = *yield || (wanted && share < device->share);
+    *held += atomic_load(&share->held_bytes);
+  }
+  if (bytes > limit || *held > limit - bytes)
+    return TOO_MUCH;
+  return wanted_by_others > limit - bytes - *held ? CONFLICT : FITS;
+}
+
+/* Nothing is refused in the name of a fikitd that is gone. */
+static bool without_fikitd(struct fikit_device *device) {
+  fikit_monitor_look(device, 0);
+  return !limit_of(device);
+}
+
+static void look_again(int64_t since_ns) {
+  const struct timespec a_little = {.tv_nsec = SOON_NS / 4};
+  int saved = errno;
+  if (since_ns < SOON_NS)
+    sched_yield();
+  else
+    syscall(SYS_nanosleep, &a_little, NULL); /* nothing that a thread may be cancelled in */
+  errno = saved;
+}
+
+/* Under `reserving`. */
+static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit) {
+  int64_t began_ns = 0;
+  uint64_t held;
+  bool yield, too_much_before = false;
+  for (;;) {
+    atomic_store(&device->share->wanted_bytes, bytes);
+    enum verdict verdict = judge(device, bytes, limit, &held, &yield);
+    /* Looked at twice: what one process freed and another one took meanwhile may have been counted twice. */
+    if (verdict == FITS || (verdict == TOO_MUCH && too_much_before)) {
+      if (verdict == TOO_MUCH && without_fikitd(device))
+        verdict = FITS;
+      if (verdict == FITS)
+        hold(device, bytes);
+      atomic_store(&device->share->wanted_bytes, 0);
+      if (verdict == TOO_MUCH)
+        refuse(device, bytes, held);
+      return verdict == FITS;
+    }
+    too_much_before = verdict == TOO_MUCH;
+    if (too_much_before)
+      continue;
+    if (yield)
+      atomic_store(&device->share->wanted_bytes, 0);
+    int64_t now_ns = fikit_now_ns();
+    if (!began_ns)
+      began_ns = now_ns;
+    if (now_ns - began_ns >= PATIENCE_NS) {
+      atomic_store(&device->share->wanted_bytes, 0);
+      refuse(device, bytes, held);
+      return false;
+    }
+    look_again(now_ns - began_ns);
+  }
+}
+
+bool fikit_memory_reserve(struct fikit_device *device, uint64_t bytes) {
+  if (!device)
+    return true;
+  uint64_t limit = limit_of(device);
+  if (!limit) {
+    hold(device, bytes);
+    return true;
+  }
+  if (!fikit_lock_around(&device->reserving)) { /* a signal handler that interrupted a request */
+    hold(device, bytes);
+    return true;
+  }
+  bool fits = reserve(device, bytes, limit);
+  fikit_unlock_around(&device->reserving);
+  return fits;
+}
+
+/* Never below nothing: fikitd empties the share of a process that closed its connection, which may still free memory. */
+void fikit_memory_return(struct fikit_device *device, uint64_t bytes) {
+  if (!device)
+    return;
+  uint64_t held = atomic_load(&device->share->held_bytes);
+  while (!atomic_compare_exchange_weak(&device->share->held_bytes, &held, held > bytes ? held - bytes : 0))
+    ;
+}
+
+bool fikit_memory_narrow(const struct fikit_device *device, uint64_t *free_bytes, uint64_t *total_bytes) {
+  uint64_t limit = limit_of(device);
+  if (!limit)
+    return false;
+  uint64_t held = held_by_all(device->memory), left = limit > held ? limit - held : 0;
+  if (total_bytes && *total_bytes > limit)
+    *total_bytes = limit;
+  if (free_bytes && *free_bytes > left)
+    *free_bytes = left;
+  return true;
+}

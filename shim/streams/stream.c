@@ -1,0 +1,270 @@
+#include "streams/stream.h"
+#include "identity/identity.h"
+#include "streams/capture.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "gate/marker.h"
+#include "timing/measure.h"
+#include "base/monitor.h"
+#include "base/page.h"
+#include "base/symbols.h"
+
+#include <string.h>
+
+/* Handles that no stream has: a destroyed stream whose work is not known complete, and the one entry per context that
+ * stands for all streams beyond the table. Only a synchronisation of the whole context drains these two. */
+enum { FREE = 0, ORPHAN = 3, REST = 4, OWN_ENTRIES = FIKIT_STREAMS - FIKIT_MAX_DEVICES };
+
+static struct fikit_stream streams[FIKIT_STREAMS];
+static struct fikit_stream unmanaged;
+static _Atomic unsigned used; /* entries below this were used at some time */
+FIKIT_LOCK(changing);
+
+__thread struct fikit_stream_cache fikit_stream_cache[FIKIT_STREAM_CACHE];
+static __thread __attribute__((tls_model("initial-exec"))) unsigned of_current_context; /* a bit for each line of it */
+_Atomic unsigned fikit_stream_epoch = 1;
+
+static struct fikit_stream *search(uintptr_t handle, uintptr_t scope, struct fikit_device *device) {
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (atomic_load_explicit(&streams[i].handle, memory_order_acquire) == handle && streams[i].scope == scope &&
+        streams[i].device == device)
+      return &streams[i];
+  return NULL;
+}
+
+/* Under `changing`. */
+static struct fikit_stream *add(uintptr_t handle, uintptr_t scope, CUcontext context, CUcontext parent,
+                                struct fikit_device *device, unsigned limit) {
+  for (unsigned i = 0; i < limit; i++) {
+    struct fikit_stream *stream = &streams[i];
+    if (atomic_load_explicit(&stream->handle, memory_order_relaxed) != FREE)
+      continue;
+    /* Others may be looking at the entry as that of the stream that had it before. */
+    atomic_store_explicit(&stream->scope, scope, memory_order_relaxed);
+    atomic_store_explicit(&stream->context, context, memory_order_relaxed);
+    atomic_store_explicit(&stream->parent, parent, memory_order_relaxed);
+    atomic_store_explicit(&stream->device, device, memory_order_relaxed);
+    atomic_store_explicit(&stream->issued, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->drained, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->handle, handle, memory_order_release);
+    if (atomic_load_explicit(&used, memory_order_relaxed) <= i)
+      atomic_store_explicit(&used, i + 1, memory_order_release);
+    return stream;
+  }
+  return NULL;
+}
+
+/* The driver says a green context's primary one of any stream but the thread's own. */
+static CUcontext parent_of(uintptr_t handle, CUcontext context) {
+  const CUstream stream = handle == (uintptr_t)CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : (CUstream)handle;
+  CUcontext regular = NULL;
+  void *green = NULL;
+  if (fikit_capture_anywhere() || !HAS(cuStreamGetCtx_v2) ||
+      REAL(cuStreamGetCtx_v2)(stream, &regular, &green) != CUDA_SUCCESS || !green)
+    return context;
+  return regular;
+}
+
+static struct fikit_stream *search_or_add(uintptr_t handle, uintptr_t scope, CUcontext context,
+                                          struct fikit_device *device) {
+  struct fikit_stream *stream = search(handle, scope, device);
+  if (stream)
+    return stream;
+  CUcontext parent = parent_of(handle, context);
+  if (!fikit_lock(&changing))
+    return &unmanaged;
+  stream = search(handle, scope, device);
+  if (!stream)
+    stream = add(handle, scope, context, parent, device, OWN_ENTRIES);
+  if (!stream)
+    stream = search(REST, (uintptr_t)context, device);
+  if (!stream)
+    stream = add(REST, (uintptr_t)context, context, parent, device, FIKIT_STREAMS);
+  fikit_unlock(&changing);
+  return stream ? stream : &unmanaged;
+}
+
+/* The device of a stream that may belong to another context than the current one. `known`: the driver says to which. */
+static struct fikit_device *device_of_stream(CUstream stream, CUcontext *current, struct fikit_device *of_current, bool *known) {
+  CUcontext context = NULL, popped;
+  *known = HAS(cuStreamGetCtx) && REAL(cuStreamGetCtx)(stream, &context) == CUDA_SUCCESS;
+  if (!*known || context == *current)
+    return of_current;
+  *known = false;
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
+    return of_current;
+  *current = context;
+  struct fikit_device *device = fikit_device_current(NULL);
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  *known = true;
+  return device;
+}
+
+struct fikit_stream *fikit_stream_find(CUstream stream) {
+  unsigned epoch = atomic_load_explicit(&fikit_stream_epoch, memory_order_acquire); /* what it was raised for is seen below */
+  CUcontext context;
+  struct fikit_device *device = fikit_device_current(&context);
+  uintptr_t scope = 0;
+  bool of_context_of_its_own = false;
+  if (!context || fikit_locked())
+    return &unmanaged; /* the driver will refuse the call, or this is a signal handler; ask again at the next one */
+  if (stream == CU_STREAM_LEGACY)
+    scope = (uintptr_t)context;
+  else if (stream == CU_STREAM_PER_THREAD)
+    scope = (uintptr_t)context ^ (uintptr_t)fikit_stream_cache;
+  else
+    device = device_of_stream(stream, &context, device, &of_context_of_its_own);
+  struct fikit_stream *entry = device ? search_or_add((uintptr_t)stream, scope, context, device) : &unmanaged;
+  if (device)
+    fikit_measure_stock(device);
+  struct fikit_stream_cache *cache = fikit_stream_cache_line(stream);
+  *cache = (struct fikit_stream_cache){stream, epoch, entry};
+  const unsigned line = 1U << (cache - fikit_stream_cache);
+  of_current_context = of_context_of_its_own ? of_current_context & ~line : of_current_context | line;
+  return entry;
+}
+
+/* A stream that has a context of its own keeps its entry, whatever is current: programs push their context around each call. */
+void fikit_stream_thread_changed(void) {
+  for (unsigned lines = of_current_context; lines; lines &= lines - 1)
+    fikit_stream_cache[__builtin_ctz(lines)].stream = NULL;
+  of_current_context = 0;
+}
+
+static void new_epoch(void) {
+  atomic_fetch_add_explicit(&fikit_stream_epoch, 1, memory_order_release);
+}
+
+void fikit_stream_forget_unmanaged(void) {
+  new_epoch();
+}
+
+void fikit_stream_context_gone(CUcontext context) {
+  if (!fikit_lock(&changing))
+    return;
+  for (unsigned i = 0; i < FIKIT_STREAMS; i++)
+    if (streams[i].context == context && streams[i].handle != FREE)
+      atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+  fikit_unlock(&changing);
+  new_epoch();
+}
+
+void fikit_stream_destroyed(CUstream stream) {
+  if (!fikit_lock(&changing))
+    return;
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_relaxed); i++) {
+    struct fikit_stream *entry = &streams[i];
+    if (atomic_load_explicit(&entry->handle, memory_order_relaxed) != (uintptr_t)stream)
+      continue;
+    bool complete = atomic_load(&entry->issued) == atomic_load(&entry->drained);
+    atomic_store_explicit(&entry->handle, complete ? FREE : ORPHAN, memory_order_release);
+  }
+  fikit_unlock(&changing);
+  new_epoch();
+}
+
+static void raise_drained(struct fikit_stream *stream, uint64_t issued) {
+  uint64_t known = atomic_load_explicit(&stream->drained, memory_order_relaxed);
+  while (known < issued && !atomic_compare_exchange_weak(&stream->drained, &known, issued))
+    ;
+}
+
+/* True if all streams of the device but `except` are known drained. */
+static bool drained_but(const struct fikit_device *device, const struct fikit_stream *except) {
+  for (unsigned i = 0; i < atomic_load_explicit(&used, memory_order_acquire); i++)
+    if (&streams[i] != except && atomic_load_explicit(&streams[i].handle, memory_order_acquire) != FREE &&
+        streams[i].device == device &&
+        atomic_load_explicit(&streams[i].issued, memory_order_acquire) !=
+            atomic_load_explicit(&streams[i].drained, memory_order_acquire))
+      return false;
+  return true;
+}
+
+/* As in claim(); one entry that stands for many streams has no order of its own. */
+uint64_t fikit_stream_covers(const struct fikit_stream *stream) {
+  uint64_t seq = atomic_load_explicit(&stream->device->page->launch_seq, memory_order_acquire);
+  if (atomic_load_explicit(&stream->handle, memory_order_relaxed) == REST || !drained_but(stream->device, stream))
+    return 0;
+  return seq;
+}
+
+/* The calling thread's newest wait. */
+static _Thread_local struct {
+  const struct fikit_device *device;
+  struct fikit_wait wait;
+} waited;
+
+/* As fikit_waits_since() has it. */
+static int64_t waits_since(const struct fikit_device *device, int64_t began_ns) {
+  uint64_t seq = atomic_load_explicit(&device->page->launch_seq, memory_order_acquire);
+  if (waited.device != device)
+    waited.wait.seq = UINT64_MAX;
+  waited.device = device;
+  return fikit_waits_since(&waited.wait, seq, began_ns, began_ns ? 0 : fikit_now_ns());
+}
+
+/* Report DRAINED if all streams of the device are. launch_seq is read first: each launch that it counts was already
+ * counted in its stream's `issued`, so one that we do not know complete keeps its stream undrained. */
+static void claim(struct fikit_device *device, int64_t began_ns) {
+  struct fikit_page *page = device->page;
+  uint64_t seq = atomic_load_explicit(&page->launch_seq, memory_order_acquire);
+  uint64_t claimed = atomic_load_explicit(&device->claimed, memory_order_relaxed);
+  if (!fikit_drain_is_news(seq, claimed) || !drained_but(device, NULL))
+    return;
+  if (!atomic_compare_exchange_strong(&device->claimed, &claimed, seq))
+    return; /* another thread reports at this moment */
+  atomic_store_explicit(&device->marked, seq, memory_order_relaxed);
+  int64_t now_ns = fikit_now_ns();
+  atomic_store_explicit(&page->last_drained_ns, now_ns, memory_order_relaxed);
+  fikit_page_put(page, FIKIT_ENTRY_DRAINED, fikit_waited_ns(began_ns, now_ns), seq, now_ns);
+  if (atomic_load_explicit(&page->gate, memory_order_relaxed) == FIKIT_GATE_CLOSED)
+    fikit_doorbell(device); /* somebody may be waiting for us to be done */
+}
+
+void fikit_after_sync(struct fikit_device *device) {
+  fikit_markers_poll(device);
+  fikit_measure_harvest(device);
+  fikit_identity_send(device);
+  fikit_monitor_look(device, FIKIT_LOOK_RUNNING_NS);
+}
+
+void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
+  raise_drained(stream, issued);
+  claim(stream->device, waits_since(stream->device, began_ns));
+  fikit_after_sync(stream->device);
+  waited.wait.until_ns = fikit_now_ns(); /* our own time is not the host's */
+}
+
+/* Other contexts' work on the device goes on, but for a primary context's green ones (CUDA manual, cuCtxSynchronize). */
+static bool in_drain(const struct fikit_drain *drain, const struct fikit_stream *stream) {
+  return stream->device == drain->device && (stream->context == drain->context || stream->parent == drain->context);
+}
+
+void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context) {
+  drain->device = of_context->device;
+  drain->context = of_context->context;
+  drain->began_ns = fikit_now_ns();
+  drain->count = atomic_load_explicit(&used, memory_order_acquire);
+  for (unsigned i = 0; i < drain->count; i++)
+    drain->issued[i] = in_drain(drain, &streams[i]) ? atomic_load_explicit(&streams[i].issued, memory_order_acquire) : 0;
+}
+
+void fikit_drain_end(const struct fikit_drain *drain) {
+  for (unsigned i = 0; i < drain->count; i++)
+    if (in_drain(drain, &streams[i]))
+      raise_drained(&streams[i], drain->issued[i]);
+  claim(drain->device, waits_since(drain->device, drain->began_ns));
+  if (fikit_lock(&changing)) {
+    for (unsigned i = 0; i < drain->count; i++)
+      if (streams[i].handle == ORPHAN && atomic_load(&streams[i].issued) == atomic_load(&streams[i].drained))
+        atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
+    fikit_unlock(&changing);
+  }
+  fikit_after_sync(drain->device);
+  waited.wait.until_ns = fikit_now_ns();
+}
+
+void fikit_stream_forget_all(void) {
+  memset((void *)streams, 0, sizeof streams);
+  new_epoch();
+}
