@@ -101,7 +101,9 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "shim/bench": (),
     "emulator": ("driver_api", "emulator/device_model", "emulator/replay"),
     "emulator/device_model": (),
+    # The rule by which a host lives, which the simulator shares, and the program that plays it on a device.
     "emulator/replay": ("emulator/device_model",),
+    "emulator/replay/program": ("emulator/device_model", "emulator/replay"),
     "slurm_plugin": (),
 }
 # Folders that may use the standard library of C or C++ and nothing else: no POSIX, no Linux, no third party.

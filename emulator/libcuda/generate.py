@@ -53,8 +53,8 @@ def forward(name: str, to: str, types: list[str], *, per_thread: bool) -> str:
 
 def generate(symbols: list[str], rows: list[dict[str, str]], sources: list[str]) -> str:
     defined = {m[1]: parameters(m[2]) for source in sources for m in DEFINITION.finditer(source)}
-    headers = ("context.hpp", "entry_points.hpp", "graph_api.hpp", "memory_api.hpp")
-    lines = [*(f'#include "{header}"' for header in headers), ""]
+    headers = ("context/context.hpp", "driver/entry_points.hpp", "graph/graph_api.hpp", "memory/memory_api.hpp")
+    lines = [*(f'#include "libcuda/{header}"' for header in headers), ""]
     lines += [f"CU_EXPORT CUresult {name}({', '.join(types)});" for name, types in sorted(defined.items())]
     for name in symbols:
         plain = name.rpartition("_")[0] if name.endswith(PER_THREAD) else name

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "../device_model/segment.hpp"
-#include "../libcuda/config.hpp"
-#include "../libcuda/inventory.hpp"
+#include "../libcuda/driver/config.hpp"
+#include "../libcuda/driver/inventory.hpp"
 #include "nvml_api.hpp"
 
 namespace emu {

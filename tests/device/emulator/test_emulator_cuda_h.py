@@ -18,7 +18,7 @@ from emulator_tools import ROOT
 LIBCUDA = ROOT / "emulator/libcuda"
 PLACES = (os.environ.get("CUDA_HEADERS"), os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/include", "/usr/include")
 HEADERS = next((Path(place) for place in PLACES if place and Path(place, "cuda.h").is_file()), None)
-OWN_HEADERS = sorted(LIBCUDA.glob("*_api.hpp"))
+OWN_HEADERS = sorted(LIBCUDA.rglob("*_api.hpp"))
 OWN_DECLARATIONS = "\n".join(header.read_text() for header in OWN_HEADERS)
 # Where the emulator's form is its own: only the parts that it uses have names.
 ONLY_PLACES = {"CUgraphNodeParams"}  # its members are structures of which the last members may be missing
@@ -53,7 +53,7 @@ def own_functions() -> dict[str, list[str]]:
     """Name -> parameter types of every entry point that the emulator defines."""
     generator = runpy.run_path(str(LIBCUDA / "generate.py"))
     found = {}
-    for source in sorted(LIBCUDA.glob("*.cpp")):
+    for source in sorted(LIBCUDA.rglob("*.cpp")):
         for match in generator["DEFINITION"].finditer(source.read_text()):
             found[match[1]] = generator["parameters"](match[2])
     return found
@@ -108,13 +108,13 @@ def test_own_declarations_are_those_of_cuda_h(cc: Callable[..., Path], tmp_path:
     assert len(functions) > 180
     prototypes = [f"CU_EXPORT CUresult {name}({', '.join(types)});" for name, types in functions.items()]
     own, theirs = tmp_path / "own.cpp", tmp_path / "theirs.cpp"
-    includes = [f'#include "{header.name}"' for header in OWN_HEADERS] + [
-        '#include "context.hpp"',
+    includes = [f'#include "{header.relative_to(LIBCUDA.parent)}"' for header in OWN_HEADERS] + [
+        '#include "libcuda/context/context.hpp"',
         "using namespace emu;",
     ]
     own.write_text("\n".join([*includes, *prototypes, TOOLS, body(functions)]))
     theirs.write_text("#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n" + TOOLS + body(functions))
-    ours = said(cc, own, f"-I{LIBCUDA}")
+    ours = said(cc, own, f"-I{LIBCUDA.parent}")
     cuda_h = said(cc, theirs, f"-I{HEADERS}")
     assert {name: ours[name] for name in cuda_h} == cuda_h
     assert len(cuda_h) > 300

@@ -77,7 +77,7 @@ def test_no_name_is_found_that_is_newer_than_the_driver(emulator_env: Env) -> No
 
 
 def test_every_result_has_a_name(native: Path, emulator_env: Env) -> None:
-    header = (ROOT / "emulator/libcuda/driver_api.hpp").read_text()
+    header = (ROOT / "emulator/libcuda/driver/driver_api.hpp").read_text()
     results = re.findall(r"^  (CUDA_\w+) = (\d+),$", header, re.M)
     assert len(results) > 30
     script = (
