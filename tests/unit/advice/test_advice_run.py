@@ -130,6 +130,8 @@ def test_memory_is_asked_for_by_the_most_that_a_run_of_the_name_needed() -> None
         "it asks for 20 GiB, and no run needed more than 5.0", "sbatch --fikit-mem=6G serve.sh",
     )  # fmt: skip
     assert told(memory=wide, peaks_bytes=(9 * GIB,))["memory"][1] == "sbatch --fikit-mem=10G serve.sh"
+    tiny = {"limit_bytes": 4 * GIB, "peak_bytes": 2**20, "refused": 0}
+    assert told(memory=tiny)["memory"][0] == "it asks for 4 GiB, and no run needed more than 1 MiB"
     narrow = {"limit_bytes": 10 * GIB, "peak_bytes": int(9.9 * GIB), "refused": 3}
     assert set(told(memory=narrow)) == {"memory"}, "one says it"
     assert told(memory=narrow)["memory"][1] == "sbatch --fikit-mem=11G serve.sh"

@@ -22,7 +22,7 @@ from fikit.advice.situation import (
     with_limit,
     with_priority,
 )
-from fikit.reporters.units import span
+from fikit.reporters.units import gibibytes, span
 from fikitd import priorities
 
 FEW_RUNS: Final = 3
@@ -179,11 +179,11 @@ def memory(situation: Situation) -> Advice | None:
     needed, asked = shards_for(peak), facts.request.shards
     figure = {"peak_bytes": peak, "shards": asked, "needed": needed}
     if needed > asked:
-        text = f"it asks for {asked} GiB, and a run needed {peak / 2**30:.1f}: it may run out of memory"
+        text = f"it asks for {asked} GiB, and a run needed {_gib(peak)}: it may run out of memory"
         return Advice("memory", text, figure, typed(facts, f"--fikit-mem={needed}G"))
     if needed * 1.25 <= asked - 1:
         more = sum(1 for gpu in facts.gpus if needed <= gpu.free < asked)
-        text = f"it asks for {asked} GiB, and no run needed more than {peak / 2**30:.1f}" + (
+        text = f"it asks for {asked} GiB, and no run needed more than {_gib(peak)}" + (
             f"; with {needed} GiB it fits on {more} more GPUs now" if more else ""
         )
         return Advice("memory", text, {**figure, "more_gpus": more}, typed(facts, f"--fikit-mem={needed}G"))
@@ -256,6 +256,11 @@ RULES: Final[tuple[Rule, ...]] = (
 def _cost(choice: Choice) -> str:
     costs = [f"job {each.job} {each.slowdown:.2f}x" for each in choice.others if each.slowdown >= 1 + WORTH]
     return f" ({', '.join(costs)})" if costs else ""
+
+
+def _gib(size: int) -> str:
+    """Beside a number of GiB: `5.0`, or `1 MiB` where that would be nothing."""
+    return f"{size / 2**30:.1f}" if size >= 2**30 / 10 else gibibytes(size)
 
 
 def _number(value: float) -> float | None:

@@ -172,7 +172,7 @@ def measure(situation: Situation) -> Advice | None:
     what = (
         f"{percent(run.unexplained_s or 0.0, run.elapsed_s or 0.0)} of its time is not explained, for want of times of its kernels"
         if unexplained
-        else f"no profile knows all of its {count(run.kernels)} kernels"
+        else "no profile knows all of its kernels"
     )
     return Advice(
         "measure", f"{what}: one run alone with --fikit-measure makes them known",

@@ -42,6 +42,7 @@ class Top(App[None]):
     #said { color: $warning; }
     OptionList { height: 1fr; border: none; padding: 0; scrollbar-size-vertical: 1; background: transparent; }
     OptionList:focus { border: none; }
+    OptionList > .option-list--option-disabled { color: $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),

@@ -32,7 +32,7 @@ A GPU's line: how much of its time is used, its last looks, memory in use of all
 ~ is what NVML says, as nvidia-smi does; all else is reckoned by fikitd.
 
 A job's line: number and name, user, priority, its part of the GPU's time, its last looks; \
-+3 % of 5 % is how much longer it takes than alone, of what lower jobs may add; GPU memory of what it may have; \
++3 % of 5 % is how much longer it takes than alone, whoever it was, and what lower jobs may add; GPU memory of what it may have; \
 waits 38 % is the part of its time at the gate, and behind whom it was longest.
 
 Of other users' jobs there is only what squeue and nvidia-smi show.

@@ -22,12 +22,8 @@ SPOKEN: Final = 0.05  # of the time: so much waiting takes the place of the prot
 
 def heading(gpu: Gpu, history: History, width: int) -> Text:
     """`GPU 0 H200  96 % ▃▅▇▇█▇▇█  31.0/141 GiB  410 W  time slices`"""
-    text = Text(
-        printable(f"GPU {'' if gpu.index is None else gpu.index} {_model(gpu)}".replace("  ", " ")),
-        style="bold",
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+    which = _model(gpu) if gpu.index is None else f"GPU {gpu.index} {_model(gpu)}"
+    text = Text(printable(which), style="bold", no_wrap=True, overflow="ellipsis")
     mark = "~" if gpu.by_nvml else ""
     facts = [f"{mark}{percent(gpu.use)} {history.line(gpu.uuid, max(HISTORY, min(width // 5, 30)))}"]
     if gpu.memory_bytes:
@@ -55,13 +51,12 @@ def job(one: Job, gpu: Gpu, history: History, width: int) -> Text:
     text.append(f" {percent(one.device_share):>5} {history.line((gpu.uuid, one.job), looks)} ")
     waits, kept = waiting(one), protection(one)
     if wide:
-        text.append(f" {_cut(kept, 14)} {memory(one):>13}  ", style=_mood(one))
+        text.append(f" {_cut(kept, 14)} {memory(one):>13}  ")
         text.append(waits, style="yellow")
     elif waits and (one.waited_share or 0.0) >= SPOKEN:
         text.append(f" {waits}", style="yellow")
     else:
-        text.append(f" {_cut(kept, 12)} ", style=_mood(one))
-        text.append(memory(one))
+        text.append(f" {_cut(kept, 12)} {memory(one)}")
     text.truncate(width, overflow="ellipsis")
     return text
 
@@ -96,7 +91,7 @@ def percent(share: float | None) -> str:
 
 
 def protection(one: Job) -> str:
-    """`+3 % of 5 %`: how much longer it takes than alone, of what is allowed."""
+    """`+3 % of 5 %`: how much longer it takes than alone, by whomever, and what lower jobs may add: its report says who it was."""
     if one.slowdown is None:
         return "-" if one.own else ""
     allowed = "" if one.max_slowdown is None else f" of {100 * one.max_slowdown:.3g} %"
@@ -119,12 +114,6 @@ def memory(one: Job) -> str:
     limit = f"/{units.gibibytes(one.memory_limit_bytes)}" if one.memory_limit_bytes else ""
     held = units.gibibytes(one.memory_bytes)
     return f"{held.removesuffix(' GiB') if limit else held}{limit}"
-
-
-def _mood(one: Job) -> str:
-    if one.slowdown is None or one.max_slowdown is None:
-        return ""
-    return "red" if one.slowdown > 1 + one.max_slowdown else "green"
 
 
 def _model(gpu: Gpu) -> str:
