@@ -59,7 +59,7 @@ for package in fikit fikit-slurm; do
 done
 cat >>$stage/fikit/DEBIAN/prerm <<'EOF'
 # An upgrade leaves the running daemon to its jobs; the next one is the new.
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop fikitd.service fikit-place.service || true; fi
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop fikitd.service fikit-place-clear.timer fikit-place.service || true; fi
 find /usr/lib/fikit -name __pycache__ -type d -prune -exec rm -rf {} +
 EOF
 cat >$stage/fikit/DEBIAN/postrm <<'EOF'

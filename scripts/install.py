@@ -28,6 +28,7 @@ SITE = ROOT / "site"
 APPLICATION = "lib/fikit"
 # What site/ and the manual pages say; an installation elsewhere has them with its own place.
 DOCUMENTED = "/usr/lib/fikit"
+UNITS = ("fikitd.service", "fikit-place.service", "fikit-place-clear.service", "fikit-place-clear.timer")
 COMMANDS = {"fikit": "bin", "fikit-report": "bin", "fikitd": "sbin"}
 CONFIG = Path("/etc/fikit/fikit.toml")
 LEFT_BY_PYTHON = "__pycache__"
@@ -78,10 +79,8 @@ class Installation:
         }
         for name, text in man.pages().items():
             found[share / "man" / f"man{name[-1]}" / name] = self.here(text)
-        found[lib / "systemd" / "system" / "fikitd.service"] = self.here((SITE / "fikitd.service").read_text())
-        found[lib / "systemd" / "system" / "fikit-place.service"] = self.here(
-            (SITE / "fikit-place.service").read_text()
-        )
+        for name in UNITS:
+            found[lib / "systemd" / "system" / name] = self.here((SITE / name).read_text())
         found[lib / "tmpfiles.d" / "fikit.conf"] = (SITE / "tmpfiles.conf").read_text()
         for name in ("slurm.conf", "gres.conf", "plugstack.conf", "task_prolog_mig"):
             found[share / "doc" / "fikit" / "examples" / name] = self.here((SITE / name).read_text())

@@ -169,6 +169,41 @@ def test_an_owner_who_clears_the_dependency_is_obeyed(typed: Cluster, agent: Age
     typed.until(lambda: state(typed, third) not in {"PENDING", ""}, "it waits again", timeout_s=10)
 
 
+@can_pair
+def test_a_job_that_is_requeued_without_an_agent_does_not_wait_for_its_gpu_for_ever(
+    typed: Cluster, agent: Agent
+) -> None:
+    """What looks for it is fikit-place-clear.timer."""
+    job = submit(typed, "long", 300)
+    place = gpu(typed, job)
+    agent.end()
+    everything = typed.script("everything", "sleep 300")
+    other = typed.submit(everything, f"--gres=shard:{place}:16", "--job-name=other")
+    typed.run("scontrol", "requeue", job)
+    typed.until(lambda: state(typed, other) == "RUNNING", "the other one does not run")
+    typed.start_again(job)
+    typed.until(lambda: shown(typed, job, r"Reason=(\S+)") == "Resources", "it does not ask for its GPU again")
+    assert state(typed, job) == "PENDING"
+    agent.clear()
+    typed.until(lambda: state(typed, job) == "RUNNING", "it waits for its GPU", timeout_s=10)
+    assert gpu(typed, job) != place
+
+
+@can_pair
+def test_a_job_that_is_to_wait_for_one_that_has_ended_begins(typed: Cluster, agent: Agent) -> None:
+    """It ended in the middle of the decision."""
+    ended = submit(typed, "soon", 0)
+    typed.end(ended)
+    job = typed.submit(typed.script("after", "sleep 1"), "--gres=shard:4", "--begin=now+60")
+    told = (
+        "from fikit.placement.commands import Commands; from fikit.placement.plan import NOTHING, Change, Mark; "
+        f"print(Commands().update([Change({job}, NOTHING, Mark(waits_for=({ended},)), '', begins=True)]))"
+    )
+    done = typed.sandbox.run([sys.executable, "-c", told])
+    assert done.returncode == 0, done.stderr
+    typed.until(lambda: state(typed, job) not in {"PENDING", ""}, "it waits for nobody", timeout_s=10)
+
+
 @pytest.mark.skipif(VERSION >= slurm_versions.CHANGES_TYPES, reason="this Slurm changes a job's type")
 def test_under_an_older_slurm_pair_is_order(typed: Cluster, agent: Agent) -> None:
     typed.until(lambda: "pair acts as order" in agent.log.read_text(), "nothing was said")

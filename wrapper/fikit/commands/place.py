@@ -99,11 +99,18 @@ def _row(change: Change) -> dict[str, object]:
 
 
 def _clear(site: config.Config, journal: Journal) -> None:
-    agent = _agent(site, journal, advises=False)
-    count = len(agent.marks)
-    if count and not agent.clear():
-        raise UserError("what was set could not be taken back, because Slurm does not answer: try again when it does")
-    screen.echo(f"taken back from {count} jobs", err=True)
+    with journal.held() as ours:
+        if not ours:
+            screen.echo("an agent runs: it takes back what it has set when it ends", err=True)
+            return
+        agent = _agent(site, journal, advises=False)
+        count = len(agent.marks)
+        if count and not agent.clear():
+            raise UserError(
+                "what was set could not be taken back, because Slurm does not answer: try again when it does"
+            )
+        left = f"; {len(agent.marks)} run where they were put" if agent.marks else ""
+        screen.echo(f"taken back from {count - len(agent.marks)} jobs{left}", err=True)
 
 
 def _daemon(site: config.Config, journal: Journal) -> None:
@@ -121,6 +128,14 @@ def _daemon(site: config.Config, journal: Journal) -> None:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
+    with journal.held() as ours:
+        if not ours:
+            raise UserError("another agent runs with the same --state: end that one first")
+        _steer(site, journal, stop)
+
+
+def _steer(site: config.Config, journal: Journal, stop: threading.Event) -> None:
+    mode = site.placement.mode
     advises = mode == "advise" or not _can_order(stop)
     pairing = None if advises or mode != "pair" else _pairing(site)
     heartbeat = Path(site.placement.run_dir) / "heartbeat" if pairing else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from fikitd import schema
 _log = logging.getLogger("fikit.place")
 
 NAME: Final = "placed.json"
+LOCK: Final = "lock"
 VERSION: Final = 1
 MOST: Final = 200_000
 MOST_BYTES: Final = 2**26
@@ -51,6 +54,28 @@ class Journal:
         self._path = directory / NAME
         self._complained = False
         self._written: dict[int, Mark] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Whether it is ours meanwhile: an agent that runs holds it, and nobody else takes back what that has set. Where no lock can be
+        made it is ours: a full disk stops no agent."""
+        path = self._path.with_name(LOCK)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):  # what cannot be written there is said when there is something
+                _log.warning("%s cannot be opened: %s; nothing keeps a second agent away", path, reason(error))
+            yield True
+            return
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(file)
 
     def load(self) -> dict[int, Mark]:
         try:
