@@ -14,7 +14,7 @@ from test_place_jobs import MULTIFACTOR, Agent, set_mode, sleeping, started, ste
 from test_place_pairs import can_pair, shown, state
 
 if TYPE_CHECKING:
-    from conftest import Cluster
+    from cluster_jobs import Cluster
 
 LET_GO_S = 45.0
 """30 s, a look at the queue, and one of slurmctld's."""

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,20 +15,6 @@ from test_placement_agent import SETTINGS, Fake, Known, agent, job
 
 OTHER = 12345
 PINNED = Mark(300, "", "a", "g1", 4)
-HELD = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-
-
-@contextmanager
-def another_agent(directory: Path) -> Iterator[None]:
-    """A process that holds the journal, and is killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HELD, str(directory / LOCK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield
-        process.kill()
 
 
 @pytest.fixture
@@ -54,7 +36,7 @@ def called(directory: Path, what: str) -> Result:
 def test_what_an_agent_that_runs_has_set_is_not_taken_back(tmp_path: Path, asked: Fake) -> None:
     Journal(tmp_path).save({1: PINNED})
     asked.queue = [job(1, wants="a")]
-    with another_agent(tmp_path):
+    with Journal(tmp_path).held():
         said = called(tmp_path, "--clear")
         assert (said.exit_code, asked.calls) == (0, [])
         assert "an agent runs" in said.output
@@ -63,7 +45,7 @@ def test_what_an_agent_that_runs_has_set_is_not_taken_back(tmp_path: Path, asked
 
 
 def test_a_second_agent_does_not_steer(tmp_path: Path, asked: Fake) -> None:
-    with another_agent(tmp_path):
+    with Journal(tmp_path).held():
         said = called(tmp_path, "--daemon")
     assert said.exit_code != 0
     assert "another agent runs" in said.output
