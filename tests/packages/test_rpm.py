@@ -107,7 +107,10 @@ def test_packages_come_and_go_without_a_trace(system: CleanSystem) -> None:
     # Python leaves such things, and rpm does not know of them.
     system.checked("mkdir /usr/lib/fikit/__pycache__ && touch /usr/lib/fikit/__pycache__/x.pyc")
     calls = rpm(system, "-e fikit fikit-slurm")
-    assert calls == ["systemctl stop fikitd.service fikit-place-clear.timer fikit-place.service", "systemctl daemon-reload"]
+    assert calls == [
+        "systemctl stop fikitd.service fikit-place-clear.timer fikit-place.service",
+        "systemctl daemon-reload",
+    ]
     assert installed(system) ^ before == set()
 
 

@@ -57,7 +57,10 @@ def test_installed_commands_run_from_their_own_files_alone(installed: Path) -> N
 def test_every_file_names_the_place_of_the_installation(installed: Path) -> None:
     lib, share = installed / "opt/site/lib", installed / "opt/site/share"
     assert "ExecStart=/opt/site/lib/fikit/bin/fikitd\n" in (lib / "systemd/system/fikitd.service").read_text()
-    assert "ExecStart=/opt/site/lib/fikit/bin/fikit place --clear\n" in (lib / "systemd/system/fikit-place-clear.service").read_text()
+    assert (
+        "ExecStart=/opt/site/lib/fikit/bin/fikit place --clear\n"
+        in (lib / "systemd/system/fikit-place-clear.service").read_text()
+    )
     assert (lib / "systemd/system/fikit-place-clear.timer").is_file()
     line = (share / "doc/fikit/examples/plugstack.conf").read_text().splitlines()[-1]
     assert line.startswith(
