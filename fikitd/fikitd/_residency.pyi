@@ -108,6 +108,18 @@ class Link:
     @property
     def lead_ns(self) -> int: ...
 
+class Lane:
+    """The link as a timetable of one period, around which it repeats. A part of plan(), here for its own test."""
+
+    def __init__(self, period_ns: int) -> None: ...
+    def earliest(self, from_ns: int, until_ns: int, length_ns: int) -> int | None:
+        """Begin of a free time within [from_ns, until_ns), at most a period long; None: there is none."""
+    def latest(self, from_ns: int, until_ns: int, length_ns: int) -> int | None: ...
+    def take(self, begin_ns: int, length_ns: int) -> None:
+        """Of a free time."""
+    def give(self, begin_ns: int, length_ns: int) -> None:
+        """Back what was taken."""
+
 class Transfer:
     """A copy of one chunk in every iteration: delay_ns after the end of `kernel`, begin_ns from the iteration's beginning as it was learnt."""
 
@@ -124,7 +136,7 @@ class Transfer:
 
 class BudgetPlan:
     """peak_bytes: on the GPU at most while a kernel runs. moved_bytes: of one iteration, both directions. stretch: share by which an iteration becomes
-    longer. fits: the peak is within the budget."""
+    longer. fits: the peak is within the budget. steady: each iteration leaves the memory as the next one needs it."""
 
     @property
     def transfers(self) -> list[Transfer]: ...
@@ -136,6 +148,8 @@ class BudgetPlan:
     def stretch(self) -> float: ...
     @property
     def fits(self) -> bool: ...
+    @property
+    def steady(self) -> bool: ...
 
 def plan(sequence: Sequence, link: Link, chunk_bytes: int, budget_bytes: int) -> BudgetPlan:
     """Which chunk leaves when, and comes back when, so that no more than budget_bytes are on the GPU while a kernel runs."""

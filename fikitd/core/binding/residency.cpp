@@ -1,5 +1,6 @@
 // fikitd._residency: whose memory is on the GPU, as Python sees it. Typed in fikitd/fikitd/_residency.pyi.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 
 #include "residency/budget.hpp"
 #include "residency/epochs.hpp"
+#include "residency/lane.hpp"
 #include "residency/sequence.hpp"
 
 namespace nb = nanobind;
@@ -90,6 +92,12 @@ void bind_budget(nb::module_& m) {
            "bytes_per_s"_a = Link{}.bytes_per_s, "lead_ns"_a = 0)
       .def_ro("bytes_per_s", &Link::bytes_per_s)
       .def_ro("lead_ns", &Link::lead_ns);
+  nb::class_<Lane>(m, "Lane")
+      .def(nb::init<std::int64_t>(), "period_ns"_a)
+      .def("earliest", &Lane::earliest, "from_ns"_a, "until_ns"_a, "length_ns"_a)
+      .def("latest", &Lane::latest, "from_ns"_a, "until_ns"_a, "length_ns"_a)
+      .def("take", &Lane::take, "begin_ns"_a, "length_ns"_a)
+      .def("give", &Lane::give, "begin_ns"_a, "length_ns"_a);
   nb::class_<Transfer>(m, "Transfer")
       .def_ro("chunk", &Transfer::chunk)
       .def_ro("inward", &Transfer::in)
@@ -101,7 +109,8 @@ void bind_budget(nb::module_& m) {
       .def_ro("peak_bytes", &BudgetPlan::peak_bytes)
       .def_ro("moved_bytes", &BudgetPlan::moved_bytes)
       .def_ro("stretch", &BudgetPlan::stretch)
-      .def_ro("fits", &BudgetPlan::fits);
+      .def_ro("fits", &BudgetPlan::fits)
+      .def_ro("steady", &BudgetPlan::steady);
   m.def("plan", &plan, "sequence"_a, "link"_a, "chunk_bytes"_a, "budget_bytes"_a);
   m.def("peak_bytes", &peak_bytes, "sequence"_a, "chunk_bytes"_a);
   m.def("least_bytes", &least_bytes, "sequence"_a, "chunk_bytes"_a);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "lane.hpp"
+#include "sweep.hpp"
 
 namespace fikit::residency {
 namespace {
@@ -66,12 +66,11 @@ class Gaps {
   std::vector<std::size_t> firsts_;
 };
 
-// One try, with an iteration that takes `stretch` longer.
 class Planner {
  public:
-  Planner(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t lead_ns, std::int64_t budget, double stretch)
-      : sequence_(sequence), chunk_ns_(chunk_ns), lead_ns_(lead_ns), budget_(budget), stretch_(stretch), period_ns_(stretched(sequence.total_ns())),
-        lane_(period_ns_), gaps_(sequence), resident_(sequence.kernels(), 0) {
+  Planner(const Sequence& sequence, std::int64_t chunk_ns, std::int64_t lead_ns, std::int64_t budget)
+      : sequence_(sequence), chunk_ns_(chunk_ns), lead_ns_(lead_ns), budget_(budget), lane_(sequence.total_ns()), gaps_(sequence),
+        resident_(sequence.kernels(), 0) {
     for (Gap& gap : gaps_.all()) {
       // Everywhere, but while it is dead.
       for (std::size_t kernel = gap.from; kernel < (gap.dead ? gap.from + 1 : gap.to); ++kernel) ++resident_[kernel % resident_.size()];
@@ -110,14 +109,12 @@ class Planner {
   }
 
  private:
-  std::int64_t stretched(std::int64_t ns) const { return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + stretch_)); }
+  // Kernels are counted on into the next iteration.
   std::int64_t begin_ns(std::size_t kernel) const {
-    const std::size_t turns = kernel / resident_.size();
-    return stretched(sequence_.begin_ns(kernel % resident_.size())) + static_cast<std::int64_t>(turns) * period_ns_;
+    return sequence_.begin_ns(kernel % resident_.size()) + static_cast<std::int64_t>(kernel / resident_.size()) * sequence_.total_ns();
   }
   std::int64_t end_ns(std::size_t kernel) const {
-    const std::size_t turns = kernel / resident_.size();
-    return stretched(sequence_.end_ns(kernel % resident_.size())) + static_cast<std::int64_t>(turns) * period_ns_;
+    return sequence_.end_ns(kernel % resident_.size()) + static_cast<std::int64_t>(kernel / resident_.size()) * sequence_.total_ns();
   }
 
   // Chunks leave until the kernel's peak is within the budget: the one with the farthest next use first.
@@ -155,26 +152,24 @@ class Planner {
       if (begin_ns(each) >= *out_ns + chunk_ns_ && end_ns(each) <= *in_ns) --resident_[each % resident_.size()];
   }
 
-  // In times that were learnt, without the stretch: behind the end of the last kernel that has ended by then.
+  // Behind the end of the last kernel that has ended by then.
   Transfer transfer(Chunk chunk, bool in, std::int64_t at_ns) const {
-    const auto learnt_ns = static_cast<std::int64_t>(static_cast<double>(at_ns % period_ns_) / (1 + stretch_));
-    std::size_t low = 0, high = sequence_.kernels(); // the number of kernels that have ended
+    const std::int64_t begin_ns = at_ns % sequence_.total_ns();
+    std::size_t low = 0, high = sequence_.kernels(); // how many have ended
     while (low < high) {
       const std::size_t middle = (low + high) / 2;
-      if (end_ns(middle) <= at_ns % period_ns_)
+      if (sequence_.end_ns(middle) <= begin_ns)
         low = middle + 1;
       else
         high = middle;
     }
     const std::size_t kernel = low == 0 ? sequence_.kernels() - 1 : low - 1;
     const std::int64_t ended_ns = low == 0 ? 0 : sequence_.end_ns(kernel);
-    return {.chunk = chunk, .in = in, .kernel = kernel, .delay_ns = std::max<std::int64_t>(learnt_ns - ended_ns, 0), .begin_ns = learnt_ns};
+    return {.chunk = chunk, .in = in, .kernel = kernel, .delay_ns = begin_ns - ended_ns, .begin_ns = begin_ns};
   }
 
   const Sequence& sequence_;
   std::int64_t chunk_ns_, lead_ns_, budget_;
-  double stretch_;
-  std::int64_t period_ns_;
   Lane lane_;
   Gaps gaps_;
   std::vector<std::int64_t> resident_; // chunks, kernel by kernel
@@ -184,12 +179,6 @@ std::int64_t most_touched(const Sequence& sequence) {
   std::size_t most = 0;
   for (std::size_t kernel = 0; kernel < sequence.kernels(); ++kernel) most = std::max(most, sequence.touched(kernel).size());
   return static_cast<std::int64_t>(most);
-}
-
-BudgetPlan result(Planner& planner, std::int64_t chunk_bytes, double stretch, bool fits) {
-  BudgetPlan found{.transfers = planner.transfers(), .peak_bytes = planner.peak() * chunk_bytes, .stretch = stretch, .fits = fits};
-  found.moved_bytes = static_cast<std::int64_t>(found.transfers.size()) * chunk_bytes;
-  return found;
 }
 
 } // namespace
@@ -202,28 +191,26 @@ BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_b
   const double chunk_time = std::ceil(static_cast<double>(chunk_bytes) / link.bytes_per_s * 1e9);
   const auto chunk_ns = static_cast<std::int64_t>(std::clamp(chunk_time, 1.0, 1e15));
   const std::int64_t budget = budget_bytes / chunk_bytes;
-  const auto attempt = [&](double stretch) { return Planner(sequence, chunk_ns, link.lead_ns, budget, stretch); };
 
-  Planner at_once = attempt(0);
-  if (at_once.run()) return result(at_once, chunk_bytes, 0, true);
-  if (most_touched(sequence) > budget) return result(at_once, chunk_bytes, 0, false);
-  double low = 0, high = 0.02;
-  for (;; high *= 2) {
-    if (high > kMostStretch) return result(at_once, chunk_bytes, 0, false);
-    if (attempt(high).run()) break;
-    low = high;
+  BudgetPlan found;
+  Planner greedy(sequence, chunk_ns, link.lead_ns, budget);
+  found.fits = greedy.run();
+  if (std::optional<Swept> swept; !found.fits && (swept = sweep(sequence, chunk_ns, budget))) {
+    found.transfers = std::move(swept->transfers);
+    found.peak_bytes = swept->peak * chunk_bytes;
+    found.stretch = static_cast<double>(swept->total_ns - sequence.total_ns()) / static_cast<double>(sequence.total_ns());
+    found.fits = true;
+    found.steady = swept->steady;
+  } else {
+    found.transfers = greedy.transfers();
+    found.peak_bytes = greedy.peak() * chunk_bytes;
   }
-  for (int halvings = 0; halvings < 5; ++halvings) {
-    const double middle = (low + high) / 2;
-    (attempt(middle).run() ? high : low) = middle;
-  }
-  Planner found = attempt(high);
-  found.run();
-  return result(found, chunk_bytes, high, true);
+  found.moved_bytes = static_cast<std::int64_t>(found.transfers.size()) * chunk_bytes;
+  return found;
 }
 
 std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes) {
-  return Planner(sequence, 1, 0, 0, 0).peak() * chunk_bytes;
+  return Planner(sequence, 1, 0, 0).peak() * chunk_bytes;
 }
 
 std::int64_t least_bytes(const Sequence& sequence, std::int64_t chunk_bytes) { return most_touched(sequence) * chunk_bytes; }

@@ -13,7 +13,7 @@ namespace fikit::residency {
 
 struct Link {
   double bytes_per_s = 24e9; // one direction at a time
-  std::int64_t lead_ns = 0;  // so much earlier than it is needed a chunk is back
+  std::int64_t lead_ns = 0;  // so much earlier than it is needed a chunk is back, in a plan without a stretch
 };
 
 // A copy of one chunk, in every iteration. It begins delay_ns after the end of a kernel (of the iteration before, where that is later in the
@@ -28,16 +28,16 @@ struct Transfer {
 
 struct BudgetPlan {
   std::vector<Transfer> transfers; // in the order of one iteration
-  std::int64_t peak_bytes = 0;     // that are on the GPU at most while a kernel runs, by this plan
+  std::int64_t peak_bytes = 0;     // that are on the GPU at most, by this plan
   std::int64_t moved_bytes = 0;    // in one iteration, both directions
-  double stretch = 0;              // an iteration is expected to take so much longer, as a share, because transfers take longer than it
+  double stretch = 0;              // share by which an iteration becomes longer, because kernels wait for transfers
   bool fits = false;               // the peak is within the budget
+  bool steady = true;              // each iteration with these transfers leaves the memory as the next one needs it
 };
 
-// The plan for a budget. Without transfers where all fits. Where no plan keeps the budget, because a kernel alone touches more or transfers would
-// need more than kMostStretch: the best without a stretch, and `fits` is false; what is missing then is a page fault.
+// The plan for a budget. Without transfers where all fits; without a stretch where the greedy plan keeps the budget; else the one of sweep.hpp. Where
+// a kernel alone touches more than the budget `fits` is false: the greedy plan as far as it came, and what is missing then is a page fault.
 // Raises std::invalid_argument: a sequence of no time, chunks or a budget of no bytes, a rate of the link that is not positive, a negative lead.
-inline constexpr double kMostStretch = 16;
 BudgetPlan plan(const Sequence& sequence, const Link& link, std::int64_t chunk_bytes, std::int64_t budget_bytes);
 
 std::int64_t peak_bytes(const Sequence& sequence, std::int64_t chunk_bytes);  // without any transfer

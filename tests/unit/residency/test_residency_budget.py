@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 from fikitd.residency import Again, BudgetPlan, Link, Sequence, least_bytes, peak_bytes, plan, plan_again, share_room
@@ -72,34 +72,32 @@ def away(program: list[Kernel], found: BudgetPlan, chunk_ns: int) -> list[Away]:
 
 
 def on_gpu(program: list[Kernel], pieces: list[Away]) -> list[int]:
-    """Chunks there at some time of each kernel of the middle iteration."""
+    """Chunks there, whenever that changes in the middle iteration."""
     start, count = begins(program), len(program)
     period = start[count]
     known = {chunk for kernel in program for chunk in kernel.touched}
-    dead = {(chunk, k % count) for chunk, i, to, needed in gaps(program) if not needed for k in range(i + 1, to)}
-    found = []
+    absent = [(chunk, out + turn, back + turn) for chunk, out, back in pieces for turn in (0, period)]
+    for chunk, i, to, needed in gaps(program):
+        if not needed:
+            absent += [(chunk, start[i + 1] + turn, start[to] + turn) for turn in (0, period)]
     for k in range(count, 2 * count):
-        gone = {
-            chunk for chunk, out, back in pieces for turn in (0, period)
-            if out + turn <= start[k] and start[k + 1] <= back + turn
-        }  # fmt: skip
-        gone |= {chunk for chunk, kernel in dead if kernel == k - count}
-        assert not gone & program[k - count].touched
-        found.append(len(known - gone))
-    return found
+        for chunk, out, back in absent:
+            assert chunk not in program[k - count].touched or back <= start[k] or start[k + 1] <= out
+    moments = {period, *(at for _, out, back in absent for at in (out, back) if period <= at < 2 * period)}
+    return [len(known) - sum(out <= at < back for _, out, back in absent) for at in sorted(moments)]
 
 
 @CASES
 @given(freeing_programs, st.integers(1, 6), st.integers(100, 3000))
-def test_a_plan_that_fits_keeps_its_budget_and_every_kernel_finds_its_chunks(
+def test_a_plan_keeps_its_budget_and_every_kernel_finds_its_chunks(
     program: list[Kernel], budget: int, chunk_ns: int
 ) -> None:
     found = plan(sequence(program), Link(CHUNK / chunk_ns * 1e9), CHUNK, budget * CHUNK)
-    assume(found.stretch == 0)
-    there = on_gpu(program, away(program, found, chunk_ns))
-    assert max(there) * CHUNK == found.peak_bytes
-    assert found.fits == (found.peak_bytes <= budget * CHUNK)
+    assert found.fits == (budget * CHUNK >= least_bytes(sequence(program), CHUNK))
+    assert not found.fits or found.peak_bytes <= budget * CHUNK
     assert found.moved_bytes == len(found.transfers) * CHUNK
+    assume(found.stretch == 0 and found.steady)
+    assert max(on_gpu(program, away(program, found, chunk_ns))) * CHUNK <= found.peak_bytes
 
 
 @CASES
@@ -108,11 +106,11 @@ def test_the_link_makes_one_transfer_at_a_time_also_into_the_next_iteration(
     program: list[Kernel], budget: int, chunk_ns: int
 ) -> None:
     found = plan(sequence(program), Link(CHUNK / chunk_ns * 1e9), CHUNK, budget * CHUNK)
-    assume(found.stretch == 0)
     period = begins(program)[len(program)]
     at = [each.begin_ns for each in found.transfers]
     assert at == sorted(at)
-    assert all(b - a >= chunk_ns for a, b in zip(at, [*at[1:], *(t + period for t in at[:1])], strict=True))
+    assert all(b - a >= chunk_ns for a, b in pairwise(at))
+    assert found.stretch or not found.steady or not at or at[0] + period - at[-1] >= chunk_ns
 
 
 @CASES
@@ -152,8 +150,8 @@ def test_a_plan_is_found_wherever_there_is_one_and_moves_at_most_half_as_much_ag
 ) -> None:
     found = plan(sequence(program), FAST, CHUNK, budget * CHUNK)
     fewest = fewest_gaps(program, budget)
-    assert (found.fits and found.stretch == 0) == (fewest is not None)
     if fewest is not None:
+        assert (found.fits, found.stretch) == (True, 0)
         assert 2 * fewest <= len(found.transfers) <= 3 * fewest
 
 
@@ -191,17 +189,17 @@ def test_content_that_nobody_needs_leaves_without_a_transfer() -> None:
 
 def test_what_is_freed_before_its_first_use_was_dead_since_the_last_one() -> None:
     program = [Kernel(1000, frozenset(), frozenset({0})), *there_and_back(3, 1000)]
-    assert on_gpu(program, [])[0] == 2
+    assert max(on_gpu(program, [])) == 3
     assert peak_bytes(sequence(program[:2]), CHUNK) == CHUNK
 
 
 def test_a_link_that_is_too_slow_costs_a_stretch_and_more_of_it_the_slower_it_is() -> None:
     program = sequence(there_and_back(40))
-    stretches = [plan(program, Link(CHUNK / ns * 1e9), CHUNK, 20 * CHUNK).stretch for ns in (1000, 750_000, 1_500_000, 3_000_000)]  # fmt: skip
+    stretches = [plan(program, Link(CHUNK / ns * 1e9), CHUNK, 20 * CHUNK).stretch for ns in (1000, 1_500_000, 3_000_000, 6_000_000)]  # fmt: skip
     assert stretches[0] == 0
     assert 0 < stretches[1] < stretches[2] < stretches[3]
     # At each time 20 are away: the first layers around the turn, the last ones around the end, all of them out and in once.
-    assert stretches[3] >= 40 * 2 * 3 / 80 - 1
+    assert stretches[3] >= 40 * 2 * 6 / 80 - 1
 
 
 def test_a_kernel_that_alone_needs_more_than_the_budget_leaves_no_plan_that_fits() -> None:
