@@ -30,11 +30,12 @@ def test_the_earliest_and_the_latest_free_time_are_those_of_brute_force(
         if found is not None:
             lane.take(found, length)
             taken.append((found, length))
+            mark(busy, found, length, True)
         elif give_back and taken:
-            found, length = taken.pop(0)
-            lane.give(found, length)
-            for ns in range(found, found + length):
-                busy[ns % PERIOD] = False
-            continue
-        for ns in range(found or 0, (found or 0) + (length if found is not None else 0)):
-            busy[ns % PERIOD] = True
+            lane.give(*taken[0])
+            mark(busy, *taken.pop(0), False)
+
+
+def mark(busy: list[bool], begin: int, length: int, value: bool) -> None:
+    for ns in range(begin, begin + length):
+        busy[ns % PERIOD] = value

@@ -1,0 +1,107 @@
+"""More memory than the GPU has: turns of whole jobs (case A) and budgets of one job (case B), by the rules of fikitd/core/residency. All simulated:
+a model of memory and link in manual time, no driver. Rows: case, figure, value, bar, holds (null where there is no bar)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from fikitd.residency import EpochRules
+
+from bench import page
+from bench.record import Result, write_whole
+from bench.residency import budgets, times
+from bench.residency.budgets import row
+from bench.residency.turns import Epochs, Gpu, Paging, S, Setting, Turns
+
+ABOUT = "simulated: jobs with more memory than the GPU has, in turns and with budgets"
+BATCHES_NS: Final = (10_000, 30_000, 100_000)
+GPUS_GIB: Final = (16, 80)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this bench."""
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="picture of resident bytes over time (needs matplotlib)"
+    )
+    page.add_argument(parser)
+
+
+def run(emulated: bool, svg: Path | None = None) -> Result:
+    """`emulated` is of no matter: there is no device at all."""
+    rates = times.rates()
+    rows = [*turns_rows(900 * S, 300 * S), *budgets.rows(rates)]
+    if svg:
+        from bench.residency import picture  # noqa: PLC0415 - matplotlib is asked for by those who draw
+
+        write_whole(svg, picture.svg(rates))
+    failed = sum(each["holds"] is False for each in rows)
+    bars = sum(each["bar"] is not None for each in rows)
+    settings = {
+        "kernels' times": rates.source,
+        "rates": rates.by_kind,
+        "setting of case A": vars(Setting()),
+        "model": "simulated",
+    }
+    return Result(
+        summary=f"simulated, in manual time: {bars - failed} of {bars} bars hold\n{table(rows)}", emulated=True,
+        values={"bars": bars, "failed": failed}, samples={}, settings=settings, details={"rows": rows}, table=short_table(rows),
+    )  # fmt: skip
+
+
+def turns_rows(length_ns: int, beside_ns: int) -> Iterator[dict[str, Any]]:
+    """Case A. beside_ns: for how long those beside the product are simulated, whose rates change little."""
+    for gib in GPUS_GIB:
+        setting = Setting(gpu_bytes=gib << 30, length_ns=length_ns)
+        label = f"A: {gib} GiB"
+        found = Gpu(setting, Epochs(EpochRules())).run()
+        rate = sum(found.worked_ns) / length_ns
+        yield row(label, "high JCT", found.jct, 1.06)
+        yield row(label, "time lost to moves / (c / (E + c))", found.lost / found.bound, 1.1, note=f"{found.lost:.3f} of the time")  # fmt: skip
+        yield row(label, "longest wait for a turn, s", found.longest_wait_ns / S)
+        short = Gpu(setting, Epochs(EpochRules(least_epoch_ns=5 * S))).run()
+        yield row(label, "time lost to moves, epochs of 5 s or more", short.lost, 0.11)
+        for batch_ns in BATCHES_NS:
+            beside = replace(setting, batch_ns=batch_ns, length_ns=beside_ns)
+            at = f"at {batch_ns // 1000} us per batch"
+            paging, turns = (Gpu(beside, who).run() for who in (Paging(), Turns()))
+            bar = 3.0 if batch_ns == 30_000 else None
+            yield row(label, f"low work / that of paging (TGS) {at}", rate * beside_ns / sum(paging.worked_ns), bar, at_least=True, note=f"high JCT then {paging.jct:.2f}")  # fmt: skip
+            yield row(label, f"low work / that of turns of 30 s (nvshare) {at}", rate * beside_ns / sum(turns.worked_ns), 1.0, at_least=True, note=f"high JCT then {turns.jct:.2f}")  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """All rows."""
+    return page.markdown(("case", "figure", "value", "bar", "holds", ""), (_cells(each) for each in rows))
+
+
+def short_table(rows: list[dict[str, Any]]) -> str:
+    """For a page: what is of one job with a budget as one line for each network and manner."""
+    others = [
+        each
+        for each in rows
+        if not each["case"].startswith("B: ") or "," not in each["case"] or "batch" in each["case"]
+    ]
+    by_case: dict[str, dict[str, dict[str, Any]]] = {}
+    for each in rows:
+        if each not in others:
+            by_case.setdefault(each["case"], {})[each["figure"]] = each
+    lines = []
+    for case, found in by_case.items():
+        name, manner = case.removeprefix("B: ").split(", ")
+        eor, saved = found[f"EOR at MSR {budgets.MSR:.2f}"], found[f"MSR at EOR {budgets.EOR:.2f}"]
+        holds = {None: "beyond it", True: "yes", False: "**no**"}[eor["holds"]]
+        rules = [f"{found[key]['note'].partition(': ')[2]}; ours {found[key]['value']:.2f}" if (key := f"EOR at {rule}'s MSR") in found else "" for rule in ("vDNN", "Capuchin")]  # fmt: skip
+        faults = found[f"faults alone: EOR at MSR {budgets.MSR:.2f}"]["value"]
+        lines.append((name, manner, eor["note"].removeprefix("free bound "), f"{eor['value']:.3f}", holds, f"{saved['value']:.2f}", saved["note"].partition(": ")[2], *rules, f"{faults:.2f}"))  # fmt: skip
+    head = ("network", "memory", "free bound (MSR)", "EOR at MSR .30", "<= .10", "MSR at EOR .10", "TENSILE, on an A6000", "vDNN's rule", "Capuchin's rule", "faults alone: EOR at MSR .30")  # fmt: skip
+    return page.markdown(head, lines) + "\n\n" + table(others)
+
+
+def _cells(each: dict[str, Any]) -> tuple[str, ...]:
+    bar = "" if each["bar"] is None else f"{'>=' if each['at_least'] else '<='} {each['bar']:g}"
+    holds = {None: "", True: "yes", False: "**no**"}[each["holds"]]
+    return each["case"], each["figure"], f"{each['value']:.3f}", bar, holds, each["note"]

@@ -1,0 +1,64 @@
+"""Resident bytes over time: case A's low jobs in their turns, and an iteration of a network with a budget, planned and by faults."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import matplotlib as mpl
+from fikitd.residency import EpochRules
+from matplotlib.figure import Figure
+
+from bench.residency.budgets import MSR, Case, case_of
+from bench.residency.machine import Outcome
+from bench.residency.placed import CHUNK
+from bench.residency.rules import NoRule
+from bench.residency.times import Rates
+from bench.residency.turns import Epochs, Gpu, S, Setting
+
+GIB = 1 << 30
+COLOURS = ("#1b6ca8", "#c0392b", "#27ae60")
+
+
+def svg(rates: Rates) -> str:
+    mpl.rcParams["svg.hashsalt"] = "fikit"  # the same picture for the same figures
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    turns, budget = figure.subplots(2, 1)
+    setting = Setting(length_ns=150 * S)
+    trail = Gpu(setting, Epochs(EpochRules())).run().trail
+    times_s = [ns / S for ns, _ in trail]
+    parts = [[counts[low] * CHUNK / GIB for _, counts in trail] for low in range(setting.lows)]
+    turns.stackplot(
+        times_s, parts, labels=[f"low job {low + 1}" for low in range(setting.lows)], colors=COLOURS, step="post"
+    )
+    turns.axhline(setting.room * CHUNK / GIB, color="black", linestyle="--", label="room beside the high job")
+    turns.set(
+        title="Case A: three low jobs of 40 % of a GPU of 16 GiB each (simulated)", xlabel="s", ylabel="GiB resident"
+    )
+    case = case_of("InceptionV4", 16, "known lifetimes", rates)
+    capacity = int(case.peak * (1 - MSR))
+    free = case.by(NoRule())
+    for name, outcome, colour in (("without a budget", free, "#7f8c8d"), ("planned", case.planned(capacity)[0], COLOURS[0]), ("faults alone", case.by(NoRule(), capacity), COLOURS[1])):  # fmt: skip
+        x, y = _steps(outcome)
+        budget.plot(x, y, label=name, color=colour, linewidth=1)
+    budget.axhline(capacity * CHUNK / GIB, color="black", linestyle="--", label="budget")
+    budget.set(title=f"Case B: an iteration of {_name(case)}, batch 16, with {100 * (1 - MSR):.0f} % of its memory (simulated)", xlabel="ms", ylabel="GiB resident")  # fmt: skip
+    for axes in (turns, budget):
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="lower right", fontsize=8)
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _steps(outcome: Outcome) -> tuple[list[float], list[float]]:
+    points = [*outcome.trail, (outcome.total_ns, outcome.trail[-1][1])] if outcome.trail else []
+    x, y = [], []
+    for (ns, count), (until_ns, _) in pairwise(points):
+        x += [ns / 1e6, until_ns / 1e6]
+        y += [count * CHUNK / GIB] * 2
+    return x, y
+
+
+def _name(case: Case) -> str:
+    return case.program.name
