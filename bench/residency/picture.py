@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from itertools import pairwise
 
 import matplotlib as mpl
 from fikitd.residency import EpochRules
@@ -17,15 +16,20 @@ from bench.residency.times import Rates
 from bench.residency.turns import Epochs, Gpu, S, Setting
 
 GIB = 1 << 30
+POINTS = 300
+"""Of a line: a page need not hold each chunk's arrival."""
 COLOURS = ("#1b6ca8", "#c0392b", "#27ae60")
 
 
 def svg(rates: Rates) -> str:
-    mpl.rcParams["svg.hashsalt"] = "fikit"  # the same picture for the same figures
+    mpl.rcParams.update(
+        {"svg.hashsalt": "fikit", "svg.fonttype": "none"}
+    )  # the same picture for the same figures; text as text
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     turns, budget = figure.subplots(2, 1)
     setting = Setting(length_ns=150 * S)
     trail = Gpu(setting, Epochs(EpochRules())).run().trail
+    trail = [trail[n * (len(trail) - 1) // POINTS] for n in range(POINTS + 1)]
     times_s = [ns / S for ns, _ in trail]
     parts = [[counts[low] * CHUNK / GIB for _, counts in trail] for low in range(setting.lows)]
     turns.stackplot(
@@ -52,12 +56,18 @@ def svg(rates: Rates) -> str:
 
 
 def _steps(outcome: Outcome) -> tuple[list[float], list[float]]:
-    points = [*outcome.trail, (outcome.total_ns, outcome.trail[-1][1])] if outcome.trail else []
-    x, y = [], []
-    for (ns, count), (until_ns, _) in pairwise(points):
-        x += [ns / 1e6, until_ns / 1e6]
-        y += [count * CHUNK / GIB] * 2
-    return x, y
+    """The most that is there in each of POINTS equal times."""
+    step_ns = -(-outcome.total_ns // POINTS)
+    there, at = [], 0
+    now = outcome.trail[0][1]
+    for begin_ns in range(0, outcome.total_ns, step_ns):
+        most = now
+        while at < len(outcome.trail) and outcome.trail[at][0] < begin_ns + step_ns:
+            now = outcome.trail[at][1]
+            most = max(most, now)
+            at += 1
+        there.append(most * CHUNK / GIB)
+    return [n * step_ns / 1e6 for n in range(len(there))], there
 
 
 def _name(case: Case) -> str:
