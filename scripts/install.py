@@ -29,6 +29,10 @@ APPLICATION = "lib/fikit"
 # What site/ and the manual pages say; an installation elsewhere has them with its own place.
 DOCUMENTED = "/usr/lib/fikit"
 UNITS = ("fikitd.service", "fikit-place.service", "fikit-place-clear.service", "fikit-place-clear.timer")
+# Lines for files of the site's own, and what other programs read.
+EXAMPLES = (
+    "slurm.conf", "gres.conf", "plugstack.conf", "task_prolog_mig", "prometheus_rules.yml", "grafana_dashboard.json",
+)  # fmt: skip
 COMMANDS = {"fikit": "bin", "fikit-report": "bin", "fikitd": "sbin"}
 CONFIG = Path("/etc/fikit/fikit.toml")
 LEFT_BY_PYTHON = "__pycache__"
@@ -82,7 +86,7 @@ class Installation:
         for name in UNITS:
             found[lib / "systemd" / "system" / name] = self.here((SITE / name).read_text())
         found[lib / "tmpfiles.d" / "fikit.conf"] = (SITE / "tmpfiles.conf").read_text()
-        for name in ("slurm.conf", "gres.conf", "plugstack.conf", "task_prolog_mig"):
+        for name in EXAMPLES:
             found[share / "doc" / "fikit" / "examples" / name] = self.here((SITE / name).read_text())
         return found
 

@@ -20,6 +20,9 @@ from daemon_process import Runner as Jobs
 from prometheus_client.parser import text_string_to_metric_families
 
 Values = dict[str, dict[tuple[str, ...], float]]
+DASHBOARD = Path(__file__).resolve().parents[3] / "site/grafana_dashboard.json"
+# What the dashboard shows of a node on which one job ran alone and is gone.
+OF_ONE_JOB = ("How busy the GPUs are", "Of it, harvested", "Work that stood while a lower job's ran")
 
 
 def free_port() -> int:
@@ -120,18 +123,27 @@ def test_a_real_prometheus_scrapes_it(site: Site, jobs: Jobs, tmp_path: Path) ->
     ]
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
         try:
-            query = urllib.parse.quote("sum(fikit_gpu_seconds_total) + sum(up{job='fikit'}) - 1")
 
-            def answer() -> list[Any]:
-                try:
-                    with urllib.request.urlopen(f"http://{own}/api/v1/query?query={query}", timeout=5) as said:
-                        found: list[Any] = json.load(said)["data"]["result"]
-                except OSError:
-                    return []
+            def answer(query: str) -> list[Any]:
+                """Raises HTTPError where Prometheus does not understand it."""
+                url = f"http://{own}/api/v1/query?query={urllib.parse.quote(query)}"
+                with urllib.request.urlopen(url, timeout=5) as said:
+                    found: list[Any] = json.load(said)["data"]["result"]
                 return found
 
-            [found] = eventually(answer, 60)
+            def scraped() -> list[Any]:
+                try:
+                    return answer("sum(fikit_gpu_seconds_total) + sum(up{job='fikit'}) - 1")
+                except OSError:
+                    return []
+
+            [found] = eventually(scraped, 60)
             assert float(found["value"][1]) == pytest.approx(report["gpu_time_s"], rel=0.01)
+            eventually(lambda: answer("rate(fikit_gpu_seconds_total[1m])"), 60)  # it was there twice
+            for panel in json.loads(DASHBOARD.read_text())["panels"]:
+                for target in panel["targets"]:
+                    query = target["expr"].replace("$node", ".*").replace("$__range", "5m")
+                    assert answer(query) or panel["title"] not in OF_ONE_JOB, panel["title"]
         finally:
             process.terminate()
 
