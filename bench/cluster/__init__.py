@@ -52,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kinds", choices=KINDS, default="slices",
         help="what jobs do to a GPU: fikit's simulated pairs on slices or with MPS, Gavel's measured ones (two a GPU at most), or the closed form",
     )  # fmt: skip
+    parser.add_argument(
+        "--know-pairs", action="store_true", help="the rules know these pairs, and not the closed form only: a bound"
+    )
     parser.add_argument("--sigma", type=float, default=1.0, help="error of predicted run times, lognormal; default: 1")
     parser.add_argument(
         "--policies", nargs="+", choices=list(NAMED), default=list(NAMED), metavar="NAME", help=", ".join(NAMED)
@@ -85,12 +88,15 @@ def place(options: dict[str, Any]) -> str:
     if options["bars"]:
         return " --bars"
     trace = "" if options["trace"] is None else f" --trace {options['trace']}"
-    return f"{trace} --kinds {options['kinds']}" + ("" if options["sigma"] == 1 else f" --sigma {options['sigma']:g}")
+    known = " --know-pairs" if options["know_pairs"] else ""
+    sigma = "" if options["sigma"] == 1 else f" --sigma {options['sigma']:g}"
+    return f"{trace} --kinds {options['kinds']}{known}{sigma}"
 
 
-def _kinds(name: str, folder: Path) -> Kinds:
+def _kinds(name: str, folder: Path, *, know_pairs: bool = False) -> Kinds:
     if name in kinds.MEASURED:
-        return kinds.fikit(name)
+        found = kinds.fikit(name)
+        return Kinds(f"{name}, every pair known", found.busy, found.real, found.real) if know_pairs else found
     return kinds.closed() if name == "closed" else kinds.gavel(name, folder)
 
 
@@ -159,7 +165,7 @@ def _lived(work: Workload, policy: Policy, most: int | None) -> Lived:
 
 
 def run(
-    *, emulated: bool, golden: bool = False, bars: bool = False, speed: bool = False, trace: str | None = None, kinds: str = "slices", sigma: float = 1.0,
+    *, emulated: bool, golden: bool = False, bars: bool = False, speed: bool = False, trace: str | None = None, kinds: str = "slices", know_pairs: bool = False, sigma: float = 1.0,
     policies: list[str] | None = None, memory: list[int] | None = None, loads: list[float] | None = None, jobs: int = 2000, gpus: int = 32,
     seeds: int = 4, folder: Path = traces.FOLDER, svg: Path | None = None, svg_use: Path | None = None,
 ) -> Result:  # fmt: skip
@@ -174,7 +180,7 @@ def run(
         return _speed(folder, sigma)
     if jobs < 2 or gpus < 1 or seeds < 1 or not sigma >= 0:
         raise BenchError("--jobs must be 2 or more, --gpus and --seeds 1 or more, --sigma 0 or more")
-    known, source = _kinds(kinds, folder), _trace(trace, folder)
+    known, source = _kinds(kinds, folder, know_pairs=know_pairs), _trace(trace, folder)
     chosen = [policy for policy in POLICIES if policy.name in (policies or NAMED)]
     most = 2 if known.name.startswith("Gavel") else None
     columns: list[tuple[int, float | None]] = [(gib, load) for gib in memory or MEMORY for load in loads or LOADS]

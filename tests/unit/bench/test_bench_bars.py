@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fikitd.placement import Priorities
 
+from bench import cluster
 from bench.cluster import bars, kinds, traces
 from bench.cluster.bars import Bar, Figures
+from bench.cluster.policies import Lived, Policy, Workload, live
 
 FOUND = Figures(
     {"sjf": 100.0, "sjf-bsbf": 80.0, "spread": 60.0, "auto": 50.0, "order": 50.0, "pair": 45.0, "pair-agent": 49.0},
@@ -69,3 +72,35 @@ def test_figures_are_of_all_seeds() -> None:
     made_up = traces.made_up(5000, seed=1)
     one, two = (bars.figures(made_up, kinds.closed(), ("spread",), gib=14, load=0.8, gpus=8, seeds=n) for n in (1, 2))
     assert one.mean_s != two.mean_s
+
+
+def test_every_trace_is_drawn_as_often_as_seeds_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its jobs do to a GPU is drawn, also where the trace is taken whole."""
+    drawn: dict[str, set[int]] = {}
+
+    def figures(source: str, *_: object, seeds: int, **__: object) -> Figures:
+        drawn.setdefault(source, set()).add(seeds)
+        return FOUND
+
+    monkeypatch.setattr(bars, "figures", figures)
+    assert list(bars.all_of(lambda name: kinds.closed(), lambda name: name, {"muri1": 64}, 3, True))  # type: ignore[arg-type, return-value]
+    assert drawn == {"philly": {3}, "made-up": {3}, "muri1": {3}}
+
+
+@pytest.mark.parametrize("know_pairs", [False, True])
+def test_the_rules_know_the_pairs_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, know_pairs: bool) -> None:
+    works: list[Workload] = []
+
+    def lived(work: Workload, policy: Policy, most: int | None) -> Lived:
+        works.append(work)
+        return live(work, policy, most)
+
+    monkeypatch.setattr(cluster, "_lived", lived)
+    cluster.run(
+        emulated=True, trace="made-up", kinds="mps", policies=["auto"], memory=[14], loads=[1.0], seeds=1, jobs=50, know_pairs=know_pairs
+    )  # fmt: skip
+    pairs = [[(0.5, i), (0.5, j)] for i in range(11) for j in range(11)]
+    real, believed = (
+        [each.rates(Priorities.ORDERED, pair) for pair in pairs] for each in (works[0].real, works[0].believed)
+    )
+    assert (real == believed) is know_pairs

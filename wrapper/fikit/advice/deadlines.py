@@ -1,4 +1,4 @@
-"""Beside whom do requests keep a deadline? The response-time test of docs/placement.md: a kernel that runs is not stopped.
+"""Beside whom do requests keep a deadline? The response-time test of docs/advice.md: a kernel that runs is not stopped.
 
 A request of the job (what it launches between two waits for the GPU) takes R alone at its 99th percentile. Whatever of lower jobs is on the
 device when it comes is waited for: their longest kernel, less the time for which the device is idle anyway. So R + max(0, K - slack) + 15 us.
