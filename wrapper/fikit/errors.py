@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -31,3 +32,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if not close:
         return ""
     return "; did you mean " + " or ".join(f'"{name}"' for name in close) + "?"
+
+
+def write(file: Path, text: str) -> None:
+    """To a file that somebody named. UserError: it cannot be written."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file} could not be written: {error.strerror}") from None

@@ -14,7 +14,7 @@ from fikit.advice import of_run, reported
 from fikit.api import moments, queries, sums
 from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
-from fikit.errors import UserError
+from fikit.errors import write
 from fikit.jobs_known import LISTED
 from fikit.reporters import csv, job_table, json, many, screen, table
 from fikit.reporters.line import say
@@ -119,10 +119,7 @@ def _write_page(found: JobReport, file: Path) -> None:
     from fikit.page import document, look_up, render  # noqa: PLC0415  # Jinja2 is loaded where a page is asked for
 
     made = document.of(found, reported.advise(found), look_up.sources(found.record), datetime.now(UTC))
-    try:
-        file.write_text(render.html(made), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{file} could not be written: {error.strerror}") from None
+    write(file, render.html(made))
 
 
 def _list(uid: int | None, as_json: bool) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 from fikitd.config import SchedulerConfig
 
-from fikit import policy_name
-from fikit.errors import UserError, did_you_mean
+from fikit import jobs_known, policy_name, stored_jobs
+from fikit.errors import UserError, did_you_mean, write
 from fikit.quantities import nanoseconds, share
 from fikit.reporters import json, simulation, table, units
+from fikit.reporters import picture as svg
 from fikit.reporters.line import say
 from fikitd import simulator
 
@@ -24,11 +25,25 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--high", required=True, metavar="TRACE", type=_TRACE, help="Recording of the high-priority job.")
+@click.option("--high", metavar="TRACE", type=_TRACE, help="Recording of the high-priority job.")
 @click.option(
-    "--low", "lows", required=True, multiple=True, metavar="TRACE", type=_TRACE,
+    "--low", "lows", multiple=True, metavar="TRACE", type=_TRACE,
     help="Recording of a low-priority job, which repeats it for ever; may be given several times.",
 )  # fmt: skip
+@click.option(
+    "--job", metavar="JOBID", help="Instead of --high a job of yours, as its stored trace has it; it runs once."
+)
+@click.option(
+    "--with", "others", multiple=True, metavar="JOBID",
+    help="Instead of --low a job of yours, as its stored trace has it; may be given several times.",
+)  # fmt: skip
+@click.option("--user", metavar="USER", help="Jobs of this user's; for root.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.svg",
+    help="Also as a picture, of one policy.",
+)
 @click.option(
     "--policy", "policies", multiple=True, default=[SchedulerConfig.policy], show_default=True, metavar="NAME|FILE.py",
     help=f"One of {', '.join(simulator.POLICIES)}; all: each of these that the device can have; or your own, in Python "
@@ -75,11 +90,11 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="One object; times in the units of their names; of several policies it has a list.",
 )
 def command(  # noqa: PLR0917
-    high: Path, lows: tuple[Path, ...], policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
+    high: Path | None, lows: tuple[Path, ...], job: str | None, others: tuple[str, ...], user: str | None, picture: Path | None, policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
     device: str, slice_ns: int | None, switch_ns: int | None, overlap: float | None, requests: int | None, seed: int, cold: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """What a policy does to a high-priority job and to low ones, all of them recorded timelines (*.csv.gz).
+    """What a policy does to a high-priority job and to low ones, recorded timelines (*.csv.gz), or jobs of yours: --job 12 --with 18.
 
     Nothing runs on a GPU: the device is the emulated one's model, in manual time. The same command prints the same numbers.
     """
@@ -89,8 +104,11 @@ def command(  # noqa: PLR0917
         raise click.UsageError(str(error)) from error
     try:
         asked = _policies(policies, gpu)
+        if picture is not None and len(asked) > 1:
+            raise click.UsageError("--picture is of one policy")
+        first, rest, lacking = _jobs(high, lows, job, others, user)
         scenario = simulator.Scenario(
-            simulator.load(high), [simulator.load(low) for low in lows], arrivals, seed, requests, cold,
+            first, rest, arrivals, seed, requests if requests or job is None else 1, cold,
             max_slowdown, max_delay, device=gpu,
         )  # fmt: skip
         outcomes = [simulator.simulate(scenario, policy) for policy in asked]
@@ -101,6 +119,10 @@ def command(  # noqa: PLR0917
             say(
                 f"warning: {outcome.policy} let no low job run in {units.duration(outcome.span_ms / 1e3)}: choose() must return a client that waits"
             )
+    for text in lacking:
+        say(text)
+    if picture is not None:
+        write(picture, svg.simulation(outcomes[0], scenario))
     if as_json:
         facts = {"arrivals": arrivals, "seed": seed, "emulated": True, "device_from": gpu.origin}
         found = [asdict(outcome) | facts for outcome in outcomes]
@@ -109,6 +131,24 @@ def command(  # noqa: PLR0917
         table.show(simulation.table(outcomes[0], scenario))
     else:
         table.show(simulation.comparison(outcomes, scenario))
+
+
+def _jobs(
+    high: Path | None, lows: Sequence[Path], job: str | None, others: Sequence[str], user: str | None
+) -> tuple[simulator.Trace, list[simulator.Trace], list[str]]:
+    """The high job, the low ones, and what their traces lack."""
+    if (high is None) == (job is None) or bool(lows) == bool(others):
+        raise click.UsageError(
+            "name a high job (--high TRACE or --job JOBID) and at least one low one (--low TRACE or --with JOBID)"
+        )
+    uid = None if user is None else jobs_known.user(user)
+    first, lacking = (simulator.load(high), []) if high is not None else stored_jobs.load(str(job), uid)
+    rest = [simulator.load(low) for low in lows]
+    for each in others:
+        made, more = stored_jobs.load(each, uid)
+        rest.append(made)
+        lacking = [*lacking, *more]
+    return first, rest, lacking
 
 
 def _policies(asked: Sequence[str], gpu: simulator.Device) -> list[str | simulator.PolicyFile]:

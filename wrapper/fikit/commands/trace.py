@@ -13,7 +13,7 @@ from fikitd.client import Control, ControlError, DaemonUnreachable
 from fikitd.traces import TraceStore
 
 from fikit import jobs_known
-from fikit.errors import UserError
+from fikit.errors import UserError, write
 from fikit.places import Place, elsewhere, places
 from fikit.reporters import perfetto, screen
 
@@ -45,10 +45,7 @@ def command(jobid: str, output: Path | None, user: str | None) -> None:
     if output is None:
         screen.echo(text)
         return
-    try:
-        output.write_text(text)
-    except OSError as error:
-        raise UserError(f"{output} could not be written: {error.strerror}") from None
+    write(output, text)
 
 
 def _report(jobid: str, uid: int | None) -> dict[str, Any] | None:

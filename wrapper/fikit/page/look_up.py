@@ -22,11 +22,11 @@ Record = Mapping[str, Any]
 
 def sources(record: Record) -> Sources:
     """Of a checked report."""
-    own = _trace(record["job"], record["uid"])
+    own = trace(record["job"], record["uid"])
     return Sources(own, {} if own is None else _partners(own), _profile(record))
 
 
-def _trace(job: str, uid: int) -> Record | None:
+def trace(job: str, uid: int) -> Record | None:
     """From fikitd while it runs, else the stored one; None where there is none that can be read."""
     for place in places():
         with suppress(DaemonUnreachable, ControlError, TraceError, UserError):
@@ -38,7 +38,7 @@ def _trace(job: str, uid: int) -> Record | None:
 def _partners(own: Record) -> dict[str, Record]:
     """Traces of the jobs that the job waited for or was delayed by, by job: of those whose trace the caller may read, which is the same user's."""
     jobs = sorted({str(each["job"]) for each in own["others"].values() if each["job"] not in (None, own["job"])})
-    found = {job: _trace(job, own["uid"]) for job in jobs[:MOST_PARTNERS]}
+    found = {job: trace(job, own["uid"]) for job in jobs[:MOST_PARTNERS]}
     return {job: each for job, each in found.items() if each is not None and each["node"] == own["node"]}
 
 

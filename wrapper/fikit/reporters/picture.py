@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:  # the simulator is loaded by whoever has an outcome
+    from fikitd.simulator import Outcome, Scenario
 
 MODES = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
 COLOURS = {"solo_s": "#9aa5b1", "shared_s": "#d64545", "fikit_s": "#2f8f5b"}
 TITLES = {"high": "high priority: image classification", "low": "low priority: training"}
 LEFT, BAR, ROW, WIDTH = 130, 420, 24, 660
+MOST_OF_NAME = 70
 
 
 def demo(summary: dict[str, Any]) -> str:
@@ -35,6 +39,54 @@ def demo(summary: dict[str, Any]) -> str:
     if device["sharing"]:
         y += ROW - 4
         parts.append(_text(10, y, device["sharing"], colour="#616e7c"))
+    return _page(parts, y)
+
+
+def simulation(outcome: Outcome, scenario: Scenario) -> str:
+    """A simulated pairing as bars: how long each job takes of its time alone, and what becomes of the time that the high one leaves idle."""
+    rows: list[tuple[str, float | None, str]] = [
+        (f"{scenario.high.name} (high)", outcome.high_jct_ratio, COLOURS["fikit_s"]),
+        (f"{', '.join(low.name for low in scenario.lows)} (low)", outcome.low_jct_ratio, COLOURS["shared_s"]),
+    ]
+    longest = max([1.0, *(ratio for _, ratio, _ in rows if ratio is not None)])
+    parts, y = [], 24
+    for name, ratio, colour in rows:
+        parts.append(_text(10, y, name if len(name) <= MOST_OF_NAME else f"{name[: MOST_OF_NAME - 1]}…", weight="bold"))
+        for label, value, fill in (("alone", 1.0, COLOURS["solo_s"]), ("beside the other", ratio, colour)):
+            y += ROW
+            parts += _bar(
+                y,
+                label,
+                None if value is None else value / longest,
+                fill,
+                "none of its work was done" if value is None else f"{value:.2f}x",
+            )
+        y += ROW + 14
+    parts.append(_text(10, y, "what the high job leaves of the GPU", weight="bold"))
+    y += ROW
+    parts += _bar(y, "used", outcome.harvest, COLOURS["fikit_s"], f"{outcome.harvest:.1%}")
+    y += ROW + 14
+    parts.append(
+        _text(
+            10,
+            y,
+            f"simulated, policy {outcome.policy}: {outcome.device} ({scenario.device.origin}); no claim about hardware",
+            colour="#616e7c",
+        )
+    )
+    return _page(parts, y)
+
+
+def _bar(y: int, label: str, share: float | None, fill: str, text: str) -> list[str]:
+    length = BAR * (share or 0.0)
+    return [
+        _text(LEFT - 8, y, label, anchor="end"),
+        f'<rect x="{LEFT}" y="{y - 13}" width="{length:.1f}" height="17" rx="2" fill="{fill}"/>',
+        _text(LEFT + length + 6, y, text),
+    ]
+
+
+def _page(parts: list[str], y: int) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 12}" width="{WIDTH}" height="{y + 12}" '
         'font-family="system-ui, sans-serif" font-size="13">\n'
