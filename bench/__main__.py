@@ -8,38 +8,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from bench import (
-    bound,
-    calls,
-    cluster,
-    demo,
-    device_option,
-    dispatch,
-    elapsed,
-    emulator,
-    frontier,
-    heldout,
-    launch,
-    learnt,
-    live_pairs,
-    load,
-    measure,
-    model,
-    page,
-    placed,
-    predict,
-    progress,
-    record,
-    replay,
-    residency,
-    slowdowns,
-    slurm,
-    steer,
-    storm,
-    switches,
-    tuning,
-)
+from bench import cluster, device_option, page, placed, record, residency
+from bench.emulator import costs as emulator
+from bench.emulator import model, replay
 from bench.gpu import report as gpu
+from bench.launch import calls, dispatch, launch, measure, progress
+from bench.live import elapsed, live_pairs
+from bench.scheduling import bound, frontier, heldout, learnt, predict, slowdowns, switches, tuning
+from bench.slurm import demo, load, steer, storm
+from bench.slurm import plugin as slurm
 
 BENCHES: dict[str, ModuleType] = {
     "bound": bound,

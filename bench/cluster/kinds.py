@@ -18,7 +18,7 @@ from fikitd.storage import reason
 from bench.cluster.policies import Kinds
 from bench.cluster.traces import FOLDER
 from bench.record import BenchError
-from bench.slowdowns import Pair, read
+from bench.scheduling.slowdowns import Pair, read
 
 HERE = Path(__file__).parent
 MEASURED = {"slices": HERE / "slices.csv", "mps": HERE / "mps.csv"}

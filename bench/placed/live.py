@@ -16,11 +16,11 @@ from fikit.sandbox_needs import SandboxError
 from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
 from fikitd.simulator import SLICES
 
+from bench.emulator.replay import device_config
 from bench.placed import jobs as work
 from bench.placed.jobs import GPU_GIB, GPUS, KINDS, Job
 from bench.record import BenchError
-from bench.replay import device_config
-from bench.steer import SLURM, steered
+from bench.slurm.steer import SLURM, steered
 
 LATE_S = 240.0
 """After the last job has come, so long for those that are left."""

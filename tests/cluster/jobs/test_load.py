@@ -12,7 +12,7 @@ import pytest
 from fikit.sandbox import Sandbox
 from remains import daemons, descriptors, nothing_remains
 
-from bench.load import SHARING, load
+from bench.slurm.load import SHARING, load
 
 SETTLED, JOBS, SRUNS = 16, 32, 24
 # What a client's page and its journal take is several times as much.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.slurm import without_plugin
+from bench.slurm.plugin import without_plugin
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -17,7 +17,9 @@ from emulator_tools import ROOT
 from fikitd.simulator import MERGED
 
 sys.path.insert(0, str(ROOT))
-from bench import live, live_pairs, recordings
+from bench import recordings
+from bench.live import live_pairs
+from bench.live import stages as live
 
 SECONDS = 0.4
 NAMES = ("serve", "train")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bench import storm
+from bench.slurm import storm
 
 TRIES = 3  # a machine that has something else to do at one moment may be slow by that
 HOOKS = ("prolog", "launch", "epilog")

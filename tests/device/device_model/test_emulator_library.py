@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from emulator_tools import MODEL, ROOT, SOURCES, model_flags
 
-from bench import model
 from bench.__main__ import main
+from bench.emulator import model
 
 CASES = [
     "next_event_leads_from_one_to_the_next",

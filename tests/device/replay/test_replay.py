@@ -14,7 +14,8 @@ import pytest
 from emulator_tools import ROOT, stats
 
 sys.path.insert(0, str(ROOT))
-from bench import recordings, replay
+from bench import recordings
+from bench.emulator import replay
 
 Env = Callable[..., dict[str, str]]
 Play = Callable[..., dict[str, Any]]

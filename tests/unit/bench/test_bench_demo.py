@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cli_samples import SUMMARY
 
-from bench import demo
 from bench.record import BenchError
+from bench.slurm import demo
 
 
 def summary(slowdown: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fikitd._core import Spin
 
-from bench import dispatch
+from bench.launch import dispatch
 from bench.record import BenchError
 
 SPIN_NS = 20_000

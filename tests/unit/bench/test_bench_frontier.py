@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from fikitd.simulator import SLICES
 
-from bench import bound, chart, frontier, record, seeds
+from bench import chart, record
+from bench.scheduling import bound, frontier, seeds
 
 
 @pytest.mark.starts_processes

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from fikitd.simulator import SLICES
 
-from bench import heldout, pairs, record
+from bench import record
+from bench.scheduling import heldout, pairs
 
 
 def test_standard_pairs_are_left_out_and_order_is_fixed() -> None:

@@ -9,8 +9,8 @@ import pytest
 from fikitd.history.pairs import Pair, learn
 from fikitd.placement import Priorities, Slowdowns
 
-from bench import learnt
 from bench.record import BenchError
+from bench.scheduling import learnt
 
 BUSY = [0.5, 0.5]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import line
+from bench.scheduling import line
 
 POINTS = [(1.02, 0.5), (1.01, 0.3), (1.05, 0.4), (1.10, 0.9)]
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from fikitd.simulator import MPS, SLICES
 
-from bench import live_pairs, live_rounds, live_table, low_time, reaction, record, recordings
-from bench.device_use import used_ns
-from bench.live_rounds import Rounds
+from bench import record, recordings
+from bench.live import live_pairs, live_rounds, live_table, low_time, reaction
+from bench.live.device_use import used_ns
+from bench.live.live_rounds import Rounds
 
 LOW, HIGH = 7, 8
 OPTIONS: dict[str, Any] = {

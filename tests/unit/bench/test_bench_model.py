@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import model
+from bench.emulator import model
 from bench.recordings import recordings
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from fikitd.simulator import MERGED
 
-from bench import host_pace, live, live_pairs, live_table, low_time, reaction, record, recordings, slow_motion
+from bench import record, recordings
+from bench.live import host_pace, live_pairs, live_table, low_time, reaction, slow_motion
+from bench.live import stages as live
 from fikitd import config, simulator
 
 LOW, HIGH = 7, 8

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench import predict, recordings, timeline
+from bench import recordings
 from bench.record import ROOT, BenchError
+from bench.scheduling import predict, timeline
 
 # Those that the figures are about; others may behave otherwise.
 NAMES = [

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench import record, switches
+from bench import record
+from bench.scheduling import switches
 
 
 def row(policy: str, ratio: float, harvest: float, arrivals: str = "closed", seed: int = 1) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import re
 import pytest
 from fikitd.simulator import ARRIVALS, TUNING
 
-from bench import seeds
-from bench.pairs import PAIRS
 from bench.record import ROOT
+from bench.scheduling import seeds
+from bench.scheduling.pairs import PAIRS
 
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()
 RESULTS = (ROOT / "docs" / "scheduling-results.md").read_text()

@@ -13,9 +13,9 @@ from fikitd.simulator import Device as SimulatedDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import slowdowns
 from bench.cluster import golden, kinds, traces
 from bench.cluster.policies import NAMED, POLICIES, Policy, live, workload
+from bench.scheduling import slowdowns
 
 published = pytest.mark.skipif(not traces.FOLDER.is_dir(), reason="the published traces are not here")
 

@@ -7,9 +7,9 @@ import statistics
 import subprocess
 import time
 
-from bench.pairs import Case, read_pairs
 from bench.record import BenchError, Result
 from bench.recordings import recordings
+from bench.scheduling.pairs import Case, read_pairs
 from fikitd import paths, simulator
 
 ABOUT = "kernels per second of the device model alone, in manual time, and of simulated pairs"

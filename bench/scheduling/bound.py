@@ -10,12 +10,12 @@ from typing import Any, Unpack
 from fikitd.bound import Bound
 
 from bench import page
-from bench import seeds as several
-from bench.frontier import BUDGETS, DEFAULT
-from bench.pairs import Case, Chosen, claim, every_case
-from bench.pairs import add_arguments as add_pair_arguments
-from bench.pairs import settings as pair_settings
 from bench.record import BenchError, Result
+from bench.scheduling import seeds as several
+from bench.scheduling.frontier import BUDGETS, DEFAULT
+from bench.scheduling.pairs import Case, Chosen, claim, every_case
+from bench.scheduling.pairs import add_arguments as add_pair_arguments
+from bench.scheduling.pairs import settings as pair_settings
 from fikitd import simulator
 
 ABOUT = "the most that any policy could harvest at a slowdown, and what `budget` does, on simulated pairs"

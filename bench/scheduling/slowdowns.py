@@ -14,9 +14,9 @@ from fikitd.simulator import SLICES, Device
 from fikitd.storage import reason
 
 from bench import device_option
-from bench.pairs import CLAIM, Case, on_all_processors
 from bench.record import BenchError, Result
 from bench.recordings import recordings
+from bench.scheduling.pairs import CLAIM, Case, on_all_processors
 from fikitd import placement, simulator
 
 ABOUT = "simulated: slowdowns of every two recorded jobs on one GPU, and the error of placement's closed form"

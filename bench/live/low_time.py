@@ -9,8 +9,8 @@ from typing import Any
 
 from fikitd.simulator import LowTime
 
-from bench.live import Run
-from bench.reaction import ON_COMPUTE_ENGINE
+from bench.live.reaction import ON_COMPUTE_ENGINE
+from bench.live.stages import Run
 
 STATES = {
     "runs": ("runs",),

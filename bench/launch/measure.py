@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.managed import run_managed
+from bench.launch.managed import run_managed
 from bench.record import BenchError, Result
 
 ABOUT = "cost of sampling and of measuring (--fikit-measure) to a job's completion time"

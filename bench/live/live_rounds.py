@@ -15,7 +15,7 @@ from typing import Any
 from fikitd.storage import reason
 
 from bench import record
-from bench.reaction import Reactions
+from bench.live.reaction import Reactions
 from bench.record import BenchError
 
 Measured = tuple[dict[str, Any], Reactions]

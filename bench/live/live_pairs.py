@@ -25,14 +25,14 @@ from typing import Any
 
 from fikitd.simulator import SLICES, Device, Scenario
 
-from bench import device_option, host_pace, low_time, page, slow_motion
-from bench import live as stages
+from bench import device_option, page
 from bench import recordings as made_up
-from bench.live_rounds import Measured, Rounds, machine_state
-from bench.live_table import agrees, live_result, picture, simulated_table
-from bench.pairs import read_pairs
-from bench.reaction import Reactions, delayed_ns, reactions, together
+from bench.live import host_pace, low_time, slow_motion, stages
+from bench.live.live_rounds import Measured, Rounds, machine_state
+from bench.live.live_table import agrees, live_result, picture, simulated_table
+from bench.live.reaction import Reactions, delayed_ns, reactions, together
 from bench.record import BenchError, Result
+from bench.scheduling.pairs import read_pairs
 from fikitd import _simulator, config, simulator
 
 ABOUT = "pairs of recorded jobs, simulated, and measured with --live"

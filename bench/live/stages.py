@@ -18,11 +18,11 @@ from fikitd.switches import DIRECTORY as SWITCHES
 from fikitd.switches import Switches
 from fikitd.traces import TraceStore
 
-from bench import slow_motion
-from bench.device_use import used_ns
-from bench.managed import managed, own_environment
+from bench.emulator.replay import NS_PER_BYTE, device_config
+from bench.launch.managed import managed, own_environment
+from bench.live import slow_motion
+from bench.live.device_use import used_ns
 from bench.record import BenchError
-from bench.replay import NS_PER_BYTE, device_config
 from fikitd import config, paths
 
 TRACE_RECORDS = 1 << 20

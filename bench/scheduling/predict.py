@@ -15,7 +15,7 @@ from typing import Any
 from bench import page
 from bench.record import BenchError, Result
 from bench.recordings import recordings
-from bench.timeline import Launch, launches
+from bench.scheduling.timeline import Launch, launches
 from fikitd import _core, paths
 
 ABOUT = "errors of predicted durations and gaps on recorded timelines, ns per prediction"

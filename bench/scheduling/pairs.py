@@ -15,9 +15,9 @@ from fikitd.simulator import SLICES, Device
 from fikitd.storage import reason
 
 from bench import device_option, page
-from bench import seeds as several
 from bench.record import BenchError
 from bench.recordings import recordings
+from bench.scheduling import seeds as several
 from fikitd import simulator
 
 CLAIM = "Simulated on the emulated device model ({device}), no claim about hardware"

@@ -11,7 +11,7 @@ import os
 import statistics
 from typing import Any
 
-from bench.managed import run_managed
+from bench.launch.managed import run_managed
 from bench.record import Result
 
 ABOUT = "cost of the shim to contexts pushed around each launch, and to updates of graphs"

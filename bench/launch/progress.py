@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.host import Host, hosting
+from bench.launch.host import Host, hosting
 from bench.record import BenchError, Result
 from fikitd import paths
 

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from fikitd.simulator import SLICES, Device
 
-from bench import device_option, live
-from bench.reaction import ON_COMPUTE_ENGINE
+from bench import device_option
+from bench.live import stages as live
+from bench.live.reaction import ON_COMPUTE_ENGINE
 from bench.record import BenchError, Result
 
 ABOUT = "reports' sums of waiting and delays beside the device's own record"

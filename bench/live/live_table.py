@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import page
 from bench.chart import Series, scatter
-from bench.low_time import STATES, mean
+from bench.live.low_time import STATES, mean
 from bench.record import Result
 
 MARGINS = (0.03, 0.10)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bench.managed import run_managed
+from bench.launch.managed import run_managed
 from bench.record import BenchError, Result
 
 ABOUT = "cost of the shim on the launch path"

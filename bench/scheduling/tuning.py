@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from bench import page
-from bench import seeds as several
-from bench.frontier import BOUND
-from bench.pairs import Case, Chosen, add_arguments, claim, every_case
-from bench.pairs import settings as pair_settings
 from bench.record import Result
+from bench.scheduling import seeds as several
+from bench.scheduling.frontier import BOUND
+from bench.scheduling.pairs import Case, Chosen, add_arguments, claim, every_case
+from bench.scheduling.pairs import settings as pair_settings
 from fikitd import simulator
 
 __all__ = ["ABOUT", "add_arguments", "run"]

@@ -70,7 +70,7 @@ def fikitd(environment: Mapping[str, str], stretch: float) -> Iterator[None]:
     file = environment[config.ENV_CONFIG]
     run_dir = Path(config.load(Path(file)).daemon.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "bench.slow_motion", f"{stretch:g}", file]
+    command = [sys.executable, "-m", "bench.live.slow_motion", f"{stretch:g}", file]
     clean = {name: value for name, value in environment.items() if not name.startswith(("FIKIT_", "LD_", "EMUCUDA_"))}
     with (run_dir / "fikitd.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log, env=clean, cwd=ROOT)

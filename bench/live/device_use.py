@@ -7,7 +7,7 @@ from typing import Any
 
 from fikitd.simulator import Device
 
-from bench.reaction import ON_COMPUTE_ENGINE
+from bench.live.reaction import ON_COMPUTE_ENGINE
 
 
 def used_ns(events: Sequence[Mapping[str, Any]], pid: int, from_ns: int, until_ns: int, device: Device) -> int:

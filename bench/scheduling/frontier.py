@@ -14,13 +14,14 @@ from typing import Any, Unpack
 from fikitd.bound import Bound
 from fikitd.simulator import SLICES, Device
 
-from bench import line, page
-from bench import seeds as several
+from bench import page
 from bench.chart import Series, scatter
-from bench.pairs import Case, Chosen, claim, every_case
-from bench.pairs import add_arguments as add_pair_arguments
-from bench.pairs import settings as pair_settings
 from bench.record import Result
+from bench.scheduling import line
+from bench.scheduling import seeds as several
+from bench.scheduling.pairs import Case, Chosen, claim, every_case
+from bench.scheduling.pairs import add_arguments as add_pair_arguments
+from bench.scheduling.pairs import settings as pair_settings
 from fikitd import simulator
 
 ABOUT = "slowdown of the high job against harvest, every policy, on simulated pairs"

@@ -11,9 +11,9 @@ from typing import Any
 
 from fikitd.storage import reason
 
-from bench import seeds as several
 from bench.chart import Series, panels
 from bench.record import BenchError, Result
+from bench.scheduling import seeds as several
 from fikitd import config
 
 ABOUT = "picture of JCT ratio and harvest against the cost of a switch, from what `frontier --json` wrote"

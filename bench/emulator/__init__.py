@@ -1,0 +1,1 @@
+"""What the emulated GPU costs, and how it plays recordings."""

@@ -1,0 +1,1 @@
+"""Recorded jobs as real programs, beside what the simulator says of them."""

@@ -1,0 +1,1 @@
+"""Simulated: what policies, predictor and placement do with recorded jobs."""

@@ -1,0 +1,1 @@
+"""Throw-away Slurms: what fikit costs jobs, prologs and slurmctld."""
