@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import build_id
+import completion
 import fikit
 import man
 from packaging.requirements import Requirement
@@ -83,6 +84,8 @@ class Installation:
         }
         for name, text in man.pages().items():
             found[share / "man" / f"man{name[-1]}" / name] = self.here(text)
+        for place, text in completion.files().items():
+            found[share / place] = text
         for name in UNITS:
             found[lib / "systemd" / "system" / name] = self.here((SITE / name).read_text())
         found[lib / "tmpfiles.d" / "fikit.conf"] = (SITE / "tmpfiles.conf").read_text()

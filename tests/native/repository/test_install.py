@@ -98,6 +98,34 @@ def test_uninstall_leaves_what_others_own_and_what_was_changed(tmp_path: Path) -
     assert not (root / "etc").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "offered"),
+    [
+        ("fikit", "fikit re", "report"),
+        ("fikit", "fikit top --js", "--json"),
+        ("fikit-report", "fikit-report --ht", "--html"),
+    ],
+)
+def test_the_shell_completes_commands_and_options(
+    installed: Path, tmp_path: Path, command: str, words: str, offered: str
+) -> None:
+    """bash, as the package bash-completion loads it: the file of the command's name."""
+    application, share = installed / "opt/site/lib/fikit", installed / "opt/site/share"
+    program = tmp_path / command  # its own first line names the final place, where nothing is here
+    program.write_text(f'#!/bin/sh\nexec "{application}/bin/python" -I "{application}/bin/{command}" "$@"\n')
+    program.chmod(0o755)
+    script = f"""
+      source "{share}/bash-completion/completions/{command}"
+      COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}
+      _{command.replace("-", "_")}_completion {command}; echo "${{COMPREPLY[*]}}"
+    """
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, check=False, cwd="/", env=env)
+    assert (done.stdout.split(), done.stderr) == ([offered], "")
+    for place in ("zsh/site-functions/_{}", "zsh/vendor-completions/_{}", "fish/vendor_completions.d/{}.fish"):
+        assert command in (share / place.format(command)).read_text()
+
+
 def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
     man = installed / "opt/site/share/man"
     pages = {path.name: path.read_text().replace("\\", "") for path in man.rglob("*.[1-9]")}
