@@ -115,6 +115,11 @@ def _write_history(sandbox: Sandbox, jobs: Sequence[Job], gib: int) -> None:
     sandbox.set_access({})
 
 
+def _profile(kind: int) -> str:
+    """Runs of a kind are the same work."""
+    return f"--fikit-profile={KINDS[kind].name}"
+
+
 class _Site:
     """Submits to the sandbox, and reads what its jobs leave: a file with two moments each."""
 
@@ -125,8 +130,10 @@ class _Site:
     def learn(self) -> list[float]:
         """Each kind is measured, as users are told to; then how long it takes alone, without fikit."""
         passes = [max(1, round(ALONE_S / kind.pass_s)) for kind in KINDS]
-        for what, options in (("measured", ("--fikit-measure",)), ("alone", ())):
+        for what in ("measured", "alone"):
             for number, kind in enumerate(KINDS):
+                # Of fikit's options each but --fikit-measure makes a job share.
+                options = ("--fikit-measure", _profile(number)) if what == "measured" else ()
                 self._submit(f"{what}-{kind.name}", number, passes[number], *options)
             self._wait([f"{what}-{kind.name}" for kind in KINDS], time.monotonic() + 60)
         found = []
@@ -141,7 +148,7 @@ class _Site:
         came = {}
         for job in jobs:
             time.sleep(max(0.0, begin + job.submit_s - time.monotonic()))
-            self._submit(job.name, job.kind, job.passes, f"--fikit-priority={priority}", f"--fikit-mem={gib}G")
+            self._submit(job.name, job.kind, job.passes, f"--fikit-priority={priority}", f"--fikit-mem={gib}G", _profile(job.kind))  # fmt: skip
             came[job.name] = time.time() - begin_s
         self._wait([job.name for job in jobs], time.monotonic() + LATE_S)
         marks = {job.name: self._marks(job.name) for job in jobs}
@@ -158,7 +165,7 @@ class _Site:
             f'echo "$began $(date +%s%N) $CUDA_VISIBLE_DEVICES" >{mark}.part; mv {mark}.part {mark}'
         )
         command = ["sbatch", f"--output={self._sandbox.logs}/{name}.out", "--gres=gpu:1", f"--job-name={name}",
-                   f"--fikit-profile={KINDS[kind].name}", "--time=10", *options, f"--wrap={script}"]  # fmt: skip
+                   "--time=10", *options, f"--wrap={script}"]  # fmt: skip
         done = self._sandbox.run(command, timeout=60)
         if done.returncode != 0:
             raise BenchError(f"sbatch failed: {(done.stderr or done.stdout).strip()}")
