@@ -90,6 +90,13 @@ def test_a_terminal_that_can_replace_nothing_gets_one_look_below_the_other(daemo
         process.terminate()
 
 
+def test_with_its_errors_in_a_file_it_still_shows_who_uses_the_gpu(daemon: Fikitd, tmp_path: Path) -> None:
+    with on_a_terminal(daemon, "sh", "-c", f"exec {' '.join(TOP)} 2>{tmp_path}/errors") as (process, screen):
+        read_until(screen, b"policy paper")
+        process.terminate()
+    assert (tmp_path / "errors").read_text() == ""
+
+
 def test_it_goes_on_with_the_next_fikitd(daemon: Fikitd) -> None:
     with on_a_terminal(daemon, *TOP) as (process, screen):
         read_until(screen, b"policy paper")

@@ -37,7 +37,7 @@ def command(interval: float, once: bool, as_json: bool) -> None:
         return
     control, before = node_view.first_look()
     console = screen.console()
-    if not console.is_dumb_terminal and sys.stdin.isatty():
+    if not console.is_dumb_terminal and sys.stdin.isatty() and sys.stderr.isatty():  # by which textual draws
         from fikit.live import app, looks  # noqa: PLC0415  # textual is loaded where there is a terminal for it
 
         shown = app.Top(looks.Looks(control, before), interval)
@@ -51,7 +51,7 @@ def command(interval: float, once: bool, as_json: bool) -> None:
 
 
 def _watch_below(console: Console, control: Control, before: dict[str, Any] | None, interval: float) -> NoReturn:
-    """One look below the other, on a terminal on which nothing can be replaced."""
+    """One look below the other, where nothing can be replaced."""
     while True:
         shown, before = _next(control, before, interval)
         console.print(shown)
