@@ -160,6 +160,33 @@ def test_mps_outlives_restarts_of_the_service_and_ends_with_its_last_job(
     assert (told["fikitd"], told["ended"]) == (3, [])
 
 
+def test_what_an_agent_has_left_set_is_looked_for_after_it_has_ended(node: Node, tmp_path: Path) -> None:
+    """The agent is a program that sleeps here, --clear one that leaves a line, and minutes are seconds."""
+    cleared = tmp_path / "cleared"
+    cleared.touch()
+    for name in ("fikit-place.service", "fikit-place-clear.service", "fikit-place-clear.timer"):
+        text = (ROOT / "site" / name).read_text()
+        for old, new in (
+            ("/usr/lib/fikit/bin/fikit place --daemon", "/bin/sleep infinity"),
+            ("/usr/lib/fikit/bin/fikit place --clear", f"/bin/sh -c 'echo $$PPID >>{cleared}'"),
+            ("User=slurm", "User=root"),
+            ("5min", "500ms"),
+            ("AccuracySec=10s", "AccuracySec=50ms"),
+        ):
+            text = text.replace(old, new)
+        # This systemd shares the machine's files.
+        kept = [line for line in text.splitlines() if not line.startswith(("Private", "Protect", "Memory", "CPU"))]
+        (tmp_path / "units" / name).write_text("\n".join([*kept, ""]))
+    assert node.run("systemctl", "daemon-reload").returncode == 0
+    done = node.run("systemctl", "start", "fikit-place")
+    assert done.returncode == 0, done.stderr
+    assert node.run("systemctl", "is-active", "fikit-place-clear.timer").stdout.strip() == "active"
+    assert node.run("systemctl", "stop", "fikit-place").returncode == 0
+    before = len(cleared.read_text().splitlines())
+    eventually(lambda: len(cleared.read_text().splitlines()) >= before + 2)
+    assert node.run("systemctl", "stop", "fikit-place-clear.timer").returncode == 0
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
 def test_systemd_understands_every_line_of_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "fikitd.service"
