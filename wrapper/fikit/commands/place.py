@@ -34,7 +34,7 @@ _log = logging.getLogger("fikit.place")
 
 @click.command()
 @click.option("--daemon", is_flag=True, help="Do it, once a second until SIGTERM, as [placement] mode says.")
-@click.option("--clear", is_flag=True, help="Take back what an agent has set that is gone.")
+@click.option("--clear", is_flag=True, help="Take back what an agent has set that is gone; nothing while one runs.")
 @click.option(
     "--state", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help=f"Where the agent notes what it has set; default: $STATE_DIRECTORY, else {STATE_DIR}.",
