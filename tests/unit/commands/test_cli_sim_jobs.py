@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner, Result
-from fikit import recorded
 from fikit.commands.sim import command
+from fikit.stored import recording
 from fikitd.reports import ReportStore
 from fikitd.traces import TraceStore
 from hypothesis import given, settings
@@ -42,8 +42,8 @@ def at(t_ms: float, length_ms: float, end_ms: float = 0.0) -> list[Any]:
 
 def calls(found: dict[str, Any]) -> list[tuple[str, float, float, float]]:
     """Kind, begin of the call, begin on the device (of S: how long), length on the device, in ms; without what a launch needs to begin."""
-    rows = [line.split(",") for line in recorded.of(found).text.splitlines() if line[:2] in ("K,", "S,")]
-    late = recorded.LATENCY_NS / 1e3
+    rows = [line.split(",") for line in recording.of(found).text.splitlines() if line[:2] in ("K,", "S,")]
+    late = recording.LATENCY_NS / 1e3
     return [
         ("K", round(float(row[1]) / 1e3, 3), round((float(row[3]) - late) / 1e3, 3), float(row[4]) / 1e3) if row[0] == "K"
         else ("S", round(float(row[1]) / 1e3, 3), round((float(row[2]) - late) / 1e3, 3), 0.0)
@@ -76,19 +76,19 @@ def test_kernels_stand_behind_each_other() -> None:
 
 def test_what_has_no_length_is_left_out_and_told_unless_it_is_most() -> None:
     unknown = ["launch", 5 * MS, -1, -1, 1, "none", None]
-    found = recorded.of(trace(at(0, 5), at(6, 5), unknown))
+    found = recording.of(trace(at(0, 5), at(6, 5), unknown))
     assert (found.launches, found.unknown, found.processes) == (2, 1, 1)
-    with pytest.raises(recorded.NotEnough, match="only 1 of its 3 launches have a known length"):
-        recorded.of(trace(at(0, 5), unknown, unknown))
+    with pytest.raises(recording.NotEnough, match="only 1 of its 3 launches have a known length"):
+        recording.of(trace(at(0, 5), unknown, unknown))
     for nothing in (trace(), trace(drain(5)), {**trace(), "clients": []}):
-        with pytest.raises(recorded.NotEnough, match="it launched nothing"):
-            recorded.of(nothing)
+        with pytest.raises(recording.NotEnough, match="it launched nothing"):
+            recording.of(nothing)
 
 
 def test_of_several_processes_the_one_that_launched_most_is_played() -> None:
     two = trace(at(0, 1), at(2, 1))
     both = {**two, "clients": [trace(at(0, 9))["clients"][0], *two["clients"]]}
-    assert recorded.of(both).processes == 2
+    assert recording.of(both).processes == 2
     assert [row[3] for row in calls(both)] == [1, 1]
 
 
@@ -102,8 +102,8 @@ EVENT = st.tuples(
 @given(st.lists(EVENT.map(list), max_size=60))
 def test_whatever_a_trace_says_the_simulator_reads_it(events: list[list[Any]]) -> None:
     try:
-        found = recorded.of(trace(*events))
-    except recorded.NotEnough:
+        found = recording.of(trace(*events))
+    except recording.NotEnough:
         return
     read = simulator.parse("x", found.text)
     assert read.native.kernels == found.launches
@@ -118,10 +118,10 @@ def test_times_and_names_that_cannot_be_are_an_error_and_no_crash() -> None:
         ["launch", 2**63 - 1, 2**63 - 1, 1, 1, "none", None],
     )
     with pytest.raises(simulator.SimulatorError):
-        simulator.parse("x", recorded.of(hostile).text)
+        simulator.parse("x", recording.of(hostile).text)
     named = trace(at(0, 1))
     named["clients"][0]["kernels"]["1"] = f"K,1,2 {HOSTILE}"
-    assert simulator.parse("x", recorded.of(named).text).native.kernels == 1
+    assert simulator.parse("x", recording.of(named).text).native.kernels == 1
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import re
 import pytest
 from fikit.page import timeline
 from fikit.page.timeline import PIECES
+from fikit.stored.spans import union
 from hypothesis import given
 from hypothesis import strategies as st
 from page_samples import MS, PARTNER, TRACE, launch, trace, wait
@@ -19,7 +20,7 @@ SPANS = st.lists(
 
 @given(SPANS, st.integers(1, 300))
 def test_pieces_have_the_time_that_is_covered(spans: list[tuple[int, int]], pieces: int) -> None:
-    covered = timeline.union((max(first, 2_000), min(last, 9_000)) for first, last in spans)
+    covered = union((max(first, 2_000), min(last, 9_000)) for first, last in spans)
     instants = {instant for first, last in spans for instant in range(max(first, 2_000), min(last, 9_000))}
     assert sum(last - first for first, last in covered) == len(instants)
     found = timeline.shares(covered, 2_000, 9_000, pieces)

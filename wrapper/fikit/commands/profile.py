@@ -9,11 +9,11 @@ import click
 from fikitd.profiles import ProfileStore
 from fikitd.storage import reason
 
-from fikit import profile_kernels
 from fikit.errors import UserError, did_you_mean
 from fikit.places import closed, looked_in, places
 from fikit.reporters import json, screen, table
 from fikit.reporters.line import say_warnings
+from fikit.stored import kernels
 
 
 @click.group()
@@ -34,7 +34,7 @@ def list_(as_json: bool) -> None:
         {
             "key": profile["key"], "device": profile["device"], "runs": profile["runs"], "created": profile["created"],
             "variants": profile["variants"], "bytes": store.bytes_of(os.getuid(), key),
-            "kernels": len(profile_kernels.of(profile)), "launches": profile["launches"], "command": profile["command"],
+            "kernels": len(kernels.of(profile)), "launches": profile["launches"], "command": profile["command"],
         }
         for key, store in _keys().items() for device in store.devices(os.getuid(), key)
         if (profile := store.load(os.getuid(), key, device)) is not None
@@ -66,7 +66,7 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     if profile is None:
         raise UserError(_not_measured_on(device, key, store.devices(os.getuid(), key)))
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
-    entry["kernels"] = sorted(profile_kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
+    entry["kernels"] = sorted(kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
     json.emit(entry) if as_json else table.show(table.profile(entry))
 
 

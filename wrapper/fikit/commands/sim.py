@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 from fikitd.config import SchedulerConfig
 
-from fikit import jobs_known, policy_name, stored_jobs
+from fikit import jobs_known, policy_name
 from fikit.errors import UserError, did_you_mean, write
 from fikit.quantities import nanoseconds, share
 from fikit.reporters import json, simulation, table, units
 from fikit.reporters import picture as svg
 from fikit.reporters.line import say
+from fikit.stored import played
 from fikitd import simulator
 
 ALL = "all"
@@ -142,10 +143,10 @@ def _jobs(
             "name a high job (--high TRACE or --job JOBID) and at least one low one (--low TRACE or --with JOBID)"
         )
     uid = None if user is None else jobs_known.user(user)
-    first, lacking = (simulator.load(high), []) if high is not None else stored_jobs.load(str(job), uid)
+    first, lacking = (simulator.load(high), []) if high is not None else played.load(str(job), uid)
     rest = [simulator.load(low) for low in lows]
     for each in others:
-        made, more = stored_jobs.load(each, uid)
+        made, more = played.load(each, uid)
         rest.append(made)
         lacking = [*lacking, *more]
     return first, rest, lacking

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fikit.stored.spans import LOWER_WORK
+
 Record = Mapping[str, Any]
 
-LOWER_WORK: Final = "lower_work"
 SORTS: Final = ("priority", "GPU", "waited", "slowdown", "memory", "name")
 
 

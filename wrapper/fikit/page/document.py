@@ -44,7 +44,7 @@ TICKS: Final = 5
 
 @dataclass(frozen=True)
 class Sources:
-    """What goes with a report. partners: traces of other jobs of the node, by job. profile: its key, its runs, its kernels as profile_kernels has them."""
+    """What goes with a report. partners: traces of other jobs of the node, by job. profile: its key, its runs, its kernels as fikit.stored.kernels has them."""
 
     trace: Record | None = None
     partners: Mapping[str, Record] = field(default_factory=dict)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from fikit.stored.spans import LOWER_WORK, Span, union
+
 PIECES: Final = 240
 MOST_LANES: Final = 8  # of waits, and of partners; the least come together as one
-LOWER_WORK: Final = "lower_work"  # the reason of an entry that is no wait, but a delay behind a lower job's kernels
 
-Span = tuple[int, int]  # from, to, in ns
 Kind = Literal["own", "waited", "delayed", "partner"]
 
 
@@ -100,19 +100,6 @@ def _longest(lanes: Sequence[Lane]) -> Iterator[Lane]:
     """Those with some time, the longest first; where there are too many, the rest is left out."""
     known = [lane for lane in lanes if lane.seconds > 0]
     yield from sorted(known, key=lambda lane: -lane.seconds)[:MOST_LANES]
-
-
-def union(spans: Iterable[Span]) -> list[Span]:
-    """In order and without what overlaps."""
-    found: list[Span] = []
-    for first, last in sorted(spans):
-        if last <= first:
-            continue
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found
 
 
 def shares(covered: Iterable[Span], begin: int, end: int, pieces: int = PIECES) -> list[float]:

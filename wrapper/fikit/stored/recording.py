@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fikit.page.timeline import LOWER_WORK, Span, union
+from fikit.stored.spans import LOWER_WORK, Span, union
 
 LATENCY_NS: Final = 5_000  # from a launch until an idle GPU begins it: assumed
 FILLS: Final = "65535,1,1,1024,1,1"  # grid and block

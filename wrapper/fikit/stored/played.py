@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fikitd.simulator import SimulatorError, Trace
 
-from fikit import jobs_known, recorded
+from fikit import jobs_known
 from fikit.errors import UserError
-from fikit.page import look_up
 from fikit.reporters import units
+from fikit.stored import recording, traces
 from fikitd import simulator
 
 
@@ -15,13 +15,13 @@ def load(jobid: str, uid: int | None) -> tuple[Trace, list[str]]:
     """A job's recording, and what it lacks, in words. UserError: there is no report or no trace of it, or the trace says too little."""
     job = jobs_known.own_number(jobid)
     report = jobs_known.find(job, uid)
-    trace = look_up.trace(job, report["uid"])
+    trace = traces.of(job, report["uid"])
     if trace is None:
         raise UserError(f"there is no trace of job {jobid} that can be read: trace_events in fikit.toml keeps them")
     try:
-        found = recorded.of(trace)
+        found = recording.of(trace)
         made = simulator.parse(f"job {jobid} {report['name']}".strip(), found.text, f"the trace of job {jobid}")
-    except recorded.NotEnough as error:
+    except recording.NotEnough as error:
         raise UserError(f"job {jobid} cannot be simulated from its trace: {error}") from None
     except SimulatorError as error:
         raise UserError(str(error)) from None
