@@ -96,6 +96,10 @@ class Machine:
     def flying(self, chunk: int) -> bool:
         return self._flying is not None and self._flying[0] == chunk
 
+    def leaving_ns(self) -> int:
+        """Until the chunk that is on its way out has left."""
+        return max(self._free_ns - self.now_ns, 0) if self._flying is not None and not self._flying[1] else 0
+
     # -- what a kernel needs
 
     def _need(self, touched: Iterable[int]) -> None:

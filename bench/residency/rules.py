@@ -79,7 +79,8 @@ class Transfers(NoRule):
     def wait_ns(self, machine: Machine) -> int:
         if not self._waits:
             return 0
-        return sum(not inward and from_ns < self._ended_ns for from_ns, _, inward in self._queue) * machine.chunk_ns
+        waiting = sum(not inward and from_ns < self._ended_ns for from_ns, _, inward in self._queue)
+        return waiting * machine.chunk_ns + machine.leaving_ns()
 
 
 class Oracle(NoRule):

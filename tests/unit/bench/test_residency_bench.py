@@ -173,3 +173,27 @@ def test_never_are_more_bytes_there_than_room() -> None:
 )  # fmt: skip
 def test_a_row_says_whether_its_bar_holds(value: float, bar: float | None, at_least: bool, holds: bool | None) -> None:
     assert row("case", "figure", value, bar, at_least=at_least)["holds"] is holds
+
+
+def test_with_vdnn_the_second_kernel_waits_until_what_the_first_read_has_left() -> None:
+    """Chunk 0 leaves while kernel 1 reads it, which is shorter than the copy."""
+    program = Program("four", [Use(1000, (0,)), Use(1000, (0,)), Use(1000, (1,)), Use(1_000_000, (1,))])
+    transfers = [(0, 0, 0, False), (2, 0, 0, True)]
+    waits, goes_on = (Machine(program, 2, Link(), Transfers(transfers, waits=each)).run(3) for each in (True, False))
+    assert goes_on.total_ns == program.total_ns
+    assert waits.total_ns == program.total_ns + Link().chunk_ns - 1000
+
+
+def test_a_piece_of_a_move_ends_before_the_high_job_copies() -> None:
+    """A link so slow that a whole piece takes longer than the high job is away from it."""
+    slow = Setting(gpu_bytes=4 << 30, length_ns=20 * S, step_ns=100 * MS, link_bytes_per_s=1e9, jitter=0.0)
+    assert Gpu(slow, Epochs(SHORT)).run().jct == pytest.approx(1, abs=1e-6)
+
+
+def test_paging_works_for_the_part_of_the_idle_time_that_misses_leave() -> None:
+    setting = Setting(gpu_bytes=4 << 30, length_ns=20 * S, step_ns=100 * MS, jitter=0.0)
+    missed = setting.chunks / setting.kernels
+    kernel_ns = setting.kernel_ns + missed * (BATCHES_OF_CHUNK * setting.batch_ns + 2 * setting.chunk_ns)
+    idle = setting.host_ns / (setting.copy_ns + setting.work_ns + setting.host_ns)
+    worked = sum(Gpu(setting, Paging()).run().worked_ns)
+    assert worked == pytest.approx(setting.length_ns * idle * setting.kernel_ns / kernel_ns, rel=0.15)
