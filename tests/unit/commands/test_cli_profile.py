@@ -169,3 +169,26 @@ def test_rm_says_what_it_could_not_remove(store: ProfileStore, monkeypatch: pyte
 
     monkeypatch.setattr(ProfileStore, "remove", refuse)
     assert 'profile "train-1" could not be removed: Read-only file system' in run("rm", "-y", "train-1").output
+
+
+def sized(key: str, peak_gib: float, gpu_gib: int = 16) -> dict[str, Any]:
+    found = profile(key)
+    return {**found, "peak_bytes": int(peak_gib * 2**30), "device": {**found["device"], "memory_bytes": gpu_gib << 30}}
+
+
+def test_show_says_what_memory_is_needed_and_who_would_fit_beside_it(store: ProfileStore) -> None:
+    for key, gib in (("train-1", 9.5), ("small-1", 2), ("large-1", 8), ("huge-1", 20)):
+        store.save(os.getuid(), sized(key, gib), "run1")
+    memory = json.loads(run("show", "train-1", "--json").output)["memory"]
+    assert (memory["peak_bytes"], memory["gpu_bytes"]) == (int(9.5 * 2**30), 16 << 30)
+    assert {each["key"]: each["how"] for each in memory["beside"]} == {"small-1": "together", "large-1": "turns", "huge-1": "none"}  # fmt: skip
+    shown = " ".join(run("show", "train-1").output.split())
+    assert "it needs 9.50 GiB of 16.0 GiB at most" in shown
+    assert "fits on the GPU together with small-1" in shown
+    assert "with large-1 (8.00 GiB) it would fit in turns only: a change moves 3.00 GiB, 134 ms at 24 GB/s (assumed)" in shown  # fmt: skip
+
+
+def test_show_says_nothing_of_memory_that_no_run_told(store: ProfileStore) -> None:
+    store.save(os.getuid(), profile("train-1"), "run1")
+    assert json.loads(run("show", "train-1", "--json").output)["memory"]["beside"] == []
+    assert "it needs" not in run("show", "train-1").output

@@ -48,6 +48,7 @@ class Neighbour:
     whole: bool = False  # it has the GPU alone
     longest_kernel_s: float | None = None
     name: int = 0
+    peak_bytes: int | None = None  # the most that a run of its name needed
 
     @property
     def who(self) -> Name | None:

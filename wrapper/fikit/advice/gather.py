@@ -190,8 +190,9 @@ class Sources:
 
     def neighbour(self, job: Queued, whole: bool, shards: int) -> Neighbour:
         mine = self.profiles is not None and job.uid == os.getuid()
+        known = self.runs.history.known(job.uid, job.name)
         return Neighbour(
-            job=job.job, uid=job.uid, shards=shards, expected=self.runs.expectation(job.uid, job.name, job.elapsed_s, job.limit_s),
+            job=job.job, peak_bytes=known.peak_bytes if known else None, uid=job.uid, shards=shards, expected=self.runs.expectation(job.uid, job.name, job.elapsed_s, job.limit_s),
             busy=self.runs.busy(job.uid, job.name), priority=self.levels.get(job.job), whole=whole,
             name=name_key(job.name), longest_kernel_s=self.profiles.longest_kernel_s(job.name) if mine and self.profiles else None,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Final
 
 from fikitd.placement import shards_for
 
-from fikit.advice import batches, deadlines, run_rules
+from fikit.advice import batches, deadlines, residency, run_rules
 from fikit.advice.offers import Choice
 from fikit.advice.situation import (
     WORTH,
@@ -248,7 +248,7 @@ def deadline(situation: Situation) -> Advice | None:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    share, soonest_priority, kindest_priority, alone_is_sooner, memory, smaller_batch, deadline, time_limit, unknown,
+    share, soonest_priority, kindest_priority, alone_is_sooner, memory, smaller_batch, residency.residency, deadline, time_limit, unknown,
     *run_rules.RULES,
 )  # fmt: skip
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 from fikitd.profiles import ProfileStore
 from fikitd.storage import reason
 
+from fikit.advice import residency
 from fikit.errors import UserError, did_you_mean
 from fikit.places import closed, looked_in, places
 from fikit.reporters import json, screen, table
@@ -59,13 +61,15 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     """The kernels of profile KEY, those that take most of the GPU's time first.
 
     Times taken beside other jobs, which are longer than alone, are marked (* in the table, "beside" in --json), and so are
-    doubtful ones, as of a first launch, which loads the kernel (~ in the table, "doubtful" in --json).
+    doubtful ones, as of a first launch, which loads the kernel (~ in the table, "doubtful" in --json). Below: the most memory that
+    runs needed, and which of your other programs would fit beside it, at once or in turns ("memory" in --json; sizes in bytes).
     """
     store = _store_of(key)
     profile = store.load(os.getuid(), key, device)
     if profile is None:
         raise UserError(_not_measured_on(device, key, store.devices(os.getuid(), key)))
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
+    entry["memory"] = _memory(key, profile)
     entry["kernels"] = sorted(kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
     json.emit(entry) if as_json else table.show(table.profile(entry))
 
@@ -119,6 +123,20 @@ def _keys() -> dict[str, ProfileStore]:
         for key in store.keys(os.getuid()):
             found.setdefault(key, store)
     return found
+
+
+def _memory(key: str, profile: dict[str, Any]) -> dict[str, Any]:
+    """The most that runs needed of the GPU, and how the program would be beside others of this user that were measured on that kind."""
+    gpu_bytes, peak_bytes = profile["device"]["memory_bytes"], profile["peak_bytes"]
+    others = {
+        other: found["peak_bytes"]
+        for other, store in _keys().items()
+        if other != key and (found := store.load(os.getuid(), other, profile["device"]["name"])) is not None and found["peak_bytes"]
+    }  # fmt: skip
+    known = bool(gpu_bytes and peak_bytes)
+    return {
+        "peak_bytes": peak_bytes, "gpu_bytes": gpu_bytes, "link_bytes_per_s": residency.LINK_BYTES_PER_S, "beside": list(residency.beside(peak_bytes, gpu_bytes, others)) if known else [],
+    }  # fmt: skip
 
 
 def _not_measured_on(device: str | None, key: str, devices: list[str]) -> str:

@@ -30,6 +30,7 @@ MARKED = (
 )
 KEY_WIDTH = 24
 MOST_OF_NAME = 48
+MOST_BESIDE = 4  # other programs that are named
 NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
 
 
@@ -132,8 +133,25 @@ def profile(entry: dict[str, Any]) -> Grid:
             ),
         ],
         title=title(f"Profile {entry['key']} on {device(entry['device'])}"),
-        notes=[note for note in MARKED if note[0] in marks],
+        notes=[*(note for note in MARKED if note[0] in marks), *memory_of_program(entry["memory"])],
     )  # fmt: skip
+
+
+def memory_of_program(memory: dict[str, Any]) -> list[str]:
+    """What a program needs, and beside whom it would be how: a line for all that fit, and one for each that would take turns with it."""
+    if not memory["peak_bytes"]:
+        return []
+    whole = f" of {units.gibibytes(memory['gpu_bytes'])}" if memory["gpu_bytes"] else ""
+    lines = [f"it needs {units.gibibytes(memory['peak_bytes'])}{whole} at most"]
+    if fits := [each["key"] for each in memory["beside"] if each["how"] == "together"]:
+        more = f" and {len(fits) - MOST_BESIDE} more" if len(fits) > MOST_BESIDE else ""
+        lines.append(f"fits on the GPU together with {', '.join(fits[:MOST_BESIDE])}{more}")
+    for each in [each for each in memory["beside"] if each["how"] == "turns"][:MOST_BESIDE]:
+        moved = f"{units.gibibytes(each['moved_bytes'])}, {units.duration(each['moved_s'])} at {memory['link_bytes_per_s'] / 1e9:.0f} GB/s (assumed)"
+        lines.append(
+            f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: a change moves {moved}, {100 * each['share']:.1f} % of the time"
+        )
+    return lines
 
 
 def checks(results: list[dict[str, str]]) -> Table:
