@@ -14,13 +14,13 @@ from compiler import ROOT, Compiler
 from hypothesis import settings
 from quick import OPTION, Quick
 
+from examples import FULL, QUICK
 from fikitd import paths
 
 OTHER_LIBC = "tests/other_libc.c"
 CLUSTER = ROOT / "tests/cluster"
 
-settings.register_profile("no_deadline", deadline=None)  # how long an example takes is the machine's
-settings.load_profile("no_deadline")
+settings.load_profile(FULL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(OPTION):
         config.pluginmanager.register(Quick())
+        settings.load_profile(QUICK)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook

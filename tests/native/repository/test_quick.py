@@ -36,6 +36,9 @@ def test_takes_seconds(): start()
 def cc(): start()
 def test_asks_for_a_compiler(cc): pass
 def test_starts_none(): pass
+def test_makes_up_fewer_examples():
+    from examples import examples
+    assert (examples(100), examples(50)) == (20, 10)
 """
 
 
@@ -64,6 +67,7 @@ def test_a_test_that_starts_a_process_must_say_so(tmp_path: Path, workers: tuple
         "test_forks": "FAILED",
         "test_has_a_fixture_that_starts_one": "ERROR",
         "test_starts_none": "PASSED",
+        "test_makes_up_fewer_examples": "PASSED",
     }
     assert "mark it with @pytest.mark.starts_processes" in said
 

@@ -14,6 +14,8 @@ from fikitd.workers import WorkSaid, _receive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 
 def frame(data: bytes) -> bytes:
     return LENGTH.pack(len(data)) + data
@@ -63,7 +65,7 @@ def test_an_answer_that_is_none_is_an_error_and_nothing_more(data: bytes) -> Non
 
 
 @given(st.binary(max_size=200) | st.lists(st.binary(max_size=50).map(frame)).map(b"".join))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_any_bytes_are_an_answer_or_an_error(data: bytes) -> None:
     try:
         _, answer = answered(data, 100)

@@ -109,6 +109,7 @@ def test_a_page_has_every_metric_as_the_table_says_it(node: Node) -> None:
     assert 'fikit_job_slowdown_ratio{jobid="12",priority="1",user="ana"} 1.02' in text
 
 
+@pytest.mark.starts_processes
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
 def test_promtool_has_nothing_to_say(node: Node) -> None:
     text = page.text(full(node), name_of={"4711": "ana"}.get)

@@ -235,6 +235,7 @@ def test_what_there_is_not_is_said() -> None:
     )
 
 
+@pytest.mark.starts_processes  # it asks Slurm which tasks the array has
 def test_a_page_is_of_one_job(store: ReportStore, tmp_path: Path) -> None:
     for number in (3, 20):
         store.save({**REPORT, "job": str(10 + number), "array": f"12_{number}"})

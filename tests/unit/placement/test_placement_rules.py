@@ -25,8 +25,10 @@ from fikitd.placement import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 GIB = 1 << 30
-CASES = settings(max_examples=int(os.environ.get("FIKIT_PLACEMENT_CASES", "300")), deadline=None)
+CASES = settings(max_examples=examples(int(os.environ.get("FIKIT_PLACEMENT_CASES", "300"))), deadline=None)
 rests = st.floats(1, 1e6)
 slowdowns = st.floats(1, 100)
 shares = st.floats(0, 1)

@@ -21,6 +21,8 @@ from fikitd.placement import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 SLICES = Slowdowns(0, Device.SLICES)
 MPS = Slowdowns(0, Device.MPS)
 EQUAL, ORDERED = Priorities.EQUAL, Priorities.ORDERED
@@ -84,7 +86,7 @@ rests = st.floats(1, 1e6)
 jobs = st.lists(st.tuples(rests, st.floats(0, 1)), min_size=2, max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(jobs, st.sampled_from([SLICES, MPS]))
 def test_new_jobs_are_ordered_where_the_sum_of_ends_is_smaller_so(
     jobs: list[tuple[float, float]], slowdowns: Slowdowns
@@ -98,7 +100,7 @@ def test_new_jobs_are_ordered_where_the_sum_of_ends_is_smaller_so(
     assert [jobs[i][0] for i in order] == sorted(rest_s for rest_s, _ in jobs)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(jobs, st.lists(st.floats(0.9, 1.1), min_size=6, max_size=6))
 def test_expectations_that_change_by_a_tenth_change_nothing(
     jobs: list[tuple[float, float]], noise: list[float]
@@ -109,7 +111,7 @@ def test_expectations_that_change_by_a_tenth_change_nothing(
     assert then == list(range(len(jobs)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(jobs, st.integers(0, 5))
 def test_one_of_whom_nothing_is_known_makes_all_equal(jobs: list[tuple[float, float]], which: int) -> None:
     contenders = [

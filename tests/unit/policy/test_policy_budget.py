@@ -12,6 +12,8 @@ from fikitd.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW, LOWER = 1, 2, 3
 IDLE = [200 * US] * 4 + [50 * MS] * 4  # every other request comes at once
@@ -444,7 +446,7 @@ def test_a_long_silence_is_expected_to_last() -> None:
 LENGTHS = st.lists(st.integers(1 * US, 3 * MS), min_size=5, max_size=60)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(LENGTHS, st.sampled_from([0.01, 0.05, 0.2]), st.integers(0, 1))
 def test_expected_delays_never_exceed_what_was_earned(lengths: list[int], share: float, lie: int) -> None:
     """No slack at all, so every granted kernel is a delay: their sum stays within the share of the progress, and of what a

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from test_policy_gates import LEASE, MS, US, grants, wake
 from test_policy_invariants import HISTORY, Seen, World, checked, play
 
+from examples import examples
+
 S = 1_000_000_000
 HIGH = 1
 NEVER_AGED = 1_000_000 * S
@@ -68,7 +70,7 @@ def test_whoever_waits_goes_once_nobody_above_objects_whatever_happened_before(
 LENGTHS = st.lists(st.lists(st.integers(1 * US, 3 * MS), min_size=3, max_size=3), min_size=5, max_size=40)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(LENGTHS, st.sampled_from([0.01, 0.05, 0.2]), st.sampled_from([0, 500 * US, 50 * MS]))
 def test_grants_of_one_decision_are_together_within_the_budget(
     rounds: list[list[int]], share: float, run_ahead: int
@@ -148,7 +150,7 @@ class Recorded(World):
         self.said.append((self.now, self.wake_at, {n: (c.closed, c.waiting) for n, c in sorted(self.clients.items())}))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.lists(st.tuples(st.integers(10 * US, 10 * MS), st.integers(10 * US, 10 * MS)), min_size=2, max_size=4),
     st.sampled_from([0, 500 * US, 3 * MS]),
@@ -226,7 +228,7 @@ EIGHT_TIMES = st.lists(st.integers(0, 30 * MS), min_size=8, max_size=8).map(sort
 
 
 @pytest.mark.takes_seconds
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     EIGHT_TIMES,
     EIGHT_TIMES,
@@ -264,7 +266,7 @@ def test_of_a_crowd_goes_the_first_of_those_who_could_go_alone(
     assert together[:1] == ([] if first is None else [first])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     EIGHT_TIMES,
     st.lists(st.integers(1, 20 * MS), min_size=1, max_size=12),

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_policy_gates import MS, US
 
+from examples import examples
+
 LEASE = 100 * MS
 
 
@@ -171,7 +173,7 @@ def until_somebody_passes(world: World, within: int) -> None:
 
 
 def checked(test: Any) -> Any:
-    return settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])(test)
+    return settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])(test)
 
 
 @checked

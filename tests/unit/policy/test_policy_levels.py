@@ -15,6 +15,8 @@ from fikitd.simulator import POLICIES
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 LEASE = 100 * MS
 HIGH, NORMAL, OTHER, LOW, LOWEST = 1, 2, 3, 4, 5
@@ -182,7 +184,7 @@ A_LEVEL_ABOVE_ITS_EQUALS = [
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=10, max_size=50))
 @example(steps=DEATH_OF_ONE_ABOVE)
 @example(steps=A_LEVEL_ABOVE_ITS_EQUALS)

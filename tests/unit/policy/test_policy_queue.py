@@ -10,6 +10,8 @@ from fikitd.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, OTHER, LOW = 1, 2, 3
 FULL = {"saved_ns": TUNING["advance_ns"] / TUNING["reserve"]}
@@ -142,7 +144,7 @@ def served(launches: Sequence[tuple[int, int, int]], first: int) -> dict[int, li
     return waits
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(LAUNCHES, st.sampled_from([HIGH, OTHER]))
 def test_whoever_goes_first_the_device_is_done_when_its_work_is(gaps: list[tuple[int, int, int]], first: int) -> None:
     """With lengths that are what was predicted, and each client's waits told when they are over."""

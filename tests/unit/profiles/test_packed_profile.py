@@ -12,6 +12,8 @@ from fikitd._core import pack_profile, unpack_profile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 ALL = 2**30
 SKETCH = [9, 1, 2, 3]
 RHYTHM = {
@@ -83,7 +85,7 @@ def test_a_packed_profile_is_used_as_the_same_profile_is() -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_bytes_are_a_profile_or_an_error(data: bytes) -> None:
     for candidate in (data, pack_profile([], RHYTHM, ALL)[:4] + data):
         try:

@@ -38,6 +38,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
+from examples import examples
 from fikitd import admin_comment, node_format, report_format, trace_format
 
 ME = os.getuid()
@@ -69,7 +70,9 @@ NODE: dict[str, Any] = {
     "unmanaged": [{"gpu": "GPU-0", "pid": 9}],
     "clients": [CLIENT, {**{key: CLIENT[key] for key in node_format.PUBLIC}, "client": 2, "job": "13", "priority": 8}],
 }  # fmt: skip
-quickly = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def all_text(shown: str) -> None:

@@ -11,7 +11,9 @@ from fikitd.residency import Again, BudgetPlan, Link, Sequence, least_bytes, pea
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-CASES = settings(max_examples=int(os.environ.get("FIKIT_RESIDENCY_CASES", "200")), deadline=None)
+from examples import examples
+
+CASES = settings(max_examples=examples(int(os.environ.get("FIKIT_RESIDENCY_CASES", "200"))), deadline=None)
 CHUNK = 1000  # bytes
 FAST = Link(1e12)  # a chunk moves in 1 ns
 chunks = st.integers(0, 5)
@@ -143,7 +145,7 @@ def fewest_gaps(program: list[Kernel], budget: int) -> int | None:
     return None
 
 
-@settings(CASES, max_examples=100)
+@settings(CASES, max_examples=examples(100))
 @given(st.lists(freeing, min_size=1, max_size=7), st.integers(1, 5))
 def test_a_plan_is_found_wherever_there_is_one_and_moves_at_most_half_as_much_again(
     program: list[Kernel], budget: int

@@ -10,9 +10,11 @@ from fikitd.residency import Epoch, EpochRules, Tenant, longest_wait_ns, next_ep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 GIB = 1 << 30
 S = 1_000_000_000
-CASES = settings(max_examples=int(os.environ.get("FIKIT_RESIDENCY_CASES", "200")), deadline=None)
+CASES = settings(max_examples=examples(int(os.environ.get("FIKIT_RESIDENCY_CASES", "200"))), deadline=None)
 RULES = EpochRules()
 rooms = st.integers(0, 64).map(lambda gib: gib * GIB)
 
@@ -137,7 +139,7 @@ def test_what_is_there_beyond_the_room_leaves_whoever_comes() -> None:
 sizes = st.lists(st.tuples(st.integers(1, 48), st.floats(0.01, 1)), min_size=1, max_size=7)
 
 
-@settings(CASES, max_examples=60)
+@settings(CASES, max_examples=examples(60))
 @given(sizes, st.integers(5, 200), st.integers(1, 400))
 def test_nobody_with_work_waits_longer_than_the_bound(
     sizes: list[tuple[int, float]], least_s: int, max_wait_s: int

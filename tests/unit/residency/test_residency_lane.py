@@ -8,8 +8,10 @@ from fikitd._residency import Lane
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
+
 PERIOD = 24
-CASES = settings(max_examples=int(os.environ.get("FIKIT_RESIDENCY_CASES", "300")), deadline=None)
+CASES = settings(max_examples=examples(int(os.environ.get("FIKIT_RESIDENCY_CASES", "300"))), deadline=None)
 asked = st.tuples(st.booleans(), st.integers(0, 2 * PERIOD), st.integers(0, PERIOD), st.integers(1, 6), st.booleans())
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bench.cluster import golden, kinds, traces
 from bench.cluster.policies import NAMED, POLICIES, Policy, live, workload
 from bench.scheduling import slowdowns
+from examples import examples
 
 published = pytest.mark.skipif(not traces.FOLDER.is_dir(), reason="the published traces are not here")
 
@@ -169,7 +170,7 @@ some_jobs = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(some_jobs, st.sampled_from(SOLO))
 def test_every_job_runs_once_not_before_it_comes_and_not_faster_than_alone(jobs: list[Job], policy: Policy) -> None:
     starts, ends = simulate(jobs_of(tuple(jobs)), policy, gpus=3, history=(0.5, 1.0, 2.0))
@@ -180,7 +181,7 @@ def test_every_job_runs_once_not_before_it_comes_and_not_faster_than_alone(jobs:
             assert end - start == pytest.approx(job.takes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(some_jobs, st.sampled_from(SOLO))
 def test_the_work_that_was_done_is_the_work_that_there_was(jobs: list[Job], policy: Policy) -> None:
     result = simulate_cluster(
