@@ -219,8 +219,8 @@ def test_the_job_whose_profiles_put_others_out_says_so_once(tmp_path: Path, monk
             daemon.job(measure=True, profile=key)
             daemon.client().close()
             eventually(lambda key=key: key in ProfileStore(config.daemon.profile_dir).keys(ME))
-        (warning,) = eventually(lambda: daemon.control.job("12")["warnings"])
-        assert "fikit keeps 1 of a user" in warning
+        warnings = eventually(lambda: daemon.control.job("12")["warnings"])  # a busy machine has others of its own
+        assert len([warning for warning in warnings if "fikit keeps 1 of a user" in warning]) == 1
 
 
 def test_a_trace_that_is_larger_than_any_is_not_unpacked(store: ReportStore) -> None:
