@@ -6,12 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from subprocess import CompletedProcess
 
 import pytest
 
 from bench import placed
 from bench.placed.jobs import GPUS, KINDS, POLICIES, Job, busy_shares, made_up, simulated_jct_s
-from bench.placed.live import Lived, Measured
+from bench.placed.live import Lived, Measured, _Site
 from bench.record import BenchError
 
 
@@ -49,6 +50,39 @@ def test_only_starts_on_idle_gpus_of_jobs_that_nobody_waits_before_count() -> No
     alone = lived(200, 200.25, 300)
     behind = lived(200.1, 201, 300)
     assert Measured([*first, full, alone, behind], []).starts_s() == [0.5] * GPUS + [0.25]
+
+
+class Told:
+    """A sandbox whose jobs end as soon as sbatch is told of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.logs = root, root
+        self.jobs: dict[str, list[str]] = {}
+
+    def run(self, command: list[str], **_: object) -> CompletedProcess[str]:
+        name = next(word for word in command if word.startswith("--job-name=")).partition("=")[2]
+        self.jobs[name] = command
+        (self.root / f"{name}.mark").write_text("0 1000000000 0\n")
+        return CompletedProcess(command, 0, "", "")
+
+
+def test_jobs_that_run_alone_have_no_option_that_makes_them_share(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    assert all(longer > 0 for longer in _Site(told).learn())  # type: ignore[arg-type]
+    options = {name: {word for word in command if word.startswith("--fikit-")} for name, command in told.jobs.items()}
+    assert [options[f"alone-{kind.name}"] for kind in KINDS] == [set()] * len(KINDS)
+    assert all(
+        options[f"measured-{kind.name}"] == {"--fikit-measure", f"--fikit-profile={kind.name}"} for kind in KINDS
+    )
+
+
+@pytest.mark.parametrize(("policy", "priority"), [("spread", "normal"), ("auto", "auto")])
+def test_jobs_say_what_the_policy_needs(tmp_path: Path, policy: str, priority: str) -> None:
+    told, job = Told(tmp_path), Job("x", 1, 3, 0.0)
+    (lived,) = _Site(told).live([job], 8, policy)  # type: ignore[arg-type]
+    assert lived.job is job
+    assert {f"--fikit-priority={priority}", "--fikit-mem=8G", f"--fikit-profile={KINDS[1].name}"} <= set(told.jobs["x"])
+    assert "--requests 3" in told.jobs["x"][-1]
 
 
 def test_what_was_measured_is_read_again_and_other_settings_are_not_believed(tmp_path: Path) -> None:
