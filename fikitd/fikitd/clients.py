@@ -202,7 +202,11 @@ class Clients:
         """A program of the job looks at its memory until it hangs up. It is no client: the job need not have one."""
         job = self._jobs.get(record.job)
         with self._watchers.take(record.uid, record.job):
-            memory = job.memory(device.uuid) if job else MemoryPage(record.mem_bytes)
+            memory = (
+                job.memory(device.uuid)
+                if job
+                else MemoryPage(record.mem_bytes, host_bytes=self._jobs.host_bytes(record))
+            )
             await self._show(connection, memory, version)
 
     async def _show(self, connection: socket.socket, memory: MemoryPage, version: int) -> None:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import access, priorities, quantities
+from fikitd import access, oversubscribe, priorities, quantities
 from fikitd.metrics import address
 from fikitd.protocol import COLLECTIVES_BYTES, CONTROL_NAME, DEFAULT_RUN_DIR
 
@@ -97,6 +97,14 @@ def _placement(value: Any) -> str | None:
     return None if value in PLACEMENT_MODES else f"must be one of {', '.join(PLACEMENT_MODES)}, not {_shown(value)}"
 
 
+def _oversubscribe(value: Any) -> str | None:
+    return (
+        None
+        if value in oversubscribe.MODES
+        else f"must be one of {', '.join(oversubscribe.MODES)}, not {_shown(value)}"
+    )
+
+
 def _share(value: Any) -> str | None:
     try:
         quantities.share(value if isinstance(value, str) else "")
@@ -180,6 +188,15 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True)
+class OversubscribeConfig:
+    """Whose GPU memory may be more than the GPU has; docs/memory.md has what that costs."""
+
+    allow: str = _key("no", _oversubscribe)
+    host_gib: int = _key(64, _whole(1, 65_536))
+    max_factor: int = _key(2, _whole(1, 16))
+
+
+@dataclass(frozen=True)
 class PlacementConfig:
     """For the agent on the controller, `fikit place`; fikitd only checks the section. docs/placement-agent.md has what each mode does."""
 
@@ -215,6 +232,7 @@ class Config:
     scheduler: SchedulerConfig = SchedulerConfig()
     gpu: GpuConfig = GpuConfig()
     slurm: SlurmConfig = SlurmConfig()
+    oversubscribe: OversubscribeConfig = OversubscribeConfig()
     placement: PlacementConfig = PlacementConfig()
     metrics: MetricsConfig = MetricsConfig()
     access: AccessConfig = AccessConfig()
@@ -241,8 +259,8 @@ class Config:
 
 
 _SECTIONS: Final[dict[str, type]] = {
-    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig, "placement": PlacementConfig,
-    "metrics": MetricsConfig, "access": AccessConfig,
+    "daemon": DaemonConfig, "scheduler": SchedulerConfig, "gpu": GpuConfig, "slurm": SlurmConfig,
+    "oversubscribe": OversubscribeConfig, "placement": PlacementConfig, "metrics": MetricsConfig, "access": AccessConfig,
 }  # fmt: skip
 
 

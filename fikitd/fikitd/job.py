@@ -57,7 +57,7 @@ _numbers = itertools.count(1)  # of jobs, one after the other
 class Job:
     """Only the event loop touches it."""
 
-    def __init__(self, record: JobRecord, device: Device, policy: str, owners: Owners) -> None:
+    def __init__(self, record: JobRecord, device: Device, policy: str, owners: Owners, host_bytes: int = 0) -> None:
         self.record = record
         self.number = next(_numbers)
         self.trace = JobTrace()
@@ -93,6 +93,7 @@ class Job:
             set()
         )  # clients whose counters are ours, and which a next fikitd may be handed all the same
         self._memory: dict[str, MemoryPage] = {}
+        self._host_bytes = host_bytes
         self._pids: set[int] = set()
         self._saving: set[asyncio.Future[None]] = set()  # profiles on their way to storage
         self._most_kernels = -1
@@ -219,7 +220,7 @@ class Job:
         if uuid not in self._memory:
             if len(self._memory) >= GPUS.job:
                 raise NoPlace(f"job {self.record.job} has programs on {GPUS.job} GPUs already, which is the limit")
-            self._memory[uuid] = MemoryPage(self.record.mem_bytes)
+            self._memory[uuid] = MemoryPage(self.record.mem_bytes, host_bytes=self._host_bytes)
         return self._memory[uuid]
 
     def memory_of_before(self, uuid: str, kept: int) -> MemoryPage:

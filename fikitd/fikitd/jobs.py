@@ -29,15 +29,16 @@ class Jobs:
 
     def __init__(
         self, *, records: JobRecords, files: JobFiles, ledger: Ledger, policy: str, changes: asyncio.Event | None = None,
-        ended: Callable[[Job], None] = lambda job: None,
+        ended: Callable[[Job], None] = lambda job: None, host_memory: Callable[[JobRecord], tuple[int, str | None]] = lambda record: (0, None),
     ) -> None:  # fmt: skip
-        """changes: is set whenever a client comes or goes. ended: hears of each job that is forgotten."""
+        """host_memory: of a job, what fikitd.oversubscribe says. changes: is set whenever a client comes or goes. ended: hears of each job that is forgotten."""
         self._records = records
         self._files = files
         self._ledger = ledger
         self._policy = policy
         self._changes = changes or asyncio.Event()
         self._ended = ended
+        self._host_memory = host_memory
         self._owners = Owners()
         self._jobs: dict[str, Job] = {}
         self._gave: Counter[str] = Counter()  # ns that a job which is there cost jobs that are forgotten
@@ -53,7 +54,7 @@ class Jobs:
             if record is None or record.started_ns != entry.started_ns:
                 self._ledger.discard(job_id)
                 continue
-            job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners)
+            job = self._jobs[job_id] = Job(record, entry.device, self._policy, self._owners, self.host_bytes(record))
             job.go_on_from(entry)
             job.ended = over
             if over:
@@ -65,6 +66,10 @@ class Jobs:
         for job in self.all():
             job.give_up_lost()
             job.taken.clear()
+
+    def host_bytes(self, record: JobRecord) -> int:
+        """How much of the job's memory may lie in host memory."""
+        return self._host_memory(record)[0]
 
     def pids(self) -> set[int]:
         """Every process that is a client."""
@@ -120,7 +125,9 @@ class Jobs:
         if job is None or (job.quiet and job.record.started_ns != record.started_ns):
             if job is not None:
                 self._ended(job)
-            job = self._jobs[record.job] = Job(record, device, self._policy, self._owners)
+            job = self._jobs[record.job] = Job(record, device, self._policy, self._owners, self.host_bytes(record))
+            if why := self._host_memory(record)[1]:
+                job.warnings.append(f"--fikit-mem-host has no effect: {why}")
         job.record = self._records.in_force(record)  # its first step has written the name into it
         return job
 

@@ -31,8 +31,8 @@ class NoShare(Exception):
 class MemoryPage:
     """The memory page of one job and GPU. `fd` is this object's and closed with it; processes keep their own mappings."""
 
-    def __init__(self, limit_bytes: int, kept: int | None = None) -> None:
-        """`kept`: go on with this page, which is as an earlier fikitd left it; OSError when it is no such page."""
+    def __init__(self, limit_bytes: int, kept: int | None = None, *, host_bytes: int = 0) -> None:
+        """`host_bytes`: what of the job's memory may lie in host memory, beside limit_bytes (fikitd.oversubscribe). `kept`: go on with this page, which is as an earlier fikitd left it; OSError when it is no such page."""
         self.bytes = ctypes.sizeof(MemoryLayout)
         self.limit_bytes = limit_bytes
         self._taken: set[int] = set()
@@ -51,7 +51,7 @@ class MemoryPage:
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self._page = MemoryLayout.from_buffer(mmap.mmap(self.fd, self.bytes))
         self._page.magic, self._page.version, self._page.memory_bytes = MEMORY_MAGIC, MEMORY_VERSION, self.bytes
-        self._page.limit_bytes = limit_bytes
+        self._page.limit_bytes, self._page.host_bytes = limit_bytes, host_bytes
 
     def take(self) -> int:
         """A share for one more process, empty; NoShare when all are taken."""

@@ -90,7 +90,8 @@ class MemoryShareLayout(ctypes.Structure):
         ("held_bytes", ctypes.c_uint64),
         ("wanted_bytes", ctypes.c_uint64),
         ("peak_bytes", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 5),
+        ("plain_bytes", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 4),
     )
 
 
@@ -101,7 +102,8 @@ class MemoryLayout(ctypes.Structure):
         ("memory_bytes", ctypes.c_uint32),
         ("reserved0", ctypes.c_uint32),
         ("limit_bytes", ctypes.c_uint64),
-        ("pad0", ctypes.c_uint8 * 40),
+        ("host_bytes", ctypes.c_uint64),
+        ("pad0", ctypes.c_uint8 * 32),
         ("shares", ctypes.c_uint32),
         ("reserved1", ctypes.c_uint32),
         ("peak_bytes", ctypes.c_uint64),

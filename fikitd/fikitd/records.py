@@ -49,6 +49,7 @@ class JobRecord:
     """One job. Bytes and numbers are plain integers; `started_ns` is CLOCK_REALTIME; 0, "" or None mean not given.
 
     pid_start: when process `pid` began, in ticks since the boot, so that a later one with its number is another.
+    mem_host_bytes: beside mem_bytes, what may lie in host memory (fikitd.oversubscribe says whether it does).
     max_slowdown (a share) and max_delay_ns: what lower jobs may cost it at most. batch: its batch step has begun here.
     array: `12_3`, task 3 of array 12. het: `12+1`, component 1 of heterogeneous job 12.
     priority: in force; approved: what slurmctld approved, where that is another one.
@@ -77,6 +78,7 @@ class JobRecord:
     auto_highest: int | None = None
     auto_lowest: int | None = None
     chosen: str = ""
+    mem_host_bytes: int = 0
 
     @property
     def auto(self) -> priorities.Range | None:
@@ -99,7 +101,8 @@ class JobRecord:
         said = {
             key: value
             for key, value in values.items()
-            if value is not None and (key not in {"pid", "pid_start", "array", "het", "chosen"} or value)
+            if value is not None
+            and (key not in {"pid", "pid_start", "array", "het", "chosen", "mem_host_bytes"} or value)
         }
         return "version=1\n" + "".join(f"{key}={value}\n" for key, value in said.items())
 
@@ -149,6 +152,7 @@ class JobRecord:
             priority=whole("priority", priorities.LOWEST),
             measure=bool(whole("measure", 1, 0)),
             mem_bytes=whole("mem_bytes", 2**63 - 1, 0),
+            mem_host_bytes=whole("mem_host_bytes", 2**63 - 1, 0),
             profile=profile,
             gpus=printable(values.get("gpus", "")),
             name=printable(values.get("name", "")),

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd import protocol
+from fikitd import oversubscribe, protocol
 from fikitd.admin_comment import AdminComments
 from fikitd.admission import HELLOS, REQUESTS, Admission
 from fikitd.auto_priority import AutoPriorities
@@ -103,6 +103,7 @@ class Server:
             ),
             ledger=self._ledger,
             policy=config.scheduler.policy,
+            host_memory=partial(oversubscribe.host_memory, config),
             changes=(changes := asyncio.Event()),
             ended=self._job_ended,
         )

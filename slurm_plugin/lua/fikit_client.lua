@@ -111,6 +111,7 @@ local function request_of(options)
   return {
     priority = option("priority"),
     mem = option("mem"),
+    mem_host = option("mem-host"),
     profile = option("profile"),
     max_slowdown = option("max-slowdown"),
     max_delay = option("max-delay"),
@@ -269,7 +270,7 @@ local function shards_of_job(options, request)
     local shards = tonumber(os.getenv("SLURM_SHARDS_ON_NODE") or "")
     if shards then return shards end
     if given(os.getenv("SLURMD_NODENAME")) then return nil end
-    if not (request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay) then return nil end
+    if not (request.priority or request.mem or request.mem_host or request.profile or request.max_slowdown or request.max_delay) then return nil end
   end
   local components = shards_of_components(job) or {}
   local group = given(options["het-group"]) or given(options["pack-group"]) or "0"

@@ -10,7 +10,7 @@ local values = dofile(here .. "/fikit_values.lua")
 
 local options = {}
 
-local NAMES = { "priority", "measure", "mem", "profile", "max_slowdown", "max_delay" }
+local NAMES = { "priority", "measure", "mem", "mem_host", "profile", "max_slowdown", "max_delay" }
 local CARRIED = "_SLURM_SPANK_OPTION_fikit_fikit_" -- spank.c's name for an option of ours
 local WISHED = "FIKIT_ONLY_WISHED"
 

@@ -4,7 +4,7 @@
 --   rule.gpus_of(request)       -> what GPUs and shards it asks for
 --
 -- A request is what the fields of slurmctld or the options of a client say, under the same names:
---   priority, mem, profile, max_slowdown, max_delay   fikit's options (text or nil)
+--   priority, mem, mem_host, profile, max_slowdown, max_delay   fikit's options (text or nil)
 --   measure, wished          booleans; wished: by FIKIT_* variables alone, which a user sets once for all jobs: where sharing
 --                            cannot be, the request stays
 --   asked_shards             of an srun whose step will ask for so many, or nil
@@ -15,6 +15,7 @@
 --   mem_per_gpu, cpus_per_gpu, tasks_per_gpu          numbers or nil: MiB, CPUs, tasks for each GPU
 --   gpu_freq                 text or nil
 --   gpu_defaults             { cpus =, mem_mib = }: what its partitions give for each GPU; nil: nobody knows
+--   memory_mib               host memory that it asks for on its node, MiB, or nil
 --   has_memory               whether it says how much memory it needs, in any other way than for each GPU
 --   has_cpus                 whether it says how many CPUs each task needs
 --   exclusive                whether it wants the whole node
@@ -26,6 +27,7 @@ local values = dofile(here .. "/fikit_values.lua")
 local rule = {}
 
 local GIB = 2 ^ 30
+local HIGHEST_LOWER = 2 -- as fikitd.oversubscribe has it: jobs of 0 and 1, high, have no memory on the host
 
 -- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
 -- Returns kind ("gpu", "shard", other), type or nil, count.
@@ -125,6 +127,9 @@ local function invalid_option(request)
   if request.mem and not values.bytes(request.mem) then
     return "--fikit-mem=" .. request.mem .. " is not valid: use a size such as 20G, 512M or 1T"
   end
+  if request.mem_host and not values.bytes(request.mem_host) then
+    return "--fikit-mem-host=" .. request.mem_host .. " is not valid: use a size such as 20G, 512M or 1T"
+  end
   if request.profile and not values.profile(request.profile) then
     return "--fikit-profile=" .. request.profile .. " is not valid: use 1 to 64 letters, digits, dots, underscores or dashes, "
       .. "without a dot in front"
@@ -145,10 +150,35 @@ local function nodes_of(request)
   return math.max(request.nodes or 1, filled)
 end
 
+-- Why a job cannot have part of its GPU memory in host memory, as one sentence, or nil.
+local function host_refusal(request, site)
+  local option = "--fikit-mem-host=" .. request.mem_host
+  local host = values.bytes(request.mem_host)
+  if site.oversubscribe ~= "lower" then
+    return option .. " is not allowed here: leave it out, and ask with --fikit-mem for all that the job needs"
+  end
+  if not request.mem then return option .. " needs --fikit-mem: say what of the job's memory stays on the GPU" end
+  if values.highest(request.priority or site.default_priority, values.priorities.normal) < HIGHEST_LOWER then
+    return option .. " is for jobs below high: ask for a lower --fikit-priority, or leave it out"
+  end
+  if host > site.host_gib * GIB then
+    return ("%s is more than the %d GiB of host memory that a job may have for it here: ask for less"):format(option, site.host_gib)
+  end
+  if values.bytes(request.mem) + host > site.max_factor * values.bytes(request.mem) then
+    return ("%s and --fikit-mem=%s are %.3g times what stays on the GPU, and %g times are allowed here: ask for less, or for a larger --fikit-mem")
+      :format(option, request.mem, 1 + host / values.bytes(request.mem), site.max_factor)
+  end
+  if request.memory_mib and request.memory_mib * 2 ^ 20 < host then
+    return ("%s needs %d MiB of host memory, and the job asks for %d: ask for at least --mem=%dM, and what the program itself needs")
+      :format(option, math.ceil(host / 2 ^ 20), request.memory_mib, math.ceil(host / 2 ^ 20))
+  end
+  return nil
+end
+
 -- Why a sharing job cannot have what it asks for, as one sentence, or nil.
 local function refusal(request, found, site)
   local option = request.priority and "--fikit-priority" or request.mem and "--fikit-mem"
-    or request.profile and "--fikit-profile" or request.max_slowdown and "--fikit-max-slowdown" or "--fikit-max-delay"
+    or request.mem_host and "--fikit-mem-host" or request.profile and "--fikit-profile" or request.max_slowdown and "--fikit-max-slowdown" or "--fikit-max-delay"
   if found.gpus == 0 and not found.shards then
     return option .. " needs a GPU: add --gres=gpu:1"
   end
@@ -177,7 +207,7 @@ local function refusal(request, found, site)
   if shards_for(request, site) > site.gpu_memory_gib then
     return ("--fikit-mem=%s is more than the %d GiB of a GPU here: ask for less"):format(request.mem, site.gpu_memory_gib)
   end
-  return nil
+  return request.mem_host and host_refusal(request, site) or nil
 end
 
 -- What a job with one GPU gets of what was asked for, or is the site's default, for each GPU.
@@ -192,7 +222,7 @@ end
 -- those that were there (per_node always, but for a request for shards, whose texts stay), cpus, mem_mib, tasks: on the one
 -- node, or nil }; and a sentence when the job must be refused.
 function rule.rewrite(request, site)
-  local shares = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
+  local shares = request.priority or request.mem or request.mem_host or request.profile or request.max_slowdown or request.max_delay
   if not shares and not request.measure then return nil end
   local found = rule.gpus_of(request)
   local sentence = invalid_option(request)

@@ -1,7 +1,7 @@
 -- fikit.toml as slurmctld and the clients read it: again for every job, understood again only when its text changed.
 --
 --   site.config_path()   -> which file that is
---   site.settings(path)  -> [slurm] and profile_dir, the defaults for what is not there; for clients and slurmctld
+--   site.settings(path)  -> [slurm], [oversubscribe] and profile_dir, the defaults for what is not there; for clients and slurmctld
 --   site.rules(path)     -> [access]; for slurmctld, which believes only a file that nobody else can write
 --   site.groups(user)    -> the set of a user's groups
 --   site.log(sentence)   -> into slurmctld's log
@@ -23,6 +23,9 @@ local MOST_USERS = 4096
 local SETTINGS = {
   gpu_memory_gib = { "slurm", 16 },
   default_share_gib = { "slurm", 4 },
+  host_gib = { "oversubscribe", 64 },
+  max_factor = { "oversubscribe", 2 },
+  oversubscribe = { "oversubscribe", "no", "allow" },
   placement_run_dir = { "placement", "/run/fikit-place", "run_dir" },
   profile_dir = { "daemon", "/var/lib/fikit/profiles" },
 }

@@ -39,6 +39,13 @@ local function usual_memory(job)
   return nil
 end
 
+-- How much memory the job asks for on its node, in MiB; nil where it does not say, or says 0, the whole node's.
+local function memory_of(job)
+  local mib, per_cpu, cpus = number(job.min_mem_per_node), number(job.min_mem_per_cpu), number(job.min_cpus)
+  mib = mib or per_cpu and cpus and per_cpu * cpus
+  return mib and mib > 0 and mib or nil
+end
+
 -- What the job asks for; and a sentence when that cannot be said. A job with which options travel goes by them alone, as its
 -- node does; of one that never met the plugin (slurmrestd's), variables are wishes, which its node does not see.
 local function request_of(job)
@@ -50,6 +57,7 @@ local function request_of(job)
     carried_priority = carried.priority,
     priority = asked.priority,
     mem = asked.mem,
+    mem_host = asked.mem_host,
     profile = asked.profile,
     max_slowdown = asked.max_slowdown,
     max_delay = asked.max_delay,
@@ -68,6 +76,7 @@ local function request_of(job)
     cpus_per_gpu = rule.for_each_gpu(given(job.cpus_per_tres)),
     tasks_per_gpu = number16(job.ntasks_per_tres),
     gpu_freq = given(job.tres_freq),
+    memory_mib = memory_of(job),
     has_memory = number(job.min_mem_per_node) ~= nil or number(job.min_mem_per_cpu) ~= nil,
     has_cpus = number16(job.cpus_per_task) ~= nil,
     exclusive = job.shared == WHOLE_NODE,
@@ -226,7 +235,7 @@ function fikit.asked(job_desc)
     local request = request_of(job_desc)
     local before = asked_for.converted(job_desc)
     local now = rule.gpus_of(before or request)
-    local options_ = request.priority or request.mem or request.profile or request.max_slowdown or request.max_delay
+    local options_ = request.priority or request.mem or request.mem_host or request.profile or request.max_slowdown or request.max_delay
     local shares = now.shards or options_ ~= nil and not request.measure and now.gpus == 1
     return {
       gpus = now.gpus, type = now.type, shards = now.shards and now.gib or nil, shares = shares, measures = request.measure,

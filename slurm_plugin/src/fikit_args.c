@@ -9,7 +9,7 @@
 
 #define CARRIED_NAME_BYTES (SPANK_OPTION_MAXLEN + 64)
 
-enum argument { PRIORITY, MEASURE, MEM, PROFILE, MAX_SLOWDOWN, MAX_DELAY, ARGUMENTS };
+enum argument { PRIORITY, MEASURE, MEM, MEM_HOST, PROFILE, MAX_SLOWDOWN, MAX_DELAY, ARGUMENTS };
 
 static int on_option(int val, const char *value, int remote);
 
@@ -24,6 +24,10 @@ static struct spank_option table[ARGUMENTS] = {
                  on_option},
     [MEM] = {"fikit-mem", "SIZE", "[fikit] GPU memory of a sharing job: 20G, 512M, 1T; a plain number is MB as for --mem",
              1, MEM, on_option},
+    [MEM_HOST] = {"fikit-mem-host", "SIZE",
+                  "[fikit] so much more memory than --fikit-mem, which lies in host memory while it is not used; for "
+                  "jobs below high, where the site allows it",
+                  1, MEM_HOST, on_option},
     [PROFILE] = {"fikit-profile", "NAME", "[fikit] name of the profile to use or to store, instead of one by command", 1,
                  PROFILE, on_option},
     [MAX_SLOWDOWN] = {"fikit-max-slowdown", "SHARE",
@@ -37,6 +41,7 @@ static const char *const environment[ARGUMENTS] = {
     [PRIORITY] = "FIKIT_PRIORITY",
     [MEASURE] = "FIKIT_MEASURE",
     [MEM] = "FIKIT_MEM",
+    [MEM_HOST] = "FIKIT_MEM_HOST",
     [PROFILE] = "FIKIT_PROFILE",
     [MAX_SLOWDOWN] = "FIKIT_MAX_SLOWDOWN",
     [MAX_DELAY] = "FIKIT_MAX_DELAY",
@@ -49,6 +54,7 @@ static const char *const expected[ARGUMENTS] = {
     [PRIORITY] = "use high, normal, low, 0 (highest) to 9, auto or auto:LOW-HIGH",
     [MEASURE] = "use 1 or 0",
     [MEM] = "use a size such as 20G, 512M or 1T",
+    [MEM_HOST] = "use a size such as 20G, 512M or 1T",
     [PROFILE] = "use 1 to 64 letters, digits, dots, underscores or dashes, without a dot in front",
     [MAX_SLOWDOWN] = "use a share of 0 to 100 % such as 5% or 0.05",
     [MAX_DELAY] = "use a time such as 200us, 1.5ms or 2s",
@@ -88,6 +94,7 @@ static bool parse(enum argument argument, const char *value, struct fikit_option
   case PRIORITY: return parse_wish(value, options);
   case MEASURE: return parse_flag(value, &options->measure);
   case MEM: return fikit_parse_size(value, &options->mem_bytes);
+  case MEM_HOST: return fikit_parse_size(value, &options->mem_host_bytes);
   case PROFILE: return parse_profile(value, options->profile);
   case MAX_SLOWDOWN: return fikit_parse_share(value, &options->max_slowdown_ppm);
   case MAX_DELAY: return fikit_parse_time(value, &options->max_delay_ns);
@@ -136,8 +143,8 @@ void fikit_args_register(spank_t sp) {
 }
 
 bool fikit_any_option(const struct fikit_options *options) {
-  return options->priority >= 0 || options->automatic || options->measure || options->mem_bytes || options->profile[0] ||
-         options->max_slowdown_ppm >= 0 || options->max_delay_ns >= 0;
+  return options->priority >= 0 || options->automatic || options->measure || options->mem_bytes || options->mem_host_bytes ||
+         options->profile[0] || options->max_slowdown_ppm >= 0 || options->max_delay_ns >= 0;
 }
 
 struct fikit_options fikit_args_of_job(spank_t sp) {

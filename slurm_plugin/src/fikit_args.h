@@ -15,6 +15,7 @@ struct fikit_options {
   int auto_lowest;
   bool measure;
   uint64_t mem_bytes;                 /* 0 = not given */
+  uint64_t mem_host_bytes;            /* 0 = not given */
   char profile[FIKIT_PROFILE_BYTES];  /* "" = not given */
   int32_t max_slowdown_ppm;           /* because of lower jobs, in millionths; -1 = not given */
   int64_t max_delay_ns;               /* -1 = not given */

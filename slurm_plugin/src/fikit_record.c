@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define RECORD_BYTES 4096
-#define GIVEN_BYTES 128
+#define GIVEN_BYTES 192
 
 static const char records[] = "jobs";
 static const char candidates[] = "candidates";
@@ -49,6 +49,8 @@ static void format_given(const struct fikit_options *options, char text[GIVEN_BY
                               options->max_slowdown_ppm % 1000000);
   if (options->max_delay_ns >= 0)
     length += (size_t)snprintf(text + length, GIVEN_BYTES - length, "max_delay_ns=%" PRId64 "\n", options->max_delay_ns);
+  if (options->mem_host_bytes)
+    length += (size_t)snprintf(text + length, GIVEN_BYTES - length, "mem_host_bytes=%" PRIu64 "\n", options->mem_host_bytes);
   if (options->automatic)
     snprintf(text + length, GIVEN_BYTES - length, "auto_highest=%d\nauto_lowest=%d\n", options->auto_highest,
              options->auto_lowest);
@@ -129,6 +131,8 @@ static void apply(struct fikit_record *record, const char *key, const char *valu
     record->options.measure = strcmp(value, "1") == 0;
   else if (strcmp(key, "mem_bytes") == 0)
     record->options.mem_bytes = strtoull(value, NULL, 10);
+  else if (strcmp(key, "mem_host_bytes") == 0)
+    record->options.mem_host_bytes = strtoull(value, NULL, 10);
   else if (strcmp(key, "profile") == 0)
     snprintf(record->options.profile, sizeof record->options.profile, "%s", value);
   else if (strcmp(key, "max_slowdown") == 0)

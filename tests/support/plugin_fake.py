@@ -33,6 +33,7 @@ class Options(ctypes.Structure):
         ("auto_lowest", ctypes.c_int),
         ("measure", ctypes.c_bool),
         ("mem_bytes", ctypes.c_uint64),
+        ("mem_host_bytes", ctypes.c_uint64),
         ("profile", ctypes.c_char * 65),
         ("max_slowdown_ppm", ctypes.c_int32),
         ("max_delay_ns", ctypes.c_int64),

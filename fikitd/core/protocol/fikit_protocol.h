@@ -260,7 +260,8 @@ struct fikit_memory_share {
   FIKIT_ATOMIC(uint64_t) held_bytes;   /* allocated and not freed */
   FIKIT_ATOMIC(uint64_t) wanted_bytes; /* a request that is being decided; shown before it is added to held_bytes */
   FIKIT_ATOMIC(uint64_t) peak_bytes;   /* most that was held at a time */
-  uint64_t reserved[5];
+  FIKIT_ATOMIC(uint64_t) plain_bytes;  /* of held_bytes, where the job has host_bytes: what cannot leave the GPU */
+  uint64_t reserved[4];
 };
 
 /* One page for a job and a GPU: a limit and what its processes hold. Whatever they write into it is their own affair: no
@@ -274,7 +275,10 @@ struct fikit_memory {
   uint32_t memory_bytes;
   uint32_t reserved0;
   uint64_t limit_bytes; /* 0 = none */
-  uint8_t pad0[40];
+  uint64_t host_bytes;  /* beside limit_bytes, so many may be held that lie in host memory while nobody uses them: the shim makes
+                           allocations managed memory, and what it leaves plain is limit_bytes at most. 0: none, and nothing is made
+                           managed. Older shims know limit_bytes alone */
+  uint8_t pad0[32];
 
   FIKIT_ATOMIC(uint32_t) shares; /* written by the daemon: shares in use are below this */
   uint32_t reserved1;

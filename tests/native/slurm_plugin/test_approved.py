@@ -25,6 +25,7 @@ VALUES = {
     "priority": ["0", "high", "low", "9", "", "(null)", "low ", "8=0", "9=", "unset"],
     "measure": ["(null)", "1", "0", ""],
     "mem": ["2G", "20Gi", "0G", "x"],
+    "mem_host": ["1G", "9G", "x"],
     "profile": ["net", "../x"],
     "max_slowdown": ["1%", "2%", "1.99999%", "0.02", "x"],
     "max_delay": ["49us", "50us", "0.00004999s", "x"],

@@ -53,6 +53,7 @@ def profile(text: str) -> str:
 READERS: dict[str, tuple[Callable[[str], Any], str, Any]] = {
     "priority": (priorities.parse, "priority", -1),
     "mem": (quantities.size, "mem_bytes", 0),
+    "mem-host": (quantities.size, "mem_host_bytes", 0),
     "profile": (profile, "profile", b""),
     "max-slowdown": (lambda text: round(quantities.share(text) * 1e6), "max_slowdown_ppm", -1),
     "max-delay": (quantities.nanoseconds, "max_delay_ns", -1),
@@ -60,11 +61,11 @@ READERS: dict[str, tuple[Callable[[str], Any], str, Any]] = {
 LUA_RULE = f"""
   local values = dofile("{LUA}/fikit_values.lua")
   local read = {{
-    priority = values.priority, mem = values.bytes, profile = values.profile, ["max-delay"] = values.time_ns,
+    priority = values.priority, mem = values.bytes, ["mem-host"] = values.bytes, profile = values.profile, ["max-delay"] = values.time_ns,
     ["max-slowdown"] = function(text) local share = values.share(text) return share and math.floor(share * 1e6 + 0.5) end,
   }}
   for _, text in ipairs(TEXTS) do
-    for _, option in ipairs({{ "priority", "mem", "profile", "max-slowdown", "max-delay" }}) do
+    for _, option in ipairs({{ "priority", "mem", "mem-host", "profile", "max-slowdown", "max-delay" }}) do
       local value = read[option](text)
       if type(value) == "number" then value = ("%.0f"):format(value) end
       print(tostring(value))

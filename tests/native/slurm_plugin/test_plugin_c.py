@@ -46,6 +46,7 @@ def test_priority_table_is_the_one_of_fikitd(plugin: ctypes.CDLL) -> None:
 )  # fmt: skip
 def test_memory_is_read_as_slurm_reads_it(plugin: ctypes.CDLL, text: str, size: int) -> None:
     assert job_option(plugin, "fikit-mem", text).mem_bytes == size
+    assert job_option(plugin, "fikit-mem-host", text).mem_host_bytes == size
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,61 @@ def test_other_jobs_are_untouched(options: dict[str, str], job: dict[str, object
     assert (done.per_job, done.per_task) == ("nil", "nil")
 
 
+OVERSUBSCRIBE = '[slurm]\ngpu_memory_gib = 16\n[oversubscribe]\nallow = "lower"\nhost_gib = 32\nmax_factor = 3\n'
+HOST = {"fikit-mem": "8G", "fikit-mem-host": "16G"}
+ONE_GPU = {"tres_per_node": "gres:gpu:1"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {},
+        {"min_mem_per_node": 16384},
+        {"min_mem_per_cpu": 4096, "min_cpus": 4},
+        {"min_mem_per_cpu": 64},
+        {"min_mem_per_node": 0},
+    ],
+)
+def test_memory_on_the_host_where_the_site_allows_it_leaves_the_shards_as_they_are(
+    job: dict[str, object], tmp_path: Path
+) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(OVERSUBSCRIBE)
+    done = submit(HOST, {**ONE_GPU, **job}, TEST_CONFIG=str(config))
+    assert (done.code, done.per_node, done.said) == (0, "gres:shard:8", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "job", "said"),
+    [
+        ({"fikit-mem": ""}, {}, "--fikit-mem-host=16G needs --fikit-mem"),
+        ({"fikit-priority": "high"}, {}, "--fikit-mem-host=16G is for jobs below high"),
+        ({"fikit-priority": "auto:1-5"}, {}, "--fikit-mem-host=16G is for jobs below high"),
+        ({"fikit-mem": "16G", "fikit-mem-host": "33G"}, {}, "--fikit-mem-host=33G is more than the 32 GiB of host memory"),
+        ({"fikit-mem": "7G"}, {}, "--fikit-mem-host=16G and --fikit-mem=7G are 3.29 times what stays on the GPU, and 3 times are"),
+        ({}, {"min_mem_per_node": 16383}, "--fikit-mem-host=16G needs 16384 MiB of host memory, and the job asks for 16383: ask for at "
+                                          "least --mem=16384M"),
+        ({}, {"min_mem_per_cpu": 4095, "min_cpus": 4}, "and the job asks for 16380"),
+        ({"fikit-mem-host": "much"}, {}, "--fikit-mem-host=much is not valid: use a size"),
+    ],
+)  # fmt: skip
+def test_memory_on_the_host_is_refused_in_one_sentence_with_the_numbers(
+    options: dict[str, str], job: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "fikit.toml"
+    config.write_text(OVERSUBSCRIBE)
+    asked = {name: text for name, text in {**HOST, **options}.items() if text}
+    done = submit(asked, {**ONE_GPU, **job}, TEST_CONFIG=str(config))
+    assert (done.code, len(done.said)) == (-1, 1)
+    assert said in done.said[0]
+
+
+def test_memory_on_the_host_is_not_allowed_unless_the_site_says_so() -> None:
+    done = submit(HOST, ONE_GPU)
+    assert done.code == -1
+    assert "--fikit-mem-host=16G is not allowed here" in done.said[0]
+
+
 @pytest.mark.parametrize(
     ("options", "job", "words"),
     [

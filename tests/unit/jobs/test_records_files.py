@@ -32,6 +32,12 @@ def test_what_lower_jobs_may_cost_survives_too(tmp_path: Path) -> None:
     assert "max_" not in JobRecord("12", 1000, 100, 1).text()
 
 
+def test_host_memory_survives_and_is_not_said_of_others(tmp_path: Path) -> None:
+    record = JobRecord("12", 1000, 100, 8, mem_bytes=2**33, mem_host_bytes=2**34)
+    assert JobRecord.read(record.write(tmp_path)) == record
+    assert "mem_host" not in JobRecord("12", 1000, 100, 8, mem_bytes=2**33).text()
+
+
 def test_a_name_cannot_add_lines_to_its_record(tmp_path: Path) -> None:
     path = JobRecord("12", 1000, 100, 8, name="x\npriority=0\n").write(tmp_path)
     assert JobRecord.read(path).priority == 8

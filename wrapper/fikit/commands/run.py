@@ -72,6 +72,8 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
     help="Which profile to use or to write.",
 )
 @click.option("--mem", callback=_size, envvar="FIKIT_MEM", metavar="SIZE", help="GPU memory it needs: 20G, 512M.")
+@click.option("--mem-host", callback=_size, envvar="FIKIT_MEM_HOST", metavar="SIZE",
+              help="So much more than --mem, in host memory while it is not used; below high, where the site allows it.")  # fmt: skip
 @click.option("--max-slowdown", callback=share, envvar="FIKIT_MAX_SLOWDOWN", metavar="SHARE",
               help="How much longer it may take because of lower ones: 5%. Default: the site's.")  # fmt: skip
 @click.option("--max-delay", callback=nanoseconds, envvar="FIKIT_MAX_DELAY", metavar="TIME",
@@ -80,7 +82,7 @@ def _profile_name(ctx: click.Context, param: click.Parameter, value: str) -> str
 @click.option("--emulated", is_flag=True, help="Run on the emulated GPU (kernels take time and compute nothing).")
 @click.argument("argv", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED)
 def command(
-    *, priority: int | priorities.Range, measure: bool, profile: str, mem: int, max_slowdown: float | None, max_delay: int | None,
+    *, priority: int | priorities.Range, measure: bool, profile: str, mem: int, mem_host: int, max_slowdown: float | None, max_delay: int | None,
     policy: str | None, emulated: bool, argv: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run CMD under fikit on this machine's GPU, without Slurm.
@@ -92,7 +94,7 @@ def command(
         _prepend(env, "LD_LIBRARY_PATH", str(paths.emulator_dir()))
     allowed, begins = (priority, priority.highest) if isinstance(priority, priorities.Range) else (None, priority)
     wishes = JobRecord(
-        job="", uid=os.getuid(), gid=os.getgid(), priority=begins, measure=measure, mem_bytes=mem, profile=profile,
+        job="", uid=os.getuid(), gid=os.getgid(), priority=begins, measure=measure, mem_bytes=mem, mem_host_bytes=mem_host, profile=profile,
         gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""), name=Path(argv[0]).name, pid=os.getpid(),
         started_ns=time.time_ns(), max_slowdown=max_slowdown, max_delay_ns=max_delay,
         auto_highest=allowed.highest if allowed else None, auto_lowest=allowed.lowest if allowed else None,
