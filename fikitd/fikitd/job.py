@@ -215,6 +215,11 @@ class Job:
         self._changed()
         return edges
 
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """What its processes may hold on a GPU, and on the host where it has memory there; None: no limit."""
+        return self.record.mem_bytes + self._host_bytes or None
+
     def memory(self, uuid: str) -> MemoryPage:
         """The page that the job's processes on this GPU share; OSError when none can be made."""
         if uuid not in self._memory:
@@ -309,7 +314,7 @@ class Job:
             **held.fields(),
             **self._time_fields(totals, held),
             "memory": {
-                "limit_bytes": self.record.mem_bytes or None,
+                "limit_bytes": self.memory_limit_bytes,
                 "peak_bytes": self.peak_memory_bytes,
                 "refused": self.refused,
             },

@@ -184,7 +184,7 @@ def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, A
         "kernels": stats["kernels"],
         "others_kernels": stats["others_kernels"],
         "memory_bytes": client.held_bytes(),
-        "memory_limit_bytes": record.mem_bytes or None,
+        "memory_limit_bytes": client.job.memory_limit_bytes,
         "device_mode": client.mode,
         "auto": (client.job.auto_said() or {}).get("state"),
         "job_time": job_time,

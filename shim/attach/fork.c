@@ -1,5 +1,6 @@
 #include "attach/fork.h"
 #include "memory/allocation.h"
+#include "memory/convert.h"
 #include "streams/context_end.h"
 #include "base/device.h"
 #include "hooks/event.h"
@@ -23,6 +24,7 @@ static void in_child(void) {
   fikit_stream_forget_all();
   fikit_event_forget_all();
   fikit_allocation_forget_all();
+  fikit_convert_forget_all();
   fikit_physical_forget_all();
 }
 

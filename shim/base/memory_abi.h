@@ -94,4 +94,13 @@ FIKIT_API cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes);
 FIKIT_API cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 FIKIT_API cuDeviceTotalMem(unsigned *bytes, CUdevice device);
 
+/* What a pointer is. */
+FIKIT_API cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr pointer);
+FIKIT_API cuIpcGetMemHandle(void *handle, CUdeviceptr pointer);
+
+/* Made by the shim, passed on untouched when the program makes them. */
+FIKIT_API cuDeviceGetCount(int *count);
+FIKIT_API cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device);
+FIKIT_API cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer);
+
 #endif

@@ -1,6 +1,7 @@
 /* Contexts: attach to fikitd when one is made, know when the calling thread's current one changes. */
 #include "streams/context_end.h"
 #include "memory/allocation.h"
+#include "memory/convert.h"
 #include "streams/capture.h"
 #include "base/device.h"
 #include "base/handle_map.h"
@@ -93,6 +94,7 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
     fikit_capture_context_gone(ctx);
     fikit_stream_context_gone(ctx);
     fikit_allocation_context_gone(ctx);
+    fikit_convert_context_gone(ctx);
     handle_map_erase(&attached, (uintptr_t)ctx);
   }
   return result;

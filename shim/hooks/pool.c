@@ -1,5 +1,6 @@
 /* Memory in stream order: counted from the call that allocates to the call that frees, whenever the stream gets there. */
 #include "memory/allocation.h"
+#include "memory/convert.h"
 #include "streams/capture.h"
 #include "base/handle_map.h"
 #include "streams/stream.h"
@@ -91,10 +92,21 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPo
   ALLOCATE(fikit_per_thread(stream), pool, REAL(cuMemAllocFromPoolAsync_ptsz)(out, bytes, pool, stream));
 }
 
+/* Memory of cuMemAlloc may be freed in stream order, too (CUDA programming guide, "Stream Ordered Memory Allocator"); of managed
+ * memory nobody says so. */
+static CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUresult (*call)(CUdeviceptr, CUstream), CUstream meant) {
+  const bool converted = fikit_converted_take(pointer);
+  CUresult result = call(pointer, stream);
+  if (converted && result != CUDA_SUCCESS && REAL(cuStreamSynchronize)(meant) == CUDA_SUCCESS)
+    result = REAL(cuMemFree_v2)(pointer);
+  fikit_converted_freed(pointer, converted, result);
+  return result;
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  FREE(fikit_legacy(stream), REAL(cuMemFreeAsync)(pointer, stream));
+  FREE(fikit_legacy(stream), free_in_order(pointer, stream, REAL(cuMemFreeAsync), fikit_legacy(stream)));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-  FREE(fikit_per_thread(stream), REAL(cuMemFreeAsync_ptsz)(pointer, stream));
+  FREE(fikit_per_thread(stream), free_in_order(pointer, stream, REAL(cuMemFreeAsync_ptsz), fikit_per_thread(stream)));
 }

@@ -1,4 +1,5 @@
 #include "memory/allocation.h"
+#include "memory/convert.h"
 #include "base/handle_map.h"
 #include "base/symbols.h"
 
@@ -7,6 +8,7 @@
 struct fikit_allocation {
   struct fikit_place place;
   uint64_t bytes;
+  bool movable;
 };
 
 /* Pointer or array -> struct fikit_allocation; owner: the context. */
@@ -22,20 +24,35 @@ static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
   return handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context);
 }
 
+static void uncount(const struct fikit_allocation *allocation) {
+  if (allocation->movable)
+    fikit_memory_return_movable(allocation->place.device, allocation->bytes);
+  else
+    fikit_memory_return(allocation->place.device, allocation->bytes);
+}
+
 /* What cannot be remembered is not counted either: it would never be given back. */
-void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  if (!place->device)
+static void allocated(const struct fikit_allocation *made, uintptr_t handle) {
+  if (!made->place.device)
     return;
   struct fikit_allocation *allocation = handle ? malloc(sizeof *allocation) : NULL;
   if (allocation) {
-    *allocation = (struct fikit_allocation){*place, bytes};
+    *allocation = *made;
     if (remember(allocation, handle)) {
-      fikit_memory_kept(place->device);
+      fikit_memory_kept(made->place.device);
       return;
     }
   }
   free(allocation);
-  fikit_memory_return(place->device, bytes);
+  uncount(made);
+}
+
+void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
+  allocated(&(struct fikit_allocation){*place, bytes, false}, handle);
+}
+
+void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
+  allocated(&(struct fikit_allocation){*place, bytes, true}, handle);
 }
 
 struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
@@ -43,7 +60,7 @@ struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
 }
 
 static void give_back(struct fikit_allocation *allocation) {
-  fikit_memory_return(allocation->place.device, allocation->bytes);
+  uncount(allocation);
   free(allocation);
 }
 
@@ -71,20 +88,36 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *out, unsigned bytes) {
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
-  FIKIT_ALLOCATE(fikit_place_current(), bytes, *out, REAL(cuMemAlloc_v2)(out, bytes));
+  const struct fikit_place place = fikit_place_current();
+  CUresult result;
+  if (fikit_converts(&place, bytes) && fikit_convert(&place, out, bytes, &result))
+    return result;
+  FIKIT_ALLOCATE(place, bytes, *out, REAL(cuMemAlloc_v2)(out, bytes));
 }
 
 /* Counted against the GPU whose context allocates it, wherever its pages are at the moment. */
 CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags) {
-  FIKIT_ALLOCATE(fikit_place_current(), bytes, *out, REAL(cuMemAllocManaged)(out, bytes, flags));
+  const struct fikit_place place = fikit_place_current();
+  if (!fikit_memory_reserve_movable(place.device, bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = REAL(cuMemAllocManaged)(out, bytes, flags);
+  fikit_allocated_movable(&place, bytes, result == CUDA_SUCCESS ? *out : 0);
+  return result;
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 pointer) {
   FIKIT_FREE(pointer, REAL(cuMemFree)(pointer));
 }
 
+static CUresult free_linear(CUdeviceptr pointer) {
+  const bool converted = fikit_converted_take(pointer);
+  const CUresult result = REAL(cuMemFree_v2)(pointer);
+  fikit_converted_freed(pointer, converted, result);
+  return result;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  FIKIT_FREE(pointer, REAL(cuMemFree_v2)(pointer));
+  FIKIT_FREE(pointer, free_linear(pointer));
 }
 
 /* Only the driver knows the pitch: rows of 512 bytes are what it uses at least, the rest is settled when it has answered. */
@@ -100,9 +133,21 @@ static bool settle_pitch(struct fikit_device *device, uint64_t reserved, uint64_
   return true;
 }
 
+/* Rows of 512 bytes are what fikit's own choice of a pitch has, too. What the driver would refuse, it is asked for. */
+static bool pitch_converts(const struct fikit_place *place, const CUdeviceptr *out, const size_t *pitch, uint64_t bytes,
+                           unsigned element) {
+  return out && pitch && (element == 4 || element == 8 || element == 16) && bytes != UINT64_MAX && fikit_converts(place, bytes);
+}
+
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element) {
   const struct fikit_place place = fikit_place_current();
   const uint64_t bytes = pitched_bytes(width, height);
+  CUresult converted;
+  if (pitch_converts(&place, out, pitch, bytes, element) && fikit_convert(&place, out, bytes, &converted)) {
+    if (converted == CUDA_SUCCESS)
+      *pitch = bytes / height;
+    return converted;
+  }
   if (!fikit_memory_reserve(place.device, bytes))
     return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = REAL(cuMemAllocPitch_v2)(out, pitch, width, height, element);

@@ -25,6 +25,10 @@ static uint32_t shares_of(const struct fikit_memory *memory) {
   return shares < FIKIT_MEMORY_SHARES ? shares : FIKIT_MEMORY_SHARES;
 }
 
+uint64_t fikit_memory_host_bytes(const struct fikit_device *device) {
+  return device->memory->limit_bytes ? device->memory->host_bytes : 0;
+}
+
 static uint64_t held_by_all(const struct fikit_memory *memory) {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < shares_of(memory); i++)
@@ -32,9 +36,15 @@ static uint64_t held_by_all(const struct fikit_memory *memory) {
   return sum;
 }
 
+static uint64_t sum(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 /* Without fikitd nobody empties the shares of processes that end: then there is no limit. */
 static uint64_t limit_of(const struct fikit_device *device) {
-  return device && !atomic_load_explicit(&device->gone, memory_order_relaxed) ? device->memory->limit_bytes : 0;
+  if (!device || atomic_load_explicit(&device->gone, memory_order_relaxed))
+    return 0;
+  return sum(device->memory->limit_bytes, fikit_memory_host_bytes(device));
 }
 
 static void raise_to(_Atomic uint64_t *peak, uint64_t bytes) {
@@ -43,7 +53,11 @@ static void raise_to(_Atomic uint64_t *peak, uint64_t bytes) {
     ;
 }
 
-static void hold(struct fikit_device *device, uint64_t bytes) {
+enum kind { PLAIN, MOVABLE };
+
+static void hold(struct fikit_device *device, uint64_t bytes, enum kind kind) {
+  if (kind == PLAIN && fikit_memory_host_bytes(device))
+    atomic_fetch_add(&device->share->plain_bytes, bytes);
   atomic_fetch_add(&device->share->held_bytes, bytes);
 }
 
@@ -54,34 +68,58 @@ void fikit_memory_kept(struct fikit_device *device) {
   raise_to(&device->memory->peak_bytes, held_by_all(device->memory));
 }
 
-static void refuse(struct fikit_device *device, uint64_t bytes, uint64_t held) {
+/* What the job's processes hold, and of that what cannot leave the GPU. */
+struct seen {
+  uint64_t held, plain;
+};
+
+static void refuse(struct fikit_device *device, uint64_t bytes, struct seen seen) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   const double mib = 1 << 20;
+  const uint64_t host = fikit_memory_host_bytes(device);
   atomic_fetch_add_explicit(&device->memory->refused, 1, memory_order_relaxed);
-  if (!atomic_flag_test_and_set(&said))
+  if (atomic_flag_test_and_set(&said))
+    return;
+  if (host)
+    fikit_say("out of GPU memory: this job's limit is %.0f MiB on the GPU (--fikit-mem) and %.0f MiB beside it (--fikit-mem-host), "
+              "its processes hold %.1f MiB, %.1f MiB of which cannot leave the GPU, and %.1f MiB more were asked for.",
+              (double)device->memory->limit_bytes / mib, (double)host / mib, (double)seen.held / mib, (double)seen.plain / mib,
+              (double)bytes / mib);
+  else
     fikit_say("out of GPU memory: this job's limit is %.0f MiB (--fikit-mem), its processes hold %.1f MiB, and %.1f MiB "
               "more were asked for; ask for a higher --fikit-mem.",
-              (double)device->memory->limit_bytes / mib, (double)held / mib, (double)bytes / mib);
+              (double)device->memory->limit_bytes / mib, (double)seen.held / mib, (double)bytes / mib);
 }
 
 enum verdict { FITS, TOO_MUCH, CONFLICT };
 
+static enum verdict fits(uint64_t bytes, uint64_t held, uint64_t wanted_by_others, uint64_t limit) {
+  if (bytes > limit || held > limit - bytes)
+    return TOO_MUCH;
+  return wanted_by_others > limit - bytes - held ? CONFLICT : FITS;
+}
+
 /* Everybody's wanted bytes are read before their held ones: a request that is granted in between is counted twice, never
- * missed. `yield`: a conflict is with a lower share, whose request goes first. */
-static enum verdict judge(const struct fikit_device *device, uint64_t bytes, uint64_t limit, uint64_t *held, bool *yield) {
+ * missed. `yield`: a conflict is with a lower share, whose request goes first. Of others' requests nobody knows whether they
+ * are for plain memory: they count as such. */
+static enum verdict judge(const struct fikit_device *device, uint64_t bytes, uint64_t limit, enum kind kind, struct seen *seen,
+                          bool *yield) {
   uint64_t wanted_by_others = 0;
-  *held = 0;
+  *seen = (struct seen){0};
   *yield = false;
   for (uint32_t i = 0; i < shares_of(device->memory); i++) {
     const struct fikit_memory_share *share = &device->memory->share[i];
     uint64_t wanted = share == device->share ? 0 : atomic_load(&share->wanted_bytes);
     wanted_by_others += wanted;
     *yield = *yield || (wanted && share < device->share);
-    *held += atomic_load(&share->held_bytes);
+    seen->plain += atomic_load(&share->plain_bytes);
+    seen->held += atomic_load(&share->held_bytes);
   }
-  if (bytes > limit || *held > limit - bytes)
-    return TOO_MUCH;
-  return wanted_by_others > limit - bytes - *held ? CONFLICT : FITS;
+  const enum verdict in_all = fits(bytes, seen->held, wanted_by_others, limit);
+  if (kind == MOVABLE || in_all == TOO_MUCH || !fikit_memory_host_bytes(device))
+    return in_all;
+  const enum verdict on_gpu = fits(bytes, seen->plain, wanted_by_others, device->memory->limit_bytes);
+  return on_gpu == FITS ? in_all : on_gpu;
 }
 
 /* Nothing is refused in the name of a fikitd that is gone. */
@@ -101,22 +139,22 @@ static void look_again(int64_t since_ns) {
 }
 
 /* Under `reserving`. */
-static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit) {
+static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit, enum kind kind) {
   int64_t began_ns = 0;
-  uint64_t held;
+  struct seen seen;
   bool yield, too_much_before = false;
   for (;;) {
     atomic_store(&device->share->wanted_bytes, bytes);
-    enum verdict verdict = judge(device, bytes, limit, &held, &yield);
+    enum verdict verdict = judge(device, bytes, limit, kind, &seen, &yield);
     /* Looked at twice: what one process freed and another one took meanwhile may have been counted twice. */
     if (verdict == FITS || (verdict == TOO_MUCH && too_much_before)) {
       if (verdict == TOO_MUCH && without_fikitd(device))
         verdict = FITS;
       if (verdict == FITS)
-        hold(device, bytes);
+        hold(device, bytes, kind);
       atomic_store(&device->share->wanted_bytes, 0);
       if (verdict == TOO_MUCH)
-        refuse(device, bytes, held);
+        refuse(device, bytes, seen);
       return verdict == FITS;
     }
     too_much_before = verdict == TOO_MUCH;
@@ -129,37 +167,54 @@ static bool reserve(struct fikit_device *device, uint64_t bytes, uint64_t limit)
       began_ns = now_ns;
     if (now_ns - began_ns >= PATIENCE_NS) {
       atomic_store(&device->share->wanted_bytes, 0);
-      refuse(device, bytes, held);
+      refuse(device, bytes, seen);
       return false;
     }
     look_again(now_ns - began_ns);
   }
 }
 
-bool fikit_memory_reserve(struct fikit_device *device, uint64_t bytes) {
+static bool reserve_unless_full(struct fikit_device *device, uint64_t bytes, enum kind kind) {
   if (!device)
     return true;
   uint64_t limit = limit_of(device);
   if (!limit) {
-    hold(device, bytes);
+    hold(device, bytes, kind);
     return true;
   }
   if (!fikit_lock_around(&device->reserving)) { /* a signal handler that interrupted a request */
-    hold(device, bytes);
+    hold(device, bytes, kind);
     return true;
   }
-  bool fits = reserve(device, bytes, limit);
+  bool fits = reserve(device, bytes, limit, kind);
   fikit_unlock_around(&device->reserving);
   return fits;
 }
 
+bool fikit_memory_reserve(struct fikit_device *device, uint64_t bytes) {
+  return reserve_unless_full(device, bytes, PLAIN);
+}
+
+bool fikit_memory_reserve_movable(struct fikit_device *device, uint64_t bytes) {
+  return reserve_unless_full(device, bytes, MOVABLE);
+}
+
 /* Never below nothing: fikitd empties the share of a process that closed its connection, which may still free memory. */
-void fikit_memory_return(struct fikit_device *device, uint64_t bytes) {
-  if (!device)
-    return;
-  uint64_t held = atomic_load(&device->share->held_bytes);
-  while (!atomic_compare_exchange_weak(&device->share->held_bytes, &held, held > bytes ? held - bytes : 0))
+static void take_off(_Atomic uint64_t *counter, uint64_t bytes) {
+  uint64_t held = atomic_load(counter);
+  while (!atomic_compare_exchange_weak(counter, &held, held > bytes ? held - bytes : 0))
     ;
+}
+
+void fikit_memory_return_movable(struct fikit_device *device, uint64_t bytes) {
+  if (device)
+    take_off(&device->share->held_bytes, bytes);
+}
+
+void fikit_memory_return(struct fikit_device *device, uint64_t bytes) {
+  fikit_memory_return_movable(device, bytes);
+  if (device && fikit_memory_host_bytes(device))
+    take_off(&device->share->plain_bytes, bytes);
 }
 
 bool fikit_memory_narrow(const struct fikit_device *device, uint64_t *free_bytes, uint64_t *total_bytes) {
@@ -167,9 +222,10 @@ bool fikit_memory_narrow(const struct fikit_device *device, uint64_t *free_bytes
   if (!limit)
     return false;
   uint64_t held = held_by_all(device->memory), left = limit > held ? limit - held : 0;
-  if (total_bytes && *total_bytes > limit)
+  const bool beyond_gpu = fikit_memory_host_bytes(device) != 0; /* then what the GPU has free says nothing */
+  if (total_bytes && (beyond_gpu || *total_bytes > limit))
     *total_bytes = limit;
-  if (free_bytes && *free_bytes > left)
+  if (free_bytes && (beyond_gpu || *free_bytes > left))
     *free_bytes = left;
   return true;
 }

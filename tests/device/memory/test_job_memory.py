@@ -143,3 +143,28 @@ def test_memory_pages_end_with_their_jobs(runner: Runner, daemon: Fikitd) -> Non
     for _ in range(3):
         runner.run("-c", IMPORTS + "context()\nprint('done')")
     eventually(lambda: pages() <= 1)
+
+
+def test_a_program_has_more_memory_than_the_gpu(runner: Runner, daemon: Fikitd, tmp_path: Path) -> None:
+    """The whole way: the site's rule, the job's record, the page, the shim."""
+    config = tmp_path / "small.toml"
+    config.write_text('[device]\nmemory = "64MiB"\ncontext_memory = 0\n')
+    code = """
+context()
+buffers = [made(alloc(8 * MIB)) for _ in range(12)]
+for i, p in enumerate(buffers): check(cu.cuMemsetD8_v2(ctypes.c_uint64(p), i, ctypes.c_size_t(8 * MIB)))
+def read(p):
+    out = ctypes.create_string_buffer(8 * MIB)
+    check(cu.cuMemcpyDtoH_v2(out, ctypes.c_uint64(p), ctypes.c_size_t(8 * MIB)))
+    return out.raw
+say(all(read(p) == bytes([i]) * 8 * MIB for i, p in enumerate(buffers)), *(n // MIB for n in info()), alloc(MIB)[0])
+"""
+    daemon.stop()
+    daemon.config.write_text(daemon.config.read_text() + '\n[oversubscribe]\nallow = "lower"\n')
+    daemon.start()
+    runner.env["EMUCUDA_CONFIG"] = str(config)
+    job, process = runner.start("-c", IMPORTS + code, mem_bytes=48 * MIB, mem_host_bytes=48 * MIB, priority=8)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "True 0 96 2\n"), err
+    runner.end(job)
+    assert daemon.report(job)["memory"] == {"limit_bytes": 96 * MIB, "peak_bytes": 96 * MIB, "refused": 1}

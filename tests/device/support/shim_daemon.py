@@ -139,13 +139,14 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -
 class Memory:
     """The memory page of the one job that the fake daemon knows."""
 
-    def __init__(self, at: Layout, limit_bytes: int) -> None:
+    def __init__(self, at: Layout, limit_bytes: int, host_bytes: int = 0) -> None:
         self.at = at
         self.memfd = os.memfd_create("fikit-test-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.memfd, at["memory_bytes"])
         fcntl.fcntl(self.memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         self.bytes = mmap.mmap(self.memfd, at["memory_bytes"])
-        struct.pack_into("<IIIIQ", self.bytes, 0, 0x464B4D4D, MEMORY_VERSION, at["memory_bytes"], 0, limit_bytes)
+        header = (0x464B4D4D, MEMORY_VERSION, at["memory_bytes"], 0, limit_bytes, host_bytes)
+        struct.pack_into("<IIIIQQ", self.bytes, 0, *header)
         self.taken = 0
 
     def take(self) -> int:
@@ -168,6 +169,9 @@ class Memory:
     def peak(self, share: int = 0) -> int:
         return self.word(share, 2)
 
+    def plain(self, share: int = 0) -> int:
+        return self.word(share, 3)
+
 
 class Daemon:
     """Accepts shims on a socket. `answer` replaces WELCOME by other bytes, or by closing when b""."""
@@ -184,6 +188,7 @@ class Daemon:
         sample_every: int = 0,
         answer: bytes | None = None,
         limit_bytes: int = 0,
+        host_bytes: int = 0,
         version: int = VERSION,
         collectives: bytes = b"",
         fills_ask: bool = False,
@@ -196,7 +201,7 @@ class Daemon:
         self.join = join  # the answer to who asks to join MPS, empty: none; None: as a fikitd that knows of no MPS
         self.deaf = deaf  # after the hello: its node is busy
         self.path, self.at, self.answer = path, at, answer
-        self.memory = Memory(at, limit_bytes)
+        self.memory = Memory(at, limit_bytes, host_bytes)
         self.measure, self.closed, self.lease_s, self.spin_ns = measure, closed, lease_s, spin_ns
         self.sample_every = sample_every
         self.pages: list[Page] = []

@@ -1,0 +1,148 @@
+/*
+ * What a program may notice of the conversion is answered as for plain memory: attributes of a pointer here, how much memory
+ * there is in memory_info.c. What cannot be is said in one line: memory for other processes (cuIpcGetMemHandle) stays plain from the first
+ * time on that the program asks for a handle and cannot have it.
+ */
+#include "memory/convert.h"
+#include "base/handle_map.h"
+#include "base/say.h"
+#include "base/symbols.h"
+
+#include <string.h>
+
+/* Of the driver's managed allocations there were 65,536 at most once (kokkos #300), and 2 MiB is what moves at a time. */
+enum { LEAST_BYTES = 1 << 20 };
+enum { CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_SET_ACCESSED_BY = 5 };
+enum { CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89 };
+enum { CU_POINTER_ATTRIBUTE_HOST_POINTER = 4, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8 };
+enum { CUDA_ERROR_INVALID_VALUE = 1 };
+
+/* Address -> 1; owner: the context. */
+static HANDLE_MAP(converted);
+static _Atomic bool any; /* something was ever converted: others pay for one load */
+
+enum { UNKNOWN, YES, NO };
+static _Atomic int possible;
+
+static int refuse(const char *why) {
+  static atomic_flag said = ATOMIC_FLAG_INIT;
+  atomic_store(&possible, NO);
+  if (!atomic_flag_test_and_set(&said))
+    fikit_say("this program's GPU memory stays on the GPU from here on, and --fikit-mem alone is what it may have: %s.", why);
+  return NO;
+}
+
+/* Managed memory that the GPU brings by itself, on the one GPU that the program sees. */
+static int look(void) {
+  int count = 0, able = 0;
+  CUdevice device;
+  if (!HAS(cuMemAllocManaged) || !HAS(cuMemAdvise) || REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
+    return refuse("the driver has no managed memory");
+  if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS || count != 1)
+    return refuse("it sees several GPUs");
+  if (REAL(cuDeviceGetAttribute)(&able, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) != CUDA_SUCCESS || !able)
+    return refuse("this GPU cannot fetch memory by itself");
+  atomic_store(&possible, YES);
+  return YES;
+}
+
+bool fikit_converts(const struct fikit_place *place, uint64_t bytes) {
+  if (!place->device || !fikit_memory_host_bytes(place->device) || bytes < LEAST_BYTES)
+    return false;
+  const int known = atomic_load_explicit(&possible, memory_order_relaxed);
+  return (known == UNKNOWN ? look() : known) == YES;
+}
+
+/* Without it the driver leaves memory on the host that the GPU has touched once (nvshare #25). A driver that takes no advice
+ * still moves it. */
+static void advise(CUdeviceptr pointer, uint64_t bytes) {
+  CUdevice device;
+  if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
+    return;
+  REAL(cuMemAdvise)(pointer, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
+  REAL(cuMemAdvise)(pointer, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device);
+}
+
+bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t bytes, CUresult *result) {
+  if (!fikit_memory_reserve_movable(place->device, bytes)) {
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    return true;
+  }
+  const CUresult made = REAL(cuMemAllocManaged)(out, bytes, CU_MEM_ATTACH_GLOBAL);
+  const bool known = made == CUDA_SUCCESS && handle_map_put(&converted, *out, 1, (uintptr_t)place->context);
+  if (made == CUDA_SUCCESS && !known) /* memory of ours is short: better plain than managed and looking so */
+    REAL(cuMemFree_v2)(*out);
+  if (known) {
+    atomic_store(&any, true);
+    advise(*out, bytes);
+  }
+  fikit_allocated_movable(place, bytes, known ? *out : 0);
+  *result = made;
+  return known || made == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static bool is_converted(CUdeviceptr pointer) {
+  CUdeviceptr base = 0;
+  if (!atomic_load_explicit(&any, memory_order_relaxed))
+    return false;
+  return REAL(cuMemGetAddressRange_v2)(&base, NULL, pointer) == CUDA_SUCCESS && handle_map_get(&converted, base);
+}
+
+bool fikit_converted_take(CUdeviceptr pointer) {
+  return atomic_load_explicit(&any, memory_order_relaxed) && handle_map_take(&converted, pointer);
+}
+
+void fikit_converted_freed(CUdeviceptr pointer, bool taken, CUresult result) {
+  CUcontext context = NULL;
+  if (!taken || result == CUDA_SUCCESS)
+    return;
+  REAL(cuCtxGetCurrent)(&context);
+  handle_map_put(&converted, pointer, 1, (uintptr_t)context);
+}
+
+void fikit_convert_context_gone(CUcontext context) {
+  handle_map_erase_owner(&converted, (uintptr_t)context);
+}
+
+void fikit_convert_forget_all(void) {
+  handle_map_forget_all(&converted);
+}
+
+/* ---- what programs ask about a pointer */
+
+/* As for memory of cuMemAlloc. A truth is one byte or four, whichever the driver wrote: its lowest byte is enough. */
+static void as_plain(void *value, int attribute) {
+  if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+    memset(value, 0, 1);
+  else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+    memcpy(value, &(int){CU_MEMORYTYPE_DEVICE}, sizeof(int));
+  else if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+    memset(value, 0, sizeof(void *));
+}
+
+CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer) {
+  if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && is_converted(pointer))
+    return CUDA_ERROR_INVALID_VALUE; /* the host has no address for it */
+  const CUresult result = REAL(cuPointerGetAttribute)(value, attribute, pointer);
+  if (result == CUDA_SUCCESS && is_converted(pointer))
+    as_plain(value, attribute);
+  return result;
+}
+
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr pointer) {
+  const CUresult result = REAL(cuPointerGetAttributes)(count, attributes, values, pointer);
+  if (result == CUDA_SUCCESS && is_converted(pointer)) {
+    for (unsigned i = 0; i < count; i++)
+      as_plain(values[i], attributes[i]);
+  }
+  return result;
+}
+
+/* Managed memory has no such handle (CUDA manual). What the program allocates from now on has one. */
+CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr pointer) {
+  const CUresult result = REAL(cuIpcGetMemHandle)(handle, pointer);
+  if (result != CUDA_SUCCESS && is_converted(pointer))
+    refuse("it hands memory to other processes (cuIpcGetMemHandle), which fails for what it had before; submit it without "
+           "--fikit-mem-host");
+  return result;
+}
