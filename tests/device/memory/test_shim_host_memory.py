@@ -134,14 +134,14 @@ big = made(alloc(40 * MIB))
 ordered = made(stream_ordered(40 * MIB))
 say()
 pause()
-say(stream_ordered(8 * MIB)[0], alloc(8 * MIB)[0])
+say(stream_ordered(8 * MIB)[0], alloc(8 * MIB)[0], cu.cuMemAlloc_v2(None, ctypes.c_size_t(2 * MIB)))
 """
     run = start(code, allowed)
     run.line()
     assert (allowed.memory.held(), allowed.memory.plain()) == (81 * MIB - 1, 41 * MIB - 1)
     run.go()
     out, err = run.finish()
-    assert out == "2 0\n"
+    assert out == "2 0 1\n"
     assert "8.0 MiB more were asked for" in err
     assert "41.0 MiB of which cannot leave the GPU" in err
 
