@@ -18,7 +18,8 @@ pytest_plugins = ["shim_fixtures"]
 
 Environment = Callable[..., dict[str, str]]
 StartDaemon = Callable[..., Daemon]
-SOURCES = Path(__file__).resolve().parents[1] / "programs/shim"
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
+SOURCES = PROGRAMS / "shim"
 CLIENTS = [
     pytest.param("shim_tinygrad.py", {"DEV": "CUDA:PTX"}, id="tinygrad"),
     pytest.param("shim_cuda_core.py", {}, id="cuda.core"),
@@ -61,7 +62,7 @@ def run(source: str, env: dict[str, str], *before: str) -> str:
 @pytest.fixture
 def beating(cc: Callable[..., Path], native: Path) -> list[str]:
     """Kernels of 300 us with pauses of a millisecond, until it is ended; it says "running" after the first."""
-    return [str(cc(SOURCES / "emu_faults.c", *driver_flags(native))), "beat", "300"]
+    return [str(cc(PROGRAMS / "emulator/emu_faults.c", *driver_flags(native))), "beat", "300"]
 
 
 @pytest.mark.parametrize(("source", "more"), CLIENTS)

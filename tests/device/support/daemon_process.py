@@ -31,6 +31,17 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     return value
 
 
+_STARTED: list[subprocess.Popen[str]] = []  # by runners, in the test that runs
+
+
+def end_programs() -> None:
+    """Those that runners have started, with their pipes: what a failed test leaves open is a warning in a later one."""
+    while _STARTED:
+        with _STARTED.pop() as process:
+            if process.poll() is None:
+                process.kill()
+
+
 class Fikitd:
     """The daemon as a process, with directories of its own."""
 
@@ -104,6 +115,7 @@ class Runner:
         process = subprocess.Popen(
             wait, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **me
         )  # type: ignore[call-overload]
+        _STARTED.append(process)
         user = os.getuid() if uid is None else uid
         record = JobRecord(**{"job": job, "uid": user, "gid": user, "priority": 1, "pid": process.pid, **facts})
         record.write(self.daemon.run_dir)

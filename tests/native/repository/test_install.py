@@ -137,7 +137,7 @@ def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
     options = re.findall(r'\{"(fikit-[a-z-]+)"', (source / "fikit_args.c").read_text())
     variables = re.findall(r'\[\w+\] = "(FIKIT_\w+)"', (source / "fikit_args.c").read_text())
     assert "run_dir" in keys
-    assert (len(options), len(variables)) == (6, 6)
+    assert len(options) == len(variables) > 5
     for word in (*(f"{key}=" for key in keys), *(f"--{option}" for option in options), *variables):
         assert word in pages["spank_fikit.8"], word
 
