@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fikitd.simulator import SLICES, Device, DeviceError
+from fikitd.base import quantities
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SLICES, Device, DeviceError
 
 from bench.record import BenchError
-from fikitd import quantities, simulator
 
 US = 1000
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 from bench import record
 from bench.record import BenchError

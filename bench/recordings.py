@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 from bench.record import ROOT, BenchError
 

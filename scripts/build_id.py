@@ -1,6 +1,6 @@
 """Which fikit this is: one number of all sources that are built or installed, the same wherever and however often they are built.
 
-As a program, it writes the number as C++ for fikitd._core, the one place that has it: Python asks there (`fikitd.build`).
+As a program, it writes the number as C++ for fikitd._core, the one place that has it: Python asks there (`fikitd.base.build`).
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ import build_id
 import completion
 import fikit
 import man
+from fikitd.base import build
 from packaging.requirements import Requirement
 
 import fikitd
-from fikitd import build
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "site"

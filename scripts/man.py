@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from fikit.cli import cli as fikit
 from fikit.commands.report import command as report
-from fikitd.main import command as fikitd
+from fikitd.daemon.main import command as fikitd
 
 from fikitd import __version__
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from fikitd._cluster import Behind, Jobs, Preemption, Queue, Sharing, simulate_cluster, simulate_preemptive
-from fikitd.placement import Rules, Slowdowns
+from fikitd.gpus.placement import Rules, Slowdowns
 
 from bench.cluster.policies import TIRESIAS_LIMITS_S
 from bench.cluster.traces import FOLDER, Trace, muri, tiresias

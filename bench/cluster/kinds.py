@@ -12,8 +12,8 @@ import zlib
 from itertools import product
 from pathlib import Path
 
-from fikitd.placement import Device, Priorities, Slowdowns
-from fikitd.storage import reason
+from fikitd.gpus.placement import Device, Priorities, Slowdowns
+from fikitd.store.storage import reason
 
 from bench.cluster.policies import Kinds
 from bench.cluster.traces import FOLDER

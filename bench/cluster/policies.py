@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from fikitd._cluster import Behind, Jobs, Preemption, Queue, Sharing, simulate_cluster, simulate_preemptive
-from fikitd.placement import PAIR, Priorities, Rules, Slowdowns
+from fikitd.gpus.placement import PAIR, Priorities, Rules, Slowdowns
 
 from bench.cluster.traces import Column, Trace
 

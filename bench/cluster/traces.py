@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 from numpy.typing import NDArray
 
 from bench.record import ROOT, BenchError

@@ -7,10 +7,12 @@ import statistics
 import subprocess
 import time
 
+from fikitd.simulation import simulator
+
 from bench.record import BenchError, Result
 from bench.recordings import recordings
 from bench.scheduling.pairs import Case, read_pairs
-from fikitd import paths, simulator
+from fikitd import paths
 
 ABOUT = "kernels per second of the device model alone, in manual time, and of simulated pairs"
 POLICIES = ("budget", "paper", "prio")  # simulated

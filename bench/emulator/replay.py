@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fikitd.simulator import MERGED, Device
+from fikitd.simulation.simulator import MERGED, Device
 
 from bench.record import BenchError, Result
 from bench.recordings import recordings

@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fikitd.base import build
+
 from bench.gpu import conformance, pairs, parts, processes, tables
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError, Result, check, write
-from fikitd import build
 
 PARTS = ("costs", "launch", "timing", "slices", "mps", "conformance", "pairs", "frameworks")
 MINUTES = 9.5  # of ten that the machine is there

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import Control, ControlError, DaemonUnreachable, wait_until_there
-from fikitd.profiles import ProfileStore
+from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_until_there
+from fikitd.profiles.profile_store import ProfileStore
 
 from bench.gpu.fake_systemd import Systemd
 from bench.gpu.place import Place

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fikitd._core import Dispatcher, make_page
-from fikitd.memory import MemoryPage
-
-from fikitd import protocol
+from fikitd.base import protocol
+from fikitd.gpus.memory import MemoryPage
 
 
 class Host:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.api.client import Control, DaemonUnreachable
 
 from bench.record import BenchError
 from fikitd import paths

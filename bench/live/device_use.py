@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fikitd.simulator import Device
+from fikitd.simulation.simulator import Device
 
 from bench.live.reaction import ON_COMPUTE_ENGINE
 
 
 def used_ns(events: Sequence[Mapping[str, Any]], pid: int, from_ns: int, until_ns: int, device: Device) -> int:
-    """As `fikitd.simulator.used_ns` says it of a simulated job: the time of its kernels at full speed, where kernels overlap x their demand.
+    """As `fikitd.simulation.simulator.used_ns` says it of a simulated job: the time of its kernels at full speed, where kernels overlap x their demand.
 
     Between the start of a kernel and its end there may be others' turns, or others beside it: of one that lies only in part within the span
     counts as large a part of what it needed.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fikitd.simulator import SLICES, Device
+from fikitd.simulation.simulator import SLICES, Device
 
 from bench import device_option
 from bench.live import stages as live

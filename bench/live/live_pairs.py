@@ -23,7 +23,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fikitd.simulator import SLICES, Device, Scenario
+from fikitd.config import fikit_toml
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SLICES, Device, Scenario
 
 from bench import device_option, page
 from bench import recordings as made_up
@@ -33,7 +35,7 @@ from bench.live.live_table import agrees, live_result, picture, simulated_table
 from bench.live.reaction import Reactions, delayed_ns, reactions, together
 from bench.record import BenchError, Result
 from bench.scheduling.pairs import read_pairs
-from fikitd import _simulator, config, simulator
+from fikitd import _simulator
 
 ABOUT = "pairs of recorded jobs, simulated, and measured with --live"
 STRETCH = 10.0  # a shared machine's jitter of 0.1 ms is 10 us of the recording
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings; default: those of this project")
     parser.add_argument("--pairs", nargs="+", metavar="PAIR", help="of the standard ones, or a TOML file of pairs")
     parser.add_argument("--arrivals", nargs="+", choices=simulator.ARRIVALS, default=list(simulator.ARRIVALS))
-    parser.add_argument("--policy", choices=config.POLICIES, default=config.SchedulerConfig().policy)
+    parser.add_argument("--policy", choices=fikit_toml.POLICIES, default=fikit_toml.SchedulerConfig().policy)
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a run alone, default {SECONDS:g}")
     parser.add_argument("--rounds", type=int, default=1, help="runs alone and with the low job, in turn")
     parser.add_argument(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 from bench import record
 from bench.live.reaction import Reactions

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from fikitd.simulator import LowTime
+from fikitd.simulation.simulator import LowTime
 
 from bench.live.reaction import ON_COMPUTE_ENGINE
 from bench.live.stages import Run

@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import DaemonUnreachable, wait_until_there
+from fikitd.api.client import DaemonUnreachable, wait_until_there
+from fikitd.config import fikit_toml
+from fikitd.daemon import main
+from fikitd.simulation import simulator
 
 from bench.record import ROOT, BenchError
-from fikitd import _core, config, main, simulator
+from fikitd import _core
 
 PATIENCE_S = 10.0
 OF_THE_JOBS = {
@@ -48,7 +51,7 @@ TUNING_OF_THE_MACHINE = ("reaction_ns", "near_ns")
 
 def scheduler(stretch: float) -> dict[str, int]:
     """Keys of fikit.toml."""
-    standard = config.SchedulerConfig()
+    standard = fikit_toml.SchedulerConfig()
     return {key: round(stretch * getattr(standard, key)) for key in OF_THE_JOBS}
 
 
@@ -67,8 +70,8 @@ def tuning(stretch: float) -> dict[str, float]:
 @contextmanager
 def fikitd(environment: Mapping[str, str], stretch: float) -> Iterator[None]:
     """There is one, where the environment's fikit.toml says. Raises BenchError."""
-    file = environment[config.ENV_CONFIG]
-    run_dir = Path(config.load(Path(file)).daemon.run_dir)
+    file = environment[fikit_toml.ENV_CONFIG]
+    run_dir = Path(fikit_toml.load(Path(file)).daemon.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "bench.live.slow_motion", f"{stretch:g}", file]
     clean = {name: value for name, value in environment.items() if not name.startswith(("FIKIT_", "LD_", "EMUCUDA_"))}
@@ -95,4 +98,4 @@ class _SlowCore:
 
 
 if __name__ == "__main__":
-    sys.exit(main.serve(config.load(sys.argv[2]), _SlowCore(float(sys.argv[1]))))
+    sys.exit(main.serve(fikit_toml.load(sys.argv[2]), _SlowCore(float(sys.argv[1]))))

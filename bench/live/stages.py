@@ -12,18 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fikitd.reports import ReportStore
-from fikitd.simulator import MERGED, Device, Observed
-from fikitd.switches import DIRECTORY as SWITCHES
-from fikitd.switches import Switches
-from fikitd.traces import TraceStore
+from fikitd.api.reports import ReportStore
+from fikitd.api.traces import TraceStore
+from fikitd.config import fikit_toml
+from fikitd.gpus.switches import DIRECTORY as SWITCHES
+from fikitd.gpus.switches import Switches
+from fikitd.simulation.simulator import MERGED, Device, Observed
 
 from bench.emulator.replay import NS_PER_BYTE, device_config
 from bench.launch.managed import managed, own_environment
 from bench.live import slow_motion
 from bench.live.device_use import used_ns
 from bench.record import BenchError
-from fikitd import config, paths
+from fikitd import paths
 
 TRACE_RECORDS = 1 << 20
 TRACE_EVENTS = 1 << 18
@@ -133,8 +134,8 @@ class Stage:
         return Path(self._daemon.profile_dir)
 
     @property
-    def _daemon(self) -> config.DaemonConfig:
-        return config.load(Path(self.environment[config.ENV_CONFIG])).daemon
+    def _daemon(self) -> fikit_toml.DaemonConfig:
+        return fikit_toml.load(Path(self.environment[fikit_toml.ENV_CONFIG])).daemon
 
     def _start(self, job: Job, number: int, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         arguments = ["job", "--stretch", f"{self.stretch:g}", "--ns-per-byte", f"{NS_PER_BYTE:g}", str(job.recording)]

@@ -17,7 +17,7 @@ from statistics import fmean, median
 from typing import Any
 
 from fikit import slurm_versions
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 from bench import page, record
 from bench.placed import jobs as work

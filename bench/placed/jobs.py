@@ -11,8 +11,8 @@ from itertools import product
 
 import numpy as np
 from fikitd._cluster import Jobs
-from fikitd.placement import Device, Priorities, Slowdowns
-from fikitd.simulator import SLICES, Scenario, high_alone, parse, simulate
+from fikitd.gpus.placement import Device, Priorities, Slowdowns
+from fikitd.simulation.simulator import SLICES, Scenario, high_alone, parse, simulate
 
 from bench.cluster.policies import NAMED, Workload, live
 from bench.cluster.traces import Trace

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fikit.sandbox import Sandbox
 from fikit.sandbox_needs import SandboxError
-from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
-from fikitd.simulator import SLICES
+from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.simulation.simulator import SLICES
 
 from bench.emulator.replay import device_config
 from bench.placed import jobs as work

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.residency import EpochRules
+from fikitd.gpus.residency import EpochRules
 
 from bench import page
 from bench.record import Result, write_whole

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from fikitd.residency import Link as PlanLink
-from fikitd.residency import least_bytes, peak_bytes, plan
+from fikitd.gpus.residency import Link as PlanLink
+from fikitd.gpus.residency import least_bytes, peak_bytes, plan
 
 from bench.residency import times
 from bench.residency.machine import Link, Machine, Outcome

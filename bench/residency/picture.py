@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import matplotlib as mpl
-from fikitd.residency import EpochRules
+from fikitd.gpus.residency import EpochRules
 from matplotlib.figure import Figure
 
 from bench.residency.budgets import MSR, Case, case_of

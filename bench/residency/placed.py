@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Final
 
-from fikitd.residency import Sequence
+from fikitd.gpus.residency import Sequence
 
 from bench.residency.networks import Kernel, Step, Tensor
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from fikitd.residency import EpochRules, Tenant, next_epoch
+from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
 
 from bench.residency.machine import BATCHES_OF_CHUNK
 from bench.residency.placed import CHUNK

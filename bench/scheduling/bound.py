@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from fikitd.bound import Bound
+from fikitd.simulation import simulator
+from fikitd.simulation.bound import Bound
 
 from bench import page
 from bench.record import BenchError, Result
@@ -16,7 +17,6 @@ from bench.scheduling.frontier import BUDGETS, DEFAULT
 from bench.scheduling.pairs import Case, Chosen, claim, every_case
 from bench.scheduling.pairs import add_arguments as add_pair_arguments
 from bench.scheduling.pairs import settings as pair_settings
-from fikitd import simulator
 
 ABOUT = "the most that any policy could harvest at a slowdown, and what `budget` does, on simulated pairs"
 

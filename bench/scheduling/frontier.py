@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from fikitd.bound import Bound
-from fikitd.simulator import SLICES, Device
+from fikitd.simulation import simulator
+from fikitd.simulation.bound import Bound
+from fikitd.simulation.simulator import SLICES, Device
 
 from bench import page
 from bench.chart import Series, scatter
@@ -22,7 +23,6 @@ from bench.scheduling import seeds as several
 from bench.scheduling.pairs import Case, Chosen, claim, every_case
 from bench.scheduling.pairs import add_arguments as add_pair_arguments
 from bench.scheduling.pairs import settings as pair_settings
-from fikitd import simulator
 
 ABOUT = "slowdown of the high job against harvest, every policy, on simulated pairs"
 BUDGETS = (0.0, 0.01, 0.02, 0.05, 0.10, 0.20)

@@ -8,14 +8,14 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from fikitd.simulator import SLICES, Device
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SLICES, Device
 
 from bench import device_option, page
 from bench.record import BenchError, Result
 from bench.recordings import recordings
 from bench.scheduling.frontier import BOUND, SAME
 from bench.scheduling.pairs import CLAIM, PAIRS, Case, on_all_processors
-from fikitd import simulator
 
 ABOUT = "slowdown and harvest of the policy `budget` on every pair of recordings that is no standard pair"
 SEEDS = (101, 102)  # the frontier begins at 1

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from fikitd.api.outcomes import UNKNOWN, Outcome
+from fikitd.gpus.placement import Priorities, Slowdowns
 from fikitd.history.pairs import Name, Pair, learn
-from fikitd.outcomes import UNKNOWN, Outcome
-from fikitd.placement import Priorities, Slowdowns
 
 from bench import page
 from bench.cluster import kinds

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
-from fikitd.simulator import SLICES, Device
-from fikitd.storage import reason
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SLICES, Device
+from fikitd.store.storage import reason
 
 from bench import device_option, page
 from bench.record import BenchError
 from bench.recordings import recordings
 from bench.scheduling import seeds as several
-from fikitd import simulator
 
 CLAIM = "Simulated on the emulated device model ({device}), no claim about hardware"
 # The standard pairs of the recorded timelines' own page.

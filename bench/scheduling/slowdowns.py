@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fikitd.simulator import SLICES, Device
-from fikitd.storage import reason
+from fikitd.gpus import placement
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SLICES, Device
+from fikitd.store.storage import reason
 
 from bench import device_option
 from bench.record import BenchError, Result
 from bench.recordings import recordings
 from bench.scheduling.pairs import CLAIM, Case, on_all_processors
-from fikitd import placement, simulator
 
 ABOUT = "simulated: slowdowns of every two recorded jobs on one GPU, and the error of placement's closed form"
 POLICY = {"ordered": "budget", "equal": "fifo"}

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fikitd.storage import reason
+from fikitd.config import fikit_toml
+from fikitd.store.storage import reason
 
 from bench.chart import Series, panels
 from bench.record import BenchError, Result
 from bench.scheduling import seeds as several
-from fikitd import config
 
 ABOUT = "picture of JCT ratio and harvest against the cost of a switch, from what `frontier --json` wrote"
 POLICIES = ("budget", "paper", "prio", "xsched", "tally", "weighted", "fifo")
@@ -42,7 +42,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _policy(row: Mapping[str, Any]) -> str:
     """By the name that it has now, however old the file is."""
     name = str(row["policy"])
-    return config.FORMER_POLICIES.get(name, name)
+    return fikit_toml.FORMER_POLICIES.get(name, name)
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], policy: str) -> tuple[float, float]:

@@ -7,13 +7,14 @@ import statistics
 from dataclasses import replace
 from typing import Any, Unpack
 
+from fikitd.simulation import simulator
+
 from bench import page
 from bench.record import Result
 from bench.scheduling import seeds as several
 from bench.scheduling.frontier import BOUND
 from bench.scheduling.pairs import Case, Chosen, add_arguments, claim, every_case
 from bench.scheduling.pairs import settings as pair_settings
-from fikitd import simulator
 
 __all__ = ["ABOUT", "add_arguments", "run"]
 ABOUT = "slowdown and harvest of the policy `budget` with each of its constants halved and doubled"

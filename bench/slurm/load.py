@@ -20,7 +20,7 @@ from pathlib import Path
 from fikit.sandbox import Sandbox
 from fikit.sandbox_needs import SandboxError
 from fikit.sandbox_processes import processes_of
-from fikitd.reports import ReportError, ReportStore
+from fikitd.api.reports import ReportError, ReportStore
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

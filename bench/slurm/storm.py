@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fikitd.client import Control, DaemonUnreachable, wait_until_there
-from fikitd.records import JobRecord
+from fikitd.api.client import Control, DaemonUnreachable, wait_until_there
+from fikitd.store.records import JobRecord
 
 from bench.record import BenchError, Result
 from fikitd import paths

@@ -1,4 +1,4 @@
-"""A cluster of GPUs in simulated time, job by job, under the rules of fikitd.placement. Nothing of the daemon needs it.
+"""A cluster of GPUs in simulated time, job by job, under the rules of fikitd.gpus.placement. Nothing of the daemon needs it.
 
 Times are float seconds. What cannot be raises ValueError with one sentence.
 """

@@ -1,4 +1,4 @@
-"""Which jobs share a GPU (fikitd/core/placement): pure rules. `fikitd.placement` is their public face.
+"""Which jobs share a GPU (fikitd/core/placement): pure rules. `fikitd.gpus.placement` is their public face.
 
 Times are float seconds: of run time alone on a GPU, or from now on. Memory is shards, 1 GiB each. Arguments that cannot be raise ValueError
 with one sentence.

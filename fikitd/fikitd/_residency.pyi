@@ -1,4 +1,4 @@
-"""Whose memory is on the GPU (fikitd/core/residency): pure rules. `fikitd.residency` is their public face.
+"""Whose memory is on the GPU (fikitd/core/residency): pure rules. `fikitd.gpus.residency` is their public face.
 
 Times are int ns, memory is bytes, or chunks: pieces of a job's memory that move as a whole. Arguments that cannot be raise ValueError with one
 sentence.

@@ -1,6 +1,6 @@
 """fikitd's policies and predictor on the emulator's device model, in manual time. Times are int nanoseconds.
 
-A module of its own, so that the daemon never loads the device model. `fikitd.simulator` is its public face.
+A module of its own, so that the daemon never loads the device model. `fikitd.simulation.simulator` is its public face.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pynvml
 
-from fikitd import identify
+from fikitd.jobs import identify
 
 RECENT_S: Final = 2.0  # who computed then computes now
 PROC: Final = Path("/proc")

@@ -1,6 +1,6 @@
 """A process with one user's rights, in which fikitd has done what costs as much as that user likes; and the one that starts them.
 
-fikitd starts `python -m fikitd.worker FD LIMIT...` once (`workers.py`). That process, the nursery, is small, has no threads and all modules
+fikitd starts `python -m fikitd.worker FD LIMIT...` once (`workers/pool.py`). That process, the nursery, is small, has no threads and all modules
 loaded, so a worker is a fork of it: milliseconds. A worker takes a user's rights and limits for good, and then one request
 after the other from its socket until that is closed. It dies with the nursery, and the nursery with fikitd.
 """
@@ -101,7 +101,7 @@ class Connection:
 
 def serve(stream: socket.socket, limits: Limits) -> None:
     """Do what is asked for, until nobody asks any more."""
-    from fikitd import user_work  # noqa: PLC0415  # the nursery has it loaded
+    from fikitd.workers import user_work  # noqa: PLC0415  # the nursery has it loaded
 
     connection = Connection(stream)
     while (request := connection.head()) is not None:
@@ -242,7 +242,7 @@ class Nursery:
 def main() -> None:
     """The nursery."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for fikitd, which hangs up
-    from fikitd import user_work  # noqa: F401, PLC0415  # loaded once for all workers
+    from fikitd.workers import user_work  # noqa: F401, PLC0415  # loaded once for all workers
 
     gc.collect()
     gc.freeze()

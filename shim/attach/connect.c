@@ -36,7 +36,7 @@ static bool failed_errno(char reason[FIKIT_REASON_BYTES]) {
   return false;
 }
 
-/* The directory of the users' own sockets beside everybody's (fikitd/user_sockets.py), or -1. */
+/* The directory of the users' own sockets beside everybody's (fikitd/daemon/user_sockets.py), or -1. */
 static int users_directory(const char *path) {
   char directory[sizeof ((struct sockaddr_un *)0)->sun_path + sizeof FIKIT_USERS_DIRECTORY];
   const char *slash = strrchr(path, '/');

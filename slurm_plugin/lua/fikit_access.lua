@@ -1,5 +1,5 @@
--- Who may ask for which priority: [access] of fikit.toml. fikitd.access reads the same file to the same effect; a test
--- compares them on every kind of file.
+-- Who may ask for which priority: [access] of fikit.toml. fikitd.config.access reads the same file to the same effect; a
+-- test compares them on every kind of file.
 --
 --   access.read(document)         -> rules, or nil and a sentence
 --   access.limits(rules, who)     -> what a job may ask for: { highest_priority, lowest_max_slowdown, lowest_max_delay_ns, rule }

@@ -27,7 +27,7 @@ local values = dofile(here .. "/fikit_values.lua")
 local rule = {}
 
 local GIB = 2 ^ 30
-local HIGHEST_LOWER = 2 -- as fikitd.oversubscribe has it: jobs of 0 and 1, high, have no memory on the host
+local HIGHEST_LOWER = 2 -- as fikitd.config.oversubscribe has it: jobs of 0 and 1, high, have no memory on the host
 
 -- One request for GPUs, in any spelling of any Slurm version ("gpu:2", "gres:gpu:a100:1", "gres/gpu=1", "gpu").
 -- Returns kind ("gpu", "shard", other), type or nil, count.

@@ -1,6 +1,6 @@
 -- Priorities, sizes, shares, times and names of profiles as people write them. slurmctld approves by this what the node then
--- goes by (fikit_args.c, fikit_quantities.c), and fikitd reads the same (fikitd.priorities, fikitd.quantities): a test compares
--- all three on any text. And what Slurm hands over where nothing was given.
+-- goes by (fikit_args.c, fikit_quantities.c), and fikitd reads the same (fikitd.base.priorities, fikitd.base.quantities): a
+-- test compares all three on any text. And what Slurm hands over where nothing was given.
 
 local values = {}
 

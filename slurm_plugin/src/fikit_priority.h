@@ -1,4 +1,4 @@
-/* Priorities by name and number, FIKIT's Q0..Q9: the same table as fikitd.priorities and fikit_submit.lua. */
+/* Priorities by name and number, FIKIT's Q0..Q9: the same table as fikitd.base.priorities and fikit_submit.lua. */
 #ifndef FIKIT_PRIORITY_H
 #define FIKIT_PRIORITY_H
 

@@ -1,4 +1,4 @@
-/* Sizes, shares and times as people write them: the same ones as slurmctld's fikit_values.lua and fikitd.quantities read. */
+/* Sizes, shares and times as people write them: as slurmctld's fikit_values.lua and fikitd.base.quantities read them. */
 #ifndef FIKIT_QUANTITIES_H
 #define FIKIT_QUANTITIES_H
 

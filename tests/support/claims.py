@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fikitd.simulator import MPS, SLICES, Device, Outcome, PolicyFile, Scenario, load_policy, simulate
+from fikitd.simulation.simulator import MPS, SLICES, Device, Outcome, PolicyFile, Scenario, load_policy, simulate
 
 DEVICES = (SLICES, MPS)
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fikitd._core import pack_profile
-from fikitd.client import Control
-from fikitd.config import Config, DaemonConfig, SchedulerConfig
-from fikitd.job_time import FIELDS
-from fikitd.server import Server
-from fikitd.storage import Storage
-from fikitd.traces import events_of
-from fikitd.workers import Call, Chunks, Rights
-
-from fikitd import protocol, user_work
+from fikitd.api.client import Control
+from fikitd.api.job_time import FIELDS
+from fikitd.api.traces import events_of
+from fikitd.base import protocol
+from fikitd.config.fikit_toml import Config, DaemonConfig, SchedulerConfig
+from fikitd.daemon.server import Server
+from fikitd.store.storage import Storage
+from fikitd.workers import user_work
+from fikitd.workers.pool import Call, Chunks, Rights
 
 NOTHING: dict[str, Any] = {
     "kernels": 0, "gpu_time_ns": None, "untimed": 0, "beside": 0, "doubtful": 0, "unfinished": 0,

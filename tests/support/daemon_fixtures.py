@@ -8,7 +8,7 @@ from pathlib import Path
 import daemon_fakes as fakes
 import pytest
 from daemon_in_thread import Daemon
-from fikitd.client import Control
+from fikitd.api.client import Control
 
 from bench import recordings
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon_fakes import FakeClient, FakeCore, FakeProc
-from fikitd.client import Control
-from fikitd.config import Config
-from fikitd.records import JobRecord
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
+from fikitd.config.fikit_toml import Config
+from fikitd.store.records import JobRecord
 
 ME = os.getuid()
 

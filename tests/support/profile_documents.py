@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from daemon_fakes import kernel
-
-from fikitd import profiles
+from fikitd.profiles import profile_store
 
 
 def document(key: str = "net", name: str = "GPU A", created: str = "2026-11-21T12:00:00Z", **facts: Any) -> Any:
     device = {"name": name, "memory_bytes": 2**34, "emulated": True}
-    made = profiles.document(
+    made = profile_store.document(
         key=key,
         command=["python3", "x.py"],
         created=created,

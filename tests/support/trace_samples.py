@@ -8,9 +8,9 @@ from typing import Any
 
 from daemon_fakes import journal_of
 from fikitd._core import JOURNAL_KINDS, REASONS
-from fikitd.held import Owners
-from fikitd.records import JobRecord
-from fikitd.traces import Story, begin, block, pieces
+from fikitd.api.held import Owners
+from fikitd.api.traces import Story, begin, block, pieces
+from fikitd.store.records import JobRecord
 
 MS = 1_000_000
 ABOUT = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 
 import click
-from fikitd.command_line import run_command, version_option
+from fikitd.base import interrupt
+from fikitd.base.command_line import run_command, version_option
 
 from fikit.errors import did_you_mean
-from fikitd import interrupt
 
 # In the order of the help page, with what it says of each: it loads none of them.
 COMMANDS = {

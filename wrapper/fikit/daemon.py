@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from fikitd.client import Control, ControlError, DaemonUnreachable, wait_until_there
-from fikitd.config import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
+from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_until_there
+from fikitd.config.fikit_toml import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
+from fikitd.store import mounts
 
 from fikit import places
 from fikit.errors import UserError
 from fikit.places import Place
-from fikitd import mounts
 
 IDLE_EXIT_S = 60
 START_TIMEOUT_S = 5.0

@@ -1,6 +1,6 @@
 """Where `fikit` and `fikit-report` begin: nothing is imported before Ctrl-C is quiet, and that takes most of a short run."""
 
-from fikitd import interrupt
+from fikitd.base import interrupt
 
 
 def fikit() -> None:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.reports import ReportError, ReportStore
-from fikitd.traces import TraceError
-from fikitd.untrusted import AHEAD_S
+from fikitd.api import reports
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.reports import ReportError, ReportStore
+from fikitd.api.traces import TraceError
+from fikitd.base.untrusted import AHEAD_S
 
 from fikit import slurm_jobs
 from fikit.errors import NoReport, UserError, nearest
 from fikit.places import Place, elsewhere, looked_in, places
 from fikit.reporters.line import say
-from fikitd import reports
 
 LISTED = 20
 COMPARED = 1000  # of the newest numbers, with one that is not there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fikitd.report_format import MIXED
+from fikitd.api.report_format import MIXED
 
 from fikit.reporters.elapsed import PARTS
 

@@ -14,8 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fikitd.config import fikit_toml
+from fikitd.store import mounts, own_directory
+
 from fikit.errors import UserError
-from fikitd import config, mounts, own_directory
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,16 @@ class Place:
 
 def places() -> list[Place]:
     """Every place a user's reports and profiles may be in, the most likely first."""
-    return [machine()] if os.environ.get(config.ENV_CONFIG) else [machine(), personal()]
+    return [machine()] if os.environ.get(fikit_toml.ENV_CONFIG) else [machine(), personal()]
 
 
 def machine() -> Place:
     """The place of the machine's fikitd: what FIKIT_CONFIG names, else /etc/fikit/fikit.toml, else the defaults."""
     try:
-        daemon = config.load().daemon
-    except config.ConfigError as error:
+        daemon = fikit_toml.load().daemon
+    except fikit_toml.ConfigError as error:
         raise UserError(str(error)) from error
-    file = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH).absolute()
+    file = Path(os.environ.get(fikit_toml.ENV_CONFIG) or fikit_toml.DEFAULT_PATH).absolute()
     return Place(
         Path(daemon.run_dir), Path(daemon.report_dir), Path(daemon.profile_dir), file if file.exists() else None
     )

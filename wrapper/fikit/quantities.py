@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import click
-
-from fikitd import quantities
+from fikitd.base import quantities
 
 
 def share(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:

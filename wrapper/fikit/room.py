@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fikitd.command_line import UNWRITABLE
+from fikitd.base.command_line import UNWRITABLE
 
 from fikit.errors import UserError
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.config import SchedulerConfig
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.config.fikit_toml import SchedulerConfig
 
 from fikit import room, sandbox_accounting, sandbox_needs
 from fikit import sandbox_files as files

@@ -1,5 +1,5 @@
 // A rhythm as the profile file has it: {"version": 1, "slacks": {position: sketch}, "segments": {path: {name: sketch}}, "runs":
-// {place: [launches, time]}}; a sketch is [count, time, ...]. fikitd.profile_rhythm checks what comes from a file.
+// {place: [launches, time]}}; a sketch is [count, time, ...]. profiles.profile_rhythm checks what comes from a file.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

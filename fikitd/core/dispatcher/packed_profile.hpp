@@ -1,6 +1,6 @@
 // A profile as one block of bytes: what a run has learnt on its way to storage, and what runs before it have learnt on its way
-// back. fikitd hands such blocks on as they are, so that its own process never takes a profile apart (fikitd/fikitd/workers.py).
-// They never lie on storage and never leave the node: the layout may change with every build.
+// back. fikitd hands such blocks on as they are, so that its own process never takes a profile apart
+// (fikitd/fikitd/workers/pool.py). They never lie on storage and never leave the node: the layout may change with every build.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace fikit::policy {
 
 using ClientId = std::uint32_t;
 
-// Names and what is told of them to people: kReasonNames, and fikitd/fikitd/held.py.
+// Names and what is told of them to people: kReasonNames, and fikitd/fikitd/api/held.py.
 enum class Reason : std::uint8_t {
   none,         // nobody has decided since it came
   behind,       // a higher client's work is on the device, or due at once, or waits itself

@@ -1,4 +1,4 @@
-// What a bound of the harvest (fikitd/fikitd/bound.py) starts from: the high job alone on the device.
+// What a bound of the harvest (fikitd/fikitd/simulation/bound.py) starts from: the high job alone on the device.
 //
 // Its last kernels before each wait cut its time into intervals. In each of them its host only enqueues, and lower work takes
 // from its idle time, or makes its last kernel late.

@@ -11,7 +11,7 @@
 
 namespace fikit::tracking {
 
-// fikitd/fikitd/traces.py reads the events as they lie in memory.
+// fikitd/fikitd/api/traces.py reads the events as they lie in memory.
 enum class JournalKind : std::uint8_t {
   launch, // of slot at t_ns; length_ns: predicted, predicted_ns: when it is reckoned to end; negative: unknown
   grant,  // to the request of slot

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from fikitd.outcomes import UNKNOWN, Outcome, name_key, recorded_name
+from fikitd.api.outcomes import UNKNOWN, Outcome, name_key, recorded_name
 
 COLUMNS: Final = ("JobIDRaw", "UID", "End", "AdminComment", "JobName")
 ENVIRONMENT: Final = {"SLURM_TIME_FORMAT": "%s"}

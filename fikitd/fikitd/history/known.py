@@ -16,8 +16,8 @@ from math import inf
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-from fikitd.outcomes import MOST_OF_NAME, UNKNOWN, Outcome, name_key
-from fikitd.placement import History
+from fikitd.api.outcomes import MOST_OF_NAME, UNKNOWN, Outcome, name_key
+from fikitd.gpus.placement import History
 
 MOST_OF_USER: Final = 2048
 MOST_OF_ALL: Final = 100_000

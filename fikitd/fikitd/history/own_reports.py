@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from fikitd import outcomes
-from fikitd.outcomes import UNKNOWN, Outcome
-from fikitd.report_format import Report
+from fikitd.api import outcomes
+from fikitd.api.outcomes import UNKNOWN, Outcome
+from fikitd.api.report_format import Report
 
 NEEDED = ("elapsed_s", "alone_s", "memory")  # which reports of earlier versions do not have
 
 
 def of_reports(reports: Iterable[Report]) -> Iterator[Outcome]:
-    """Of jobs of Slurm's that have ended; what they cost other jobs no report says. `reports` are checked ones (fikitd.reports)."""
+    """Of jobs of Slurm's that have ended; what they cost other jobs no report says. `reports` are checked ones (fikitd.api.reports)."""
     for report in reports:
         if report["state"] == "ended" and report["ended"] and all(key in report for key in NEEDED):
             with suppress(

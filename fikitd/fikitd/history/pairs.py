@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
+from fikitd.api.outcomes import UNKNOWN, Outcome
 from fikitd.history.known import MOST_SLOWED, alone_s
-from fikitd.outcomes import UNKNOWN, Outcome
 
 LEAST_TOGETHER: Final = 0.5  # of the run: of less, errors of the slowdown would count double
 MOST_OF_OTHERS: Final = 0.05  # of the run, beside third jobs
@@ -26,7 +26,7 @@ MOST_RUNS: Final = 16  # of a pair, the newest
 LOOKED_BACK: Final = 64  # runs that began earlier on the same GPU
 
 Name = tuple[int, int]
-"""User and name of a job: uid, fikitd.outcomes.name_key()."""
+"""User and name of a job: uid, fikitd.api.outcomes.name_key()."""
 
 Standing = Literal["above", "equal", "below"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from fikitd.gpus.placement import Device, Priorities, Slowdowns
 from fikitd.history.pairs import Name, Pair
-from fikitd.placement import Device, Priorities, Slowdowns
 
 MOST_NAMES: Final = 1000
 """Of one table: it has a row for each."""

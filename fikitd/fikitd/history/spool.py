@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from fikitd import outcomes
-from fikitd.config import DaemonConfig
+from fikitd.api import outcomes
+from fikitd.api.outcomes import Outcome
+from fikitd.config.fikit_toml import DaemonConfig
 from fikitd.history.known import JobHistory
-from fikitd.outcomes import Outcome
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 _log = logging.getLogger("fikitd")
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fikitd import build, elapsed, totals
-from fikitd.devices import digits
-from fikitd.job import Job
+from fikitd.api import elapsed
+from fikitd.base import build
+from fikitd.base.protocol import Device
+from fikitd.base.shares import GPUS
+from fikitd.gpus.devices import digits
+from fikitd.jobs import totals
+from fikitd.jobs.job import Job
+from fikitd.jobs.totals import Stats
 from fikitd.metrics import table
 from fikitd.metrics.table import Metric
-from fikitd.protocol import Device
-from fikitd.shares import GPUS
-from fikitd.totals import Stats
 
 FRESH_S: Final = 1.0  # so long one look serves all who ask
 LOOKS: Final = 20  # and for so many times as long as it took: looking takes a twentieth of fikitd's time at most

@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fikitd.config import MetricsConfig
+from fikitd.base.threads import Thread
+from fikitd.config.fikit_toml import MetricsConfig
 from fikitd.metrics.meter import Values
-from fikitd.storage import Storage, reason, write_atomic
-from fikitd.threads import Thread
+from fikitd.store.storage import Storage, reason, write_atomic
 
 if TYPE_CHECKING:
     from fikitd.metrics.server import Server

@@ -19,10 +19,10 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import make_wsgi_app
 
+from fikitd.base.threads import Thread
+from fikitd.config.address import parse
 from fikitd.metrics import page
-from fikitd.metrics.address import parse
 from fikitd.metrics.meter import Values
-from fikitd.threads import Thread
 
 _log = logging.getLogger("fikitd")
 

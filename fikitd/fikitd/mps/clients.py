@@ -18,18 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.config import GpuConfig
-from fikitd.devices import Devices
-from fikitd.identify import Unidentified, identify, read_process
-from fikitd.jobs import Jobs
+from fikitd.api.report_format import MPS, OTHER_MPS, SLICES
+from fikitd.base.shares import NoPlace, mps_clients
+from fikitd.config.fikit_toml import GpuConfig
+from fikitd.gpus.devices import Devices
+from fikitd.jobs.identify import Unidentified, identify, read_process
+from fikitd.jobs.registry import Jobs
 from fikitd.mps import notes, servers
 from fikitd.mps.control import MpsError, client_environment
 from fikitd.mps.members import Members
 from fikitd.mps.servers import Server
-from fikitd.records import JobRecord, JobRecords
-from fikitd.report_format import MPS, OTHER_MPS, SLICES
-from fikitd.shares import NoPlace, mps_clients
-from fikitd.storage import Storage
+from fikitd.store.records import JobRecord, JobRecords
+from fikitd.store.storage import Storage
 
 _log = logging.getLogger("fikitd")
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from fikitd.child_process import end
-from fikitd.records import JobRecord, start_ticks, stat_fields
-from fikitd.shares import URGENT
+from fikitd.base.child_process import end
+from fikitd.base.shares import URGENT
+from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 SERVER_PROGRAM: Final = "nvidia-cuda-mps-server"

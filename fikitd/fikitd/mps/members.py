@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from fikitd.base.shares import URGENT, Limit, Places
 from fikitd.mps.control import FAULT, MpsError, began
 from fikitd.mps.servers import Server
-from fikitd.records import JobRecord
-from fikitd.shares import URGENT, Limit, Places
+from fikitd.store.records import JobRecord
 
 _log = logging.getLogger("fikitd")
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from fikitd import schema
-from fikitd.devices import digits
-from fikitd.schema import name, several, text, whole
-from fikitd.storage import read_bounded, write_atomic
+from fikitd.base import schema
+from fikitd.base.schema import name, several, text, whole
+from fikitd.gpus.devices import digits
+from fikitd.store.storage import read_bounded, write_atomic
 
 DIRECTORY: Final = "mps"  # in run_dir
 NOTE: Final = ".json"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fikitd.devices import is_uuid
+from fikitd.gpus.devices import is_uuid
 from fikitd.mps import notes
 from fikitd.mps.control import ASK_S, INITIALIZING, Control, MpsError, began, children, socket_path_fits
 from fikitd.mps.notes import State

@@ -1,1 +1,1 @@
-"""What simulations are made of; `fikitd.simulator` is their public face."""
+"""What a policy would do to recorded jobs. README.md says what is where."""

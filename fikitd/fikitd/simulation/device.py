@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd import _simulator
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 SHARING: Final = ("slices", "mps")
 """The two that GPUs have."""

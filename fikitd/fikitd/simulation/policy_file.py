@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 
 from fikitd import _simulator
 from fikitd.simulation.policy import Policy
-from fikitd.storage import reason
+from fikitd.store.storage import reason
 
 ANSWER_S = 10.0
 """In real time: a policy that has not answered for so long is stuck."""

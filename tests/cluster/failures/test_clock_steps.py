@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikit.sandbox import Sandbox
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
 from remains import nothing_remains
 
 if TYPE_CHECKING:

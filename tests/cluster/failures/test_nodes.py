@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fikit.sandbox import Sandbox
 from fikit.sandbox_network import NetworkError
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
+from fikitd.profiles.profile_store import ProfileStore
 from remains import nothing_remains
 
 if TYPE_CHECKING:

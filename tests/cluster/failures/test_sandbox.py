@@ -16,8 +16,8 @@ from fikit import slurm_versions
 from fikit.sandbox import Sandbox
 from fikit.sandbox_needs import SandboxError
 from fikit.sandbox_processes import processes_of
-from fikitd.client import Control
-from fikitd.config import SchedulerConfig
+from fikitd.api.client import Control
+from fikitd.config.fikit_toml import SchedulerConfig
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikitd.client import Control
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
+from fikitd.profiles.profile_store import ProfileStore
 from remains import daemons, nothing_remains
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fikit.sandbox import Sandbox
 from fikit.sandbox_accounting import PACKAGES, PROGRAMS
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

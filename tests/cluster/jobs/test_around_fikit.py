@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikitd.client import Control
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
 from raw_hello import hello, uuids
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fikit.sandbox import Sandbox
-from fikitd.client import Control
-from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.api.client import Control
+from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

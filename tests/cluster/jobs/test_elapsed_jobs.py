@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import remains
-from fikitd.client import Control
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportError, ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportError, ReportStore
+from fikitd.base import protocol
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store import own_directory
 from raw_hello import hello, uuids
 from users import as_user
-
-from fikitd import own_directory, protocol
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fikit.sandbox import Sandbox
-from fikitd.client import Control
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
 from remains import nothing_remains
 
 if TYPE_CHECKING:

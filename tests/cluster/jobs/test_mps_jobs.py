@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikitd.client import Control
-from fikitd.config import SchedulerConfig
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
+from fikitd.config.fikit_toml import SchedulerConfig
 from users import as_user
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster, Probe

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikitd.client import Control
-from fikitd.config import SchedulerConfig
+from fikitd.api.client import Control
+from fikitd.config.fikit_toml import SchedulerConfig
 from remains import daemons
 
 if TYPE_CHECKING:

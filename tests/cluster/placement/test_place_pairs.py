@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fikit import slurm_versions
 from fikit.sandbox import Sandbox
-from fikitd.outcomes import HEAD, SUFFIX, Outcome, name_key
+from fikitd.api.outcomes import HEAD, SUFFIX, Outcome, name_key
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fikit.sandbox import Sandbox
-from fikitd.client import Control, DaemonUnreachable
-from fikitd.config import SchedulerConfig
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.api.reports import ReportStore
+from fikitd.config.fikit_toml import SchedulerConfig
 
 JOB_TIMEOUT_S = 30.0
 ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING"}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from fikitd import protocol
+from fikitd.base import protocol
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fikit.sandbox import Sandbox
 from fikit.sandbox_processes import Process, processes_of
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.api.client import Control, DaemonUnreachable
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")
 WORKER = "fikitd.worker"  # a process of fikitd's own, which goes with it

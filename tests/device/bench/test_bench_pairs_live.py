@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from emulator_tools import ROOT
-from fikitd.simulator import MERGED
+from fikitd.simulation.simulator import MERGED
 
 sys.path.insert(0, str(ROOT))
 from bench import recordings

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fikitd.client import Control, DaemonUnreachable
-from fikitd.config import SchedulerConfig
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.config.fikit_toml import SchedulerConfig
 
 from fikitd import paths
 

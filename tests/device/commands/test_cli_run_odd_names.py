@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fikitd.client import Control, DaemonUnreachable
-from fikitd.records import JobRecord
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.store.records import JobRecord
 
 Environment = Callable[..., dict[str, str]]
 ODD = os.fsdecode(b"odd-\xff\xe9")  # Latin-1, as old scripts have it

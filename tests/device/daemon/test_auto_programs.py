@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from daemon_process import Runner, client_runner, eventually
-from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
 from test_daemon_restart import Service
 
 RANGE: dict[str, Any] = {"priority": 5, "auto_highest": 5, "auto_lowest": 8}

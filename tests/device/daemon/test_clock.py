@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, eventually
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from daemon_process import eventually, let_others_in
-from fikitd.storage import StorageTimeout
+from fikitd.profiles import profile_format
+from fikitd.store.storage import StorageTimeout
 from fikitd.worker import Limits
-from fikitd.workers import PLACES_PER_USER, Rights, Workers, WorkFailed, _Worker
+from fikitd.workers import pool
+from fikitd.workers.pool import PLACES_PER_USER, Rights, Workers, WorkFailed, _Worker
 from heavy_user import crafted_profile
-
-from fikitd import profile_format, workers
 
 ME = Rights(os.getuid(), os.getgid())
 root = pytest.mark.skipif(ME.uid != 0, reason="only root can take a user's rights")
@@ -187,7 +187,7 @@ def test_a_worker_that_is_stopped_or_killed_costs_its_call_only(site: Site) -> N
 def test_a_nursery_that_dies_takes_its_workers_along_and_is_followed_by_another(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "RESTART_S", 0.0)
+    monkeypatch.setattr(pool, "RESTART_S", 0.0)
     site.write(ME, profile(kernel("k")))
 
     async def test() -> None:
@@ -229,7 +229,7 @@ def test_a_user_whose_workers_hang_takes_that_users_places_only(site: Site) -> N
 
 
 def test_an_idle_worker_goes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "IDLE_S", 0.01)
+    monkeypatch.setattr(pool, "IDLE_S", 0.01)
 
     async def test() -> None:
         await site.load()
@@ -241,7 +241,7 @@ def test_an_idle_worker_goes(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_worker_outlives_fikitd(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
-from fikitd.workers import Rights, Workers
+from fikitd.workers.pool import Rights, Workers
 async def main():
     workers, me = Workers(), Rights(*map(int, sys.argv[1:3]))
     arguments = {"directory": sys.argv[3], "uid": me.uid, "device": "", "limit": 1000}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from daemon_process import SOURCE, Fikitd, Runner
-from fikitd.config import SOCKET_PATH_BYTES
-from fikitd.protocol import CONTROL_NAME, SOCKET_NAME
+from fikitd.base.protocol import CONTROL_NAME, SOCKET_NAME
+from fikitd.config.fikit_toml import SOCKET_PATH_BYTES
 from other_user import UID, other_user
 
 

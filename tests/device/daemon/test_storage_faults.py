@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, mount
 from failing_storage import OPERATIONS, FailingStorage
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
 

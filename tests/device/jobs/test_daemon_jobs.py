@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from daemon_process import Fikitd, Runner, client_runner, eventually, let_others_in, mount, unmount
-from fikitd.profiles import ProfileStore
-from fikitd.reports import duration, summary_line
+from fikitd.api.reports import duration, summary_line
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
 

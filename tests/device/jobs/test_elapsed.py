@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, eventually
-from fikitd.client import ControlError
-from fikitd.profiles import ProfileStore
+from fikitd.api.client import ControlError
+from fikitd.profiles.profile_store import ProfileStore
 
 from bench.gpu.fake_systemd import Systemd
 from fikitd import paths

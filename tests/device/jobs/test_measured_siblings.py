@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from daemon_process import SOURCE, Fikitd, Runner, usual_daemon
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
 

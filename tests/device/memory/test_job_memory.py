@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from daemon_process import Fikitd, Runner, eventually, usual_daemon
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
 

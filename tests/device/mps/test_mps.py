@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 from mps_site import MpsSite, eventually
 
 pytest_plugins = ["mps_fixtures"]

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fikitd.base import protocol
 from fikitd.mps import notes
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 from mps_site import MpsSite, eventually, mps_site
-
-from fikitd import protocol
 
 pytest_plugins = ["mps_fixtures"]
 Env = Callable[..., dict[str, str]]

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from emulator_tools import ROOT, stats
+from fikitd.simulation import simulator
 
-from fikitd import _simulator, simulator
+from fikitd import _simulator
 
 sys.path.insert(0, str(ROOT))
 from bench import recordings

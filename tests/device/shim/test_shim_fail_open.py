@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 import shim_daemon
+from fikitd.base import protocol
 from shim_daemon import Daemon, refusal, wait_for
 from shim_program import Program
-
-from fikitd import protocol
 
 pytest_plugins = ["shim_fixtures"]
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fikitd.client import Control, DaemonUnreachable, wait_until_there
-from fikitd.records import JobRecord
-from fikitd.reports import ReportStore
+from fikitd.api.client import Control, DaemonUnreachable, wait_until_there
+from fikitd.api.reports import ReportStore
+from fikitd.store.records import JobRecord
 
 from fikitd import paths
 

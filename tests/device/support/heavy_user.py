@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from daemon_process import Fikitd
-from fikitd.client import Control
-from fikitd.records import JobRecord
-
-from fikitd import protocol
+from fikitd.api.client import Control
+from fikitd.base import protocol
+from fikitd.store.records import JobRecord
 
 HEAVY, OTHER = 65533, 65534  # uids without rights
 LAUNCH = 1

@@ -16,7 +16,7 @@ from typing import Any
 from daemon_process import Fikitd, eventually
 from emulator_tools import Partner, stats
 from fikitd.mps.control import began
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 
 from fikitd import paths
 

@@ -52,7 +52,9 @@ class OtherUser:
     def stops_its_daemons(self) -> None:
         """Those that it can reach below its home; a client of root's does not talk to another user's fikitd."""
         for socket in self.home.rglob("control.sock"):
-            self.run("python", "-c", f"from fikitd.client import Control; Control({str(socket.parent)!r}).shutdown()")
+            self.run(
+                "python", "-c", f"from fikitd.api.client import Control; Control({str(socket.parent)!r}).shutdown()"
+            )
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 
 from daemon_process import Runner, eventually
-from fikitd.client import Control, DaemonUnreachable
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.api.reports import ReportStore
 from fikitd.mps.control import began
-from fikitd.records import JobRecord
-from fikitd.reports import ReportStore
+from fikitd.store.records import JobRecord
 from plugin_fake import Node, declare, set_job_option
 
 RUN_DIR = Path("/run/fikit")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fikitd.base import build
 
-from fikitd import build
 from scripts.build_id import build_id
 
 pytestmark = pytest.mark.starts_processes
@@ -49,7 +49,7 @@ def test_installed_commands_run_from_their_own_files_alone(installed: Path) -> N
     assert "--list" in run(installed, "fikit-report", "--help")
     assert 'run_dir = "/run/fikit"' in run(installed, "fikitd", "--check-config")
     application = installed / "opt/site/lib/fikit"
-    where = "import click, prometheus_client, pynvml, tomlkit, fikit.commands.demo, fikitd.server, fikitd._core as c; print(c.__file__)"
+    where = "import click, prometheus_client, pynvml, tomlkit, fikit.commands.demo, fikitd.daemon.server, fikitd._core as c; print(c.__file__)"
     done = subprocess.run([application / "bin/python", "-I", "-c", where], text=True, capture_output=True, check=False)
     assert done.stdout.startswith(str(application)), done.stderr
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikitd.config import ConfigError, parse
+from fikitd.config import access
+from fikitd.config.fikit_toml import ConfigError, parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lua_module import LUA, SITE, Submitted, ask, lua, modify, quote, submit
-
-from fikitd import access
 
 pytestmark = [pytest.mark.starts_processes, pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1")]
 

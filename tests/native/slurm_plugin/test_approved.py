@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lua_module import SITE, lua, quote

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from fikit.sizes import parse_size
-from fikitd.untrusted import is_name
+from fikitd.base import priorities, quantities
+from fikitd.base.untrusted import is_name
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lua_module import LUA, lua
 from plugin_fake import HAVE_HEADERS, job_option, load
-
-from fikitd import priorities, quantities
 
 pytestmark = [
     pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev"),

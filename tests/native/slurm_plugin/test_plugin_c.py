@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fikitd.records import JobRecord
+from fikitd.base import priorities, quantities
+from fikitd.store.records import JobRecord
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plugin_fake import HAVE_HEADERS, SHARES, TIMES, Options, Record, job_option, load, load_config, log_of
 
-from fikitd import paths, priorities, quantities
+from fikitd import paths
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from fikitd.peaks import Peaks, file_name
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.peaks import Peaks, file_name
+from fikitd.profiles.profile_store import ProfileStore
 from lua_module import LUA, client, filtered, lua, spank
 
 pytestmark = pytest.mark.starts_processes

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fikitd.base import priorities, quantities
 from lua_module import LUA, ask, lua, submit
 from plugin_fake import SHARES, TIMES
-
-from fikitd import priorities, quantities
 
 pytestmark = pytest.mark.starts_processes
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fikitd.records import JobRecord
+from fikitd.base import priorities
+from fikitd.store.records import JobRecord
 from plugin_fake import HAVE_HEADERS, Node, answering, load, set_job_option
-
-from fikitd import priorities
 
 pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from daemon_in_thread import as_nobody
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 from plugin_fake import HAVE_HEADERS, Node, answering, environment, load, set_job_option, set_step
 
 pytestmark = pytest.mark.skipif(not HAVE_HEADERS, reason="needs libslurm-dev")

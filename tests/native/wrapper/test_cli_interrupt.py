@@ -48,9 +48,9 @@ def pressed(code: str, *words: str) -> tuple[int, str]:
         ("fikit.cli", "fikit.entry:fikit", ["--help"]),
         ("fikit.commands.top", "fikit.entry:fikit", ["top", "--help"]),
         ("fikit.node_use", "fikit.entry:fikit", ["top", "--help"]),
-        ("fikitd.simulator", "fikit.entry:fikit", ["sim", "--help"]),
+        ("fikitd.simulation.simulator", "fikit.entry:fikit", ["sim", "--help"]),
         ("rich.console", "fikit.entry:report", ["--help"]),
-        ("fikitd.config", "fikitd.entry:fikitd", ["--help"]),
+        ("fikitd.config.fikit_toml", "fikitd.entry:fikitd", ["--help"]),
     ],
 )
 def test_ctrl_c_while_a_program_is_being_loaded_is_quiet(module: str, entry: str, words: list[str]) -> None:

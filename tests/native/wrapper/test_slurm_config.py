@@ -232,5 +232,5 @@ def test_slurms_default_is_right_without_a_line(conf: Path) -> None:
 
 @pytest.mark.parametrize("word", ["limits", "safe", "wckeys", "qos", "Associations", "all"])
 def test_what_enforces_associations_by_another_word_enforces_them(word: str) -> None:
-    rules = access.config.AccessConfig(rule=[{"account": "bio"}])
+    rules = access.fikit_toml.AccessConfig(rule=[{"account": "bio"}])
     assert access.enforced(rules, {"accountingstorageenforce": word}, "slurm.conf").status == "ok"

@@ -13,9 +13,11 @@ from daemon_fakes import kernel, statistics
 from fikit.advice import known
 from fikit.advice.facts import Run
 from fikitd._core import Rhythm
-from fikitd.profiles import ProfileStore
+from fikitd.profiles import profile_store
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store import own_directory
 
-from fikitd import _core, own_directory, profiles
+from fikitd import _core
 
 US, MS = 1000, 1_000_000
 
@@ -38,7 +40,7 @@ def reported(site: Path, job: str, name: str, key: str, **facts: Any) -> None:
 
 def profiled(site: Path, key: str, run: str, **facts: Any) -> None:
     usual = {"command": ["python3", "train.py"], "peak_bytes": 2**30, "kernels": [kernel()], "rhythm": None}
-    made = profiles.document(
+    made = profile_store.document(
         key=key, created="2026-11-21T12:00:00Z", device=DEVICE, span_ns=10, launches=1, **{**usual, **facts},
     )  # fmt: skip
     ProfileStore(site / "profile").save(os.getuid(), made, run)
@@ -132,7 +134,7 @@ def test_a_spool_that_is_slurmusers_is_no_fault(
     def closed(*_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("fikitd.outcomes.read", closed)
+    monkeypatch.setattr("fikitd.api.outcomes.read", closed)
     assert known.runs({}).sources == ()
     assert caplog.messages == []
     monkeypatch.undo()

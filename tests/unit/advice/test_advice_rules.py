@@ -10,10 +10,10 @@ import pytest
 from fikit.advice import batches, deadlines, offers, rules, speeds
 from fikit.advice.facts import Burst, Busy, Expectation, Facts, Gpu, Neighbour, Request, Run
 from fikit.advice.situation import Situation
+from fikitd.api.outcomes import name_key
+from fikitd.gpus.placement import Device, Priorities, Resident, Slowdowns, replay
 from fikitd.history import Known
 from fikitd.history.pairs import Pair
-from fikitd.outcomes import name_key
-from fikitd.placement import Device, Priorities, Resident, Slowdowns, replay
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fikitd.placement import Priorities
+from fikitd.gpus.placement import Priorities
 
 from bench import cluster
 from bench.cluster import bars, kinds, traces

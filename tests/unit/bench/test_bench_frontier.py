@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from fikitd.simulator import SLICES
+from fikitd.simulation.simulator import SLICES
 
 from bench import chart, record
 from bench.scheduling import bound, frontier, seeds

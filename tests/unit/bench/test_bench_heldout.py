@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fikitd.simulator import SLICES
+from fikitd.simulation.simulator import SLICES
 
 from bench import record
 from bench.scheduling import heldout, pairs

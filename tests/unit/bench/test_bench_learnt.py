@@ -6,8 +6,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from fikitd.gpus.placement import Priorities, Slowdowns
 from fikitd.history.pairs import Pair, learn
-from fikitd.placement import Priorities, Slowdowns
 
 from bench.record import BenchError
 from bench.scheduling import learnt

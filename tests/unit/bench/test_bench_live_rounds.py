@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikitd.simulator import MPS, SLICES
+from fikitd.simulation.simulator import MPS, SLICES
 
 from bench import record, recordings
 from bench.live import live_pairs, live_rounds, live_table, low_time, reaction

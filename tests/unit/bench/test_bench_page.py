@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikitd.quantities import nanoseconds
+from fikitd.base.quantities import nanoseconds
 
 from bench import __main__ as command
 from bench import device_option, page, record

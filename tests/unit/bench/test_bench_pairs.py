@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikitd.simulator import MERGED
+from fikitd.config import fikit_toml
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MERGED
 
 from bench import record, recordings
 from bench.live import host_pace, live_pairs, live_table, low_time, reaction, slow_motion
 from bench.live import stages as live
-from fikitd import config, simulator
 
 LOW, HIGH = 7, 8
 OPTIONS: dict[str, Any] = {
@@ -275,7 +276,7 @@ def test_what_may_be_chance_is_no_difference_and_no_agreement() -> None:
 
 
 def test_each_time_is_the_jobs_or_the_machines() -> None:
-    keys = {field.name for field in fields(config.SchedulerConfig) if field.name.endswith(("_ms", "_us"))}
+    keys = {field.name for field in fields(fikit_toml.SchedulerConfig) if field.name.endswith(("_ms", "_us"))}
     assert keys == {*slow_motion.OF_THE_JOBS, *slow_motion.OF_THE_MACHINE}
     constants = {name for name in simulator.TUNING if name.endswith("_ns")}
     assert constants == {*slow_motion.TUNING_OF_THE_JOBS, *slow_motion.TUNING_OF_THE_MACHINE}
@@ -285,12 +286,12 @@ def test_daemon_and_simulator_are_told_the_same_times() -> None:
     told = slow_motion.simulated(10)
     assert told["tuning"] == slow_motion.tuning(10)
     assert told["tuning"]["saved_ns"] == 10 * simulator.TUNING["saved_ns"]
-    written = config.SchedulerConfig(**slow_motion.scheduler(10))
+    written = fikit_toml.SchedulerConfig(**slow_motion.scheduler(10))
     assert told["scheduler"] == {
         "lease_ns": written.lease_ms * 1_000_000, "run_ahead_ns": written.run_ahead_us * 1000,
         "idle_after_ns": written.idle_after_us * 1000, "ageing_ns": written.ageing_ms * 1_000_000,
     }  # fmt: skip
-    assert written.ageing_ms == 10 * config.SchedulerConfig().ageing_ms
+    assert written.ageing_ms == 10 * fikit_toml.SchedulerConfig().ageing_ms
 
 
 def test_what_takes_ten_times_as_long_in_slow_motion_is_the_same(traces: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from fikitd.residency import EpochRules
+from fikitd.gpus.residency import EpochRules
 
 from bench.residency import times
 from bench.residency.budgets import Case, case_of, row

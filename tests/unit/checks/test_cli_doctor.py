@@ -14,8 +14,10 @@ from fikit.checks import daemon, gpu, plugstack, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import preload, symbols
 from fikit.places import Place
+from fikitd.base import build
+from fikitd.store import mounts
 
-from fikitd import __version__, _core, build, mounts, paths
+from fikitd import __version__, _core, paths
 
 ROOT = Path(__file__).resolve().parents[3]
 

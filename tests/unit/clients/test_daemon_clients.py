@@ -14,10 +14,11 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
-from fikitd.client import Control
-from fikitd.config import SchedulerConfig
-
-from fikitd import clients, gpus, managed, protocol, shares
+from fikitd.api.client import Control
+from fikitd.base import protocol, shares
+from fikitd.clients import connections, managed
+from fikitd.config.fikit_toml import SchedulerConfig
+from fikitd.gpus import dispatchers
 
 
 @contextmanager
@@ -144,7 +145,7 @@ def test_a_user_cannot_hold_more_than_the_limit_of_connections(tmp_path: Path, m
 
 
 def test_one_user_cannot_keep_another_out_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "CLIENTS", shares.Limit("programs on this GPU", all=6, user=4, job=2, kept=1))
+    monkeypatch.setattr(dispatchers, "CLIENTS", shares.Limit("programs on this GPU", all=6, user=4, job=2, kept=1))
     with another_daemon(tmp_path) as daemon:
         daemon.job("12", priority=8)
         held = [daemon.client() for _ in range(2)]
@@ -164,7 +165,7 @@ def test_one_user_cannot_keep_another_out_of_a_gpu(tmp_path: Path, monkeypatch: 
 
 
 def test_invented_gpus_are_the_jobs_and_its_users_own_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "GPUS", shares.Limit("GPUs", all=5, user=3, job=2))
+    monkeypatch.setattr(dispatchers, "GPUS", shares.Limit("GPUs", all=5, user=3, job=2))
     with another_daemon(tmp_path) as daemon:
         daemon.job("12")
         held = [daemon.client(uuid=b"%016d" % number) for number in range(2)]
@@ -184,7 +185,7 @@ def test_invented_gpus_are_the_jobs_and_its_users_own_share(tmp_path: Path, monk
 
 
 def test_watchers_and_descriptions_are_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "WATCHERS", replace(shares.WATCHERS, job=1))
+    monkeypatch.setattr(connections, "WATCHERS", replace(shares.WATCHERS, job=1))
     monkeypatch.setattr(managed, "DESCRIPTIONS", replace(shares.DESCRIPTIONS, user=600))
     with another_daemon(tmp_path) as daemon:
         daemon.job()

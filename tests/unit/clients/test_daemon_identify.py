@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeProc
-from fikitd.identify import Unidentified, identify, job_of_cgroup
-from fikitd.records import JobRecord, JobRecords
+from fikitd.jobs.identify import Unidentified, identify, job_of_cgroup
+from fikitd.store.records import JobRecord, JobRecords
 
 USER, OTHER = 1000, 1001
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")

@@ -8,8 +8,7 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
-
-from fikitd import protocol
+from fikitd.base import protocol
 
 
 def asks(daemon: Daemon, **facts: int) -> FakeClient:

@@ -13,12 +13,11 @@ from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon, as_nobody
 from fikit.checks import daemon as doctor
 from fikit.places import Place
-from fikitd.client import Control
-from fikitd.job_time import NONE
-from fikitd.node_format import TIME
-from fikitd.present import PUBLIC
-
-from fikitd import present
+from fikitd.api.client import Control
+from fikitd.api.job_time import NONE
+from fikitd.api.node_format import TIME
+from fikitd.clients import present
+from fikitd.clients.present import PUBLIC
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
-from fikitd.client import Control
-from fikitd.config import Config, SchedulerConfig
-from fikitd.protection import Protection, of_job, of_site
-from fikitd.quantities import nanoseconds, percent, share
-from fikitd.records import JobRecord
+from fikitd.api.client import Control
+from fikitd.base.quantities import nanoseconds, percent, share
+from fikitd.config.fikit_toml import Config, SchedulerConfig
+from fikitd.config.protection import Protection, of_job, of_site
+from fikitd.store.records import JobRecord
 
 JOB = JobRecord("12", 0, 0, 1)
 STRICT_SITE = SchedulerConfig(max_slowdown="10%", lowest_max_slowdown="2%", max_delay_us=500, lowest_max_delay_us=100)

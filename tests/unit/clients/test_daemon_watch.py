@@ -8,8 +8,7 @@ import os
 import daemon_fakes as fakes
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import Daemon
-
-from fikitd import protocol
+from fikitd.base import protocol
 
 MIB = 2**20
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from fikitd.devices import ASK_AGAIN_S, STALE_S, Devices, NotItsGpu, uuids_of
-from fikitd.nvml import NoNvml
-from fikitd.protocol import Device
-from fikitd.records import JobRecord
-
-from fikitd import devices as module
+from fikitd.base.protocol import Device
+from fikitd.gpus import devices as module
+from fikitd.gpus.devices import ASK_AGAIN_S, STALE_S, Devices, NotItsGpu, uuids_of
+from fikitd.gpus.nvml import NoNvml
+from fikitd.store.records import JobRecord
 
 
 def uuid(number: int, kind: str = "GPU") -> str:

@@ -12,16 +12,15 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc
-from fikitd.devices import digits
-from fikitd.nvml import NoNvml
-from fikitd.present import Reported
-from fikitd.protocol import Device
-from fikitd.records import JobRecord
-from fikitd.scarcity import scarce
-from fikitd.server import Server
-from fikitd.unmanaged import Unmanaged
-
-from fikitd import nvml
+from fikitd.base.protocol import Device
+from fikitd.base.scarcity import scarce
+from fikitd.clients.present import Reported
+from fikitd.clients.unmanaged import Unmanaged
+from fikitd.daemon.server import Server
+from fikitd.gpus import nvml
+from fikitd.gpus.devices import digits
+from fikitd.gpus.nvml import NoNvml
+from fikitd.store.records import JobRecord
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 DEVICE = Device("Emulated GPU", UUID, 2**34)
@@ -115,7 +114,7 @@ def test_without_nvml_one_line_says_so_and_nobody_asks_again(
     async def at_once(seconds: float) -> None:
         assert seconds == 1
 
-    monkeypatch.setattr("fikitd.unmanaged.asyncio.sleep", at_once)
+    monkeypatch.setattr("fikitd.clients.unmanaged.asyncio.sleep", at_once)
     caplog.set_level("INFO")
     site.shown = "NVML Shared Library Not Found"
     asyncio.run(site.unmanaged.watch())
@@ -130,7 +129,7 @@ def test_nobody_asks_while_no_job_shares(tmp_path: Path, monkeypatch: pytest.Mon
         if next(naps, None) is None:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr("fikitd.unmanaged.asyncio.sleep", a_few_times)
+    monkeypatch.setattr("fikitd.clients.unmanaged.asyncio.sleep", a_few_times)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(site.unmanaged.watch())
     assert site.asked == 0

@@ -16,9 +16,8 @@ from fikit.advice import slurm
 from fikit.commands.advise import command
 from fikit.errors import UserError
 from fikit.slurm_config import SlurmConfig
-from fikitd.outcomes import HEAD, Outcome, name_key
-
-from fikitd import own_directory
+from fikitd.api.outcomes import HEAD, Outcome, name_key
+from fikitd.store import own_directory
 
 SCRIPT = """#!/bin/bash
 #SBATCH --gres=gpu:1 --fikit-priority=low --fikit-mem=4G --time=4:00:00 --job-name=serve

@@ -15,7 +15,7 @@ from fikit.demo.result import Result
 from fikit.demo.told import Told
 from fikit.demo.usage import Usage, share
 from fikit.errors import UserError
-from fikitd.config import SchedulerConfig
+from fikitd.config.fikit_toml import SchedulerConfig
 
 NOTHING = Usage("", 0, {})
 

@@ -12,8 +12,8 @@ import pytest
 from fikit import cli
 from fikit.errors import UserError, did_you_mean, nearest
 from fikit.sizes import parse_size
-from fikitd.command_line import run_command
-from fikitd.main import command as daemon_command
+from fikitd.base.command_line import run_command
+from fikitd.daemon.main import command as daemon_command
 
 
 def outcome(command: click.Command, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

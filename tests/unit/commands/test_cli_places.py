@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from fikit import daemon, places
-
-from fikitd import mounts
+from fikitd.store import mounts
 
 
 def test_named_configuration_is_the_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from fikit.commands.profile import command
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import _core
 

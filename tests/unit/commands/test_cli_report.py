@@ -14,10 +14,10 @@ from fikit import jobs_known
 from fikit.commands import trace
 from fikit.commands.report import command
 from fikit.places import Place
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportStore
-from fikitd.traces import TraceStore
+from fikitd.api.reports import ReportStore
+from fikitd.api.traces import TraceStore
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_report_that_belongs_to_somebody_else_is_called_that(
     def denied(*_: object) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("fikitd.user_files.read_bounded", denied)
+    monkeypatch.setattr("fikitd.store.user_files.read_bounded", denied)
     assert report("12").output.strip().endswith("12.json could not be read: Permission denied")
     owner = path.stat().st_uid
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)

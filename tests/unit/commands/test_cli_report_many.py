@@ -18,9 +18,8 @@ from fikit.api import job_report, moments
 from fikit.api.sums import totals
 from fikit.commands.report import command
 from fikit.reporters import many
-from fikitd.reports import ReportStore
-
-from fikitd import reports
+from fikitd.api import reports
+from fikitd.api.reports import ReportStore
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
@@ -64,7 +63,9 @@ def test_what_was_written_long_ago_is_not_read(store: ReportStore, monkeypatch: 
     save(store, "1", 90_000)
     save(store, "2")
     read: list[Path] = []
-    monkeypatch.setattr("fikitd.user_files.read_bounded", lambda path, *_: (read.append(path), path.read_bytes())[1])
+    monkeypatch.setattr(
+        "fikitd.store.user_files.read_bounded", lambda path, *_: (read.append(path), path.read_bytes())[1]
+    )
     assert shown("--since", "12h") == ["2"]
     assert [path.name for path in read] == ["2.json"]
 

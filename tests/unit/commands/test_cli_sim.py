@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from fikit import quantities
 from fikit.commands import run, sandbox
 from fikit.commands.sim import command
-from fikitd.config import SchedulerConfig
+from fikitd.config.fikit_toml import SchedulerConfig
 
 from bench import recordings
 

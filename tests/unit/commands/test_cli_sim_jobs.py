@@ -12,13 +12,12 @@ from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner, Result
 from fikit.commands.sim import command
 from fikit.stored import recording
-from fikitd.reports import ReportStore
-from fikitd.traces import TraceStore
+from fikitd.api.reports import ReportStore
+from fikitd.api.traces import TraceStore
+from fikitd.simulation import simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_samples import HOSTILE, MS, trace, wait
-
-from fikitd import simulator
 
 MANY = 40
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from fikit import api, node_use
 from fikit.api import job_report, node_view
 from fikit.commands import report as report_command
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
 from node_looks import client, look, spent, strangers
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/python.md").read_text()

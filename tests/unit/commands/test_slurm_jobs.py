@@ -11,7 +11,7 @@ from cli_samples import REPORT, site_without_daemon, without_advice
 from click.testing import CliRunner
 from fikit import slurm_jobs
 from fikit.commands import report, trace
-from fikitd.reports import ReportStore
+from fikitd.api.reports import ReportStore
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikitd.config import Config, ConfigError, load, parse
-from fikitd.main import command
+from fikitd.config import fikit_toml
+from fikitd.config.fikit_toml import Config, ConfigError, load, parse
+from fikitd.daemon import main
+from fikitd.daemon.main import command
 
 import fikitd
-from fikitd import config, main
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -170,14 +171,14 @@ def test_the_daemon_says_such_a_sentence_when_it_starts(tmp_path: Path, monkeypa
 
 
 def test_a_named_file_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(config.ENV_CONFIG, str(tmp_path / "none.toml"))
+    monkeypatch.setenv(fikit_toml.ENV_CONFIG, str(tmp_path / "none.toml"))
     with pytest.raises(ConfigError, match=r"none\.toml does not exist"):
         load()
 
 
 def test_the_default_file_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(config.ENV_CONFIG, raising=False)
-    monkeypatch.setattr(config, "DEFAULT_PATH", tmp_path / "none.toml")
+    monkeypatch.delenv(fikit_toml.ENV_CONFIG, raising=False)
+    monkeypatch.setattr(fikit_toml, "DEFAULT_PATH", tmp_path / "none.toml")
     assert load() == Config()
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from fikitd.admission import HELLOS, REQUESTS, Admission, Pace
-from fikitd.rates import MOST_KEYS, Rate, Rates
-from fikitd.shares import Limit, Places
+from fikitd.base.rates import MOST_KEYS, Rate, Rates
+from fikitd.base.shares import Limit, Places
+from fikitd.daemon.admission import HELLOS, REQUESTS, Admission, Pace
 
 ROOT, USER, STRANGER = 0, 1000, 2000
 PLACES = Limit("connections", all=1000, user=100, job=100)

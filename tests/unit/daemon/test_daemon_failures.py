@@ -13,13 +13,12 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeDeparted, FakeDispatcher, eventually
 from daemon_in_thread import Daemon
-from fikitd.job import Job
-from fikitd.jobs import Jobs
-from fikitd.memory import MemoryPage
-from fikitd.present import Present
-from fikitd.traces import JobTrace
-
-from fikitd import client_profiles, managed
+from fikitd.api.traces import JobTrace
+from fikitd.clients import client_profiles, managed
+from fikitd.clients.present import Present
+from fikitd.gpus.memory import MemoryPage
+from fikitd.jobs.job import Job
+from fikitd.jobs.registry import Jobs
 
 Failure = Callable[..., Any]
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fikitd.keeper import FIRST_FD, KINDS, Keeper, Kept, Notes
-from fikitd.memory import MemoryPage
-from fikitd.protocol import Device
-
-from fikitd import keeper, protocol
+from fikitd.base import protocol
+from fikitd.base.protocol import Device
+from fikitd.clients import keeper
+from fikitd.clients.keeper import FIRST_FD, KINDS, Keeper, Kept, Notes
+from fikitd.gpus.memory import MemoryPage
 
 DEVICE = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
 

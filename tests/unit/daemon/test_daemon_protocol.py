@@ -1,4 +1,4 @@
-"""fikitd.protocol is a mirror of the C header: sizes, offsets and constants are compared with what the compiler says."""
+"""fikitd.base.protocol is a mirror of the C header: sizes, offsets and constants are compared with what the compiler says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import daemon_fakes as fakes
 import pytest
-
-from fikitd import config, protocol
+from fikitd.base import protocol
+from fikitd.config import fikit_toml
 
 HEADER = Path(__file__).resolve().parents[3] / "fikitd/core/protocol/fikit_protocol.h"
 LAYOUTS = {
@@ -105,4 +105,4 @@ def test_a_long_reason_is_cut_at_a_character() -> None:
 
 
 def test_default_run_dir_is_the_headers() -> None:
-    assert config.Config().daemon.run_dir == protocol.DEFAULT_RUN_DIR
+    assert fikit_toml.Config().daemon.run_dir == protocol.DEFAULT_RUN_DIR

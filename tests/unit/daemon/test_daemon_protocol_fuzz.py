@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import daemon_fakes as fakes
 import pytest
+from fikitd.base import protocol
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fikitd import protocol
 
 
 @st.composite

@@ -12,13 +12,12 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon
-from fikitd.client import Control, DaemonUnreachable, wait_until_there
-from fikitd.config import Config
-from fikitd.records import JobRecord
-from fikitd.server import AlreadyServed, CannotServe, Server, notify_systemd
-
-from fikitd import protocol
-from fikitd import server as server_module
+from fikitd.api.client import Control, DaemonUnreachable, wait_until_there
+from fikitd.base import protocol
+from fikitd.config.fikit_toml import Config
+from fikitd.daemon import server as server_module
+from fikitd.daemon.server import AlreadyServed, CannotServe, Server, notify_systemd
+from fikitd.store.records import JobRecord
 
 
 def test_a_second_daemon_on_the_same_directory_gives_way(daemon: Daemon) -> None:

@@ -18,12 +18,11 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import Daemon, as_nobody
-from fikitd.admission import HELLOS, REQUESTS
-from fikitd.client import Control, ControlError
-from fikitd.records import JobRecord
-
-from fikitd import client as client_module
-from fikitd import protocol, shares
+from fikitd.api import client as client_module
+from fikitd.api.client import Control, ControlError
+from fikitd.base import protocol, shares
+from fikitd.daemon.admission import HELLOS, REQUESTS
+from fikitd.store.records import JobRecord
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

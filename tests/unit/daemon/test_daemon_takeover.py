@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import NOTHING
-from fikitd.job import Job
-from fikitd.ledger import Ledger
-from fikitd.protocol import Device
-from fikitd.records import JobRecord, JobRecords
-
-from fikitd import jobs as jobs_module
+from fikitd.base.protocol import Device
+from fikitd.jobs import registry as jobs_module
+from fikitd.jobs.job import Job
+from fikitd.jobs.ledger import Ledger
+from fikitd.store.records import JobRecord, JobRecords
 
 DEVICE = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
 

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikitd.ledger import Ledger
-from fikitd.storage import Storage, StorageTimeout
-from fikitd.threads import Thread
-
-from fikitd import threads
+from fikitd.base import threads
+from fikitd.base.threads import Thread
+from fikitd.jobs.ledger import Ledger
+from fikitd.store.storage import Storage, StorageTimeout
 
 
 def never_begins(_work: Callable[[], object], _arguments: tuple[()]) -> int:

@@ -11,9 +11,11 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import Daemon
-from fikitd.profiles import ProfileStore
-
-from fikitd import client_profiles, clients, control, identify, managed, protocol
+from fikitd.base import protocol
+from fikitd.clients import client_profiles, connections, managed
+from fikitd.daemon import control
+from fikitd.jobs import identify
+from fikitd.profiles.profile_store import ProfileStore
 
 SHORT_S = 0.05
 
@@ -30,7 +32,7 @@ def test_who_cannot_be_identified_in_time_is_refused_with_one_sentence(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, hang: threading.Event
 ) -> None:
     real = identify.identify
-    monkeypatch.setattr(clients, "IDENTIFY_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(connections, "IDENTIFY_TIMEOUT_S", SHORT_S)
     monkeypatch.setattr(identify, "identify", lambda *args, **more: hang.wait(20) and real(*args, **more))
     daemon.job()
     client = FakeClient(daemon.run_dir)
@@ -42,14 +44,14 @@ def test_who_cannot_be_identified_in_time_is_refused_with_one_sentence(
 
 
 def test_the_refusal_comes_before_the_shim_gives_up() -> None:
-    assert 0 < clients.IDENTIFY_TIMEOUT_S < protocol.ANSWER_S
-    assert managed.PROFILE_WAIT_S < protocol.ANSWER_S - clients.IDENTIFY_TIMEOUT_S
+    assert 0 < connections.IDENTIFY_TIMEOUT_S < protocol.ANSWER_S
+    assert managed.PROFILE_WAIT_S < protocol.ANSWER_S - connections.IDENTIFY_TIMEOUT_S
 
 
 def test_who_connects_and_never_says_what_it_wants_is_disconnected(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients, "HELLO_TIMEOUT_S", SHORT_S)
+    monkeypatch.setattr(connections, "HELLO_TIMEOUT_S", SHORT_S)
     assert FakeClient(daemon.run_dir).answer()[0] == 0
     daemon.job()
     assert daemon.client()

@@ -16,11 +16,10 @@ from cli_samples import REPORT, site_without_daemon
 from click.testing import CliRunner
 from daemon_in_thread import as_nobody
 from fikit.commands.report import command
-from fikitd.client import Control, DaemonUnreachable
-from fikitd.protocol import CONTROL_NAME
-from fikitd.reports import ReportStore
-
-from fikitd import client
+from fikitd.api import client
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.api.reports import ReportStore
+from fikitd.base.protocol import CONTROL_NAME
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
 

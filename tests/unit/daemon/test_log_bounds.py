@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from fikitd.log_bounds import OF_ALL, OF_REFUSED, OF_USER, OF_USERS, Bounded
+from fikitd.daemon.log_bounds import OF_ALL, OF_REFUSED, OF_USER, OF_USERS, Bounded
 
 
 class Log:

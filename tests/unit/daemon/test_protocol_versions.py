@@ -15,10 +15,11 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore
 from daemon_in_thread import Daemon
-from fikitd.client import Control, ControlError
-from fikitd.protocol import Device, Hello
+from fikitd.api.client import Control, ControlError
+from fikitd.base import protocol
+from fikitd.base.protocol import Device, Hello
 
-from fikitd import _core, protocol
+from fikitd import _core
 
 PROTOCOL = Path(__file__).resolve().parents[3] / "fikitd/core/protocol"
 

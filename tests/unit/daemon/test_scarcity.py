@@ -17,16 +17,16 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
-from fikitd.client import ControlError
-from fikitd.forgotten import Forgotten
-from fikitd.identify import job_of_process, read_process
-from fikitd.protocol import CONTROL_NAME, SOCKET_NAME, Device
-from fikitd.records import JobRecord
-from fikitd.scarcity import scarce
-from fikitd.server import Server
+from fikitd.api.client import ControlError
+from fikitd.base.protocol import CONTROL_NAME, SOCKET_NAME, Device
+from fikitd.base.scarcity import scarce
+from fikitd.daemon import server as server_module
+from fikitd.daemon.server import Server
+from fikitd.jobs.forgotten import Forgotten
+from fikitd.jobs.identify import job_of_process, read_process
+from fikitd.store.records import JobRecord
 
 from fikitd import _core
-from fikitd import server as server_module
 
 RUN_OUT = "fikitd has run out of descriptors, threads or memory: "
 OTHER_GPU = bytes(16)  # has no dispatcher yet
@@ -90,8 +90,8 @@ MISSING = {
     "dispatcher's room": ("daemon_fakes.FakeDispatcher.add_client", out_of(errno.ENOMEM)),
     "memory": ("daemon_fakes.FakeCore.make_page", MemoryError("no memory")),
     "thread": ("_thread.start_new_thread", NO_THREAD),
-    "/proc": ("fikitd.identify.stat_fields", out_of(errno.EMFILE)),
-    "record": ("fikitd.records.read_bounded", out_of(errno.ENFILE)),
+    "/proc": ("fikitd.jobs.identify.stat_fields", out_of(errno.EMFILE)),
+    "record": ("fikitd.store.records.read_bounded", out_of(errno.ENFILE)),
 }
 
 
@@ -180,7 +180,7 @@ def test_a_request_that_needs_what_there_is_not_is_answered(daemon: Daemon, monk
     daemon.job()
     client = daemon.client()
     with monkeypatch.context() as broken:
-        broken.setattr("fikitd.job.Job.trace_so_far", fails(NO_THREAD))
+        broken.setattr("fikitd.jobs.job.Job.trace_so_far", fails(NO_THREAD))
         with pytest.raises(ControlError, match=f"{RUN_OUT}{NO_THREAD}; ask again later"):
             daemon.control.trace("12")
     assert daemon.control.job("12")["state"] == "running"
@@ -243,7 +243,7 @@ def test_a_watch_that_fails_is_told_once_and_begins_anew(
         if len(begun) < 5:
             raise error
 
-    monkeypatch.setattr("fikitd.forgotten.Forgotten.watch", watch)
+    monkeypatch.setattr("fikitd.jobs.forgotten.Forgotten.watch", watch)
     proc = FakeProc(tmp_path / "proc")
     proc.root.mkdir()
     with fakes.serving(fakes.config_in(tmp_path), FakeCore(), proc.root):

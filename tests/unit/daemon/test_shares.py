@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 from fikitd._core import MAX_CLIENTS
-from fikitd.shares import (
+from fikitd.base.shares import (
     CLIENTS,
     CONNECTIONS,
     DESCRIPTIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fikitd.turns import Turns
+from fikitd.clients.turns import Turns
 
 
 def test_a_users_many_wait_in_their_order_and_another_user_does_not() -> None:

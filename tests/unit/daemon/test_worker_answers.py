@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fikitd.worker import LENGTH, Connection
-from fikitd.workers import WorkSaid, _receive
+from fikitd.workers.pool import WorkSaid, _receive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

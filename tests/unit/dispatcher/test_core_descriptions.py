@@ -8,7 +8,7 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from fikitd._core import Dispatcher
-from fikitd.traces import Event, events_of
+from fikitd.api.traces import Event, events_of
 
 LONG, NEW = 1, 2
 WAIT_NS = 20 * MS  # kDescriptionNs

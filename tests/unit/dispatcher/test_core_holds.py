@@ -12,7 +12,7 @@ import core_fake_client as fake
 import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from fikitd._core import Dispatcher
-from fikitd.traces import Event, events_of
+from fikitd.api.traces import Event, events_of
 
 THE_DISPATCHERS_OWN = ("reaction", 1)
 

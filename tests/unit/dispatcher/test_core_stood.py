@@ -20,7 +20,7 @@ from core_fake_client import (
     profile_entry,
 )
 from fikitd._core import Dispatcher
-from fikitd.simulator import TUNING
+from fikitd.simulation.simulator import TUNING
 
 LENGTH = 20 * MS  # of every kernel
 WIDTH = 0.13  # of a bucket in which a length is remembered

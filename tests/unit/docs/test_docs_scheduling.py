@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from fikitd.simulator import ARRIVALS, TUNING
+from fikitd.simulation.simulator import ARRIVALS, TUNING
 
 from bench.record import ROOT
 from bench.scheduling import seeds

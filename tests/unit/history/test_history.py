@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from cli_samples import REPORT
+from fikitd.api.outcomes import HEAD, MOST_OF_NAME, SUFFIX, UNKNOWN, Outcome, name_key, recorded_name
 from fikitd.history import JobHistory, SpoolHistory, accounting, own_reports
 from fikitd.history.known import MOST_OF_USER, Rest
-from fikitd.outcomes import HEAD, MOST_OF_NAME, SUFFIX, UNKNOWN, Outcome, name_key, recorded_name
 from hypothesis import given
 from hypothesis import strategies as st
 

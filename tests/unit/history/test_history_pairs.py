@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fikitd.api.outcomes import UNKNOWN, Outcome, name_key
 from fikitd.history.pairs import FEWEST, Pair, learn
-from fikitd.outcomes import UNKNOWN, Outcome, name_key
 from hypothesis import given
 from hypothesis import strategies as st
 

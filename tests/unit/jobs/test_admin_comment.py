@@ -15,12 +15,11 @@ import pytest
 from cli_samples import REPORT
 from daemon_fakes import FakeCore, FakeProc
 from daemon_in_thread import Daemon
-from fikitd.admin_comment import GIVE_UP_S, AdminComments, NoAnswer, run, survives, text_of
-from fikitd.client import Control
-from fikitd.config import Config
-from fikitd.outcomes import UNKNOWN, of_report
-
-from fikitd import admin_comment
+from fikitd.api.client import Control
+from fikitd.api.outcomes import UNKNOWN, of_report
+from fikitd.config.fikit_toml import Config
+from fikitd.jobs import admin_comment
+from fikitd.jobs.admin_comment import GIVE_UP_S, AdminComments, NoAnswer, run, survives, text_of
 
 TEXT = "fikit:gpu_s=3.210,wait_s=0.012,peak_mib=8964,emulated"
 

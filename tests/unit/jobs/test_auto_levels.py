@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from fikitd.auto_levels import MOST, Candidate, decide, equal, ordered
-from fikitd.placement import PATIENCE_S, Device, Precedence, Slowdowns
-from fikitd.priorities import Range
+from fikitd.base.priorities import Range
+from fikitd.gpus.placement import PATIENCE_S, Device, Precedence, Slowdowns
+from fikitd.jobs.auto_levels import MOST, Candidate, decide, equal, ordered
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -16,15 +16,14 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import eventually
 from daemon_in_thread import ME, Daemon
-from fikitd.changed_priorities import AUTO, USER, ChangedPriorities
-from fikitd.client import Control, ControlError
+from fikitd.api.client import Control, ControlError
+from fikitd.api.job_time import Sums
+from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
+from fikitd.gpus.placement import PATIENCE_S, TURN_S
 from fikitd.history import SpoolHistory
-from fikitd.job_time import Sums
-from fikitd.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
-from fikitd.placement import PATIENCE_S, TURN_S
-from fikitd.records import JobRecord, JobRecords
-
-from fikitd import auto_priority
+from fikitd.jobs import auto_priority
+from fikitd.store.changed_priorities import AUTO, USER, ChangedPriorities
+from fikitd.store.records import JobRecord, JobRecords
 
 RANGE: dict[str, Any] = {"priority": 5, "auto_highest": 5, "auto_lowest": 8}
 
@@ -242,7 +241,7 @@ def test_what_cannot_be_noted_changes_nothing(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("fikitd.changed_priorities.write_atomic", full)
+    monkeypatch.setattr("fikitd.store.changed_priorities.write_atomic", full)
     clients = both(daemon, "long", "short")
     eventually(lambda: "the priority of job 12 cannot be noted, so it stays: No space left" in caplog.text)
     assert now(daemon) == [5, 5]

@@ -16,11 +16,11 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
-from fikitd.client import Control
-from fikitd.keeper import KINDS
-from fikitd.ledger import Entry, Ledger
-from fikitd.protocol import Device
-from fikitd.totals import Totals
+from fikitd.api.client import Control
+from fikitd.base.protocol import Device
+from fikitd.clients.keeper import KINDS
+from fikitd.jobs.ledger import Entry, Ledger
+from fikitd.jobs.totals import Totals
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 

@@ -15,12 +15,12 @@ from daemon_fakes import eventually
 from daemon_in_thread import ME, Daemon, as_nobody
 from fikit import places
 from fikit.cli import cli
-from fikitd.changed_priorities import ChangedPriorities
-from fikitd.client import ControlError
-from fikitd.jobs import Jobs
-from fikitd.ledger import Ledger
-from fikitd.protocol import Device
-from fikitd.records import JobRecord, JobRecords
+from fikitd.api.client import ControlError
+from fikitd.base.protocol import Device
+from fikitd.jobs.ledger import Ledger
+from fikitd.jobs.registry import Jobs
+from fikitd.store.changed_priorities import ChangedPriorities
+from fikitd.store.records import JobRecord, JobRecords
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second uid")
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_noted_changes_nothing(daemon: Daemon, monkeypatch: pytes
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as broken:
-        broken.setattr("fikitd.changed_priorities.write_atomic", full)
+        broken.setattr("fikitd.store.changed_priorities.write_atomic", full)
         with pytest.raises(ControlError, match="the priority of job 12 cannot be noted, so it stays: No space left"):
             daemon.control.priority("12", 8)
     assert in_core(daemon) == [5]

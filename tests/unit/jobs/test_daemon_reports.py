@@ -12,13 +12,15 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon, as_nobody
-from fikitd.client import Control, ControlError
-from fikitd.config import SchedulerConfig
-from fikitd.reports import ReportStore
+from fikitd.api import node_format, report_format, trace_format
+from fikitd.api.client import Control, ControlError
+from fikitd.api.reports import ReportStore
+from fikitd.base import protocol
+from fikitd.config.fikit_toml import SchedulerConfig
+from fikitd.daemon import server as server_module
 from trace_samples import EVENTS
 
-from fikitd import _core, node_format, protocol, report_format, trace_format
-from fikitd import server as server_module
+from fikitd import _core
 
 
 def test_end_stores_the_sum_over_all_clients(daemon: Daemon) -> None:
@@ -37,7 +39,7 @@ def test_end_stores_the_sum_over_all_clients(daemon: Daemon) -> None:
 def test_a_job_that_nobody_ends_is_stored_when_its_clients_are_gone(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fikitd.jobs.QUIET_S", 0.05)
+    monkeypatch.setattr("fikitd.jobs.registry.QUIET_S", 0.05)
     daemon.job()
     daemon.client().close()
     eventually(lambda: ReportStore(daemon.config.daemon.report_dir).load("12"))

@@ -12,12 +12,12 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
-from fikitd.client import Control
-from fikitd.forgotten import Forgotten
-from fikitd.protocol import Device
-from fikitd.records import JobRecord
-from fikitd.reports import ReportStore
-from fikitd.server import Server
+from fikitd.api.client import Control
+from fikitd.api.reports import ReportStore
+from fikitd.base.protocol import Device
+from fikitd.daemon.server import Server
+from fikitd.jobs.forgotten import Forgotten
+from fikitd.store.records import JobRecord
 
 AFTER_S = 60
 GPU = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)

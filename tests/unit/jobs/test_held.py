@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from fikitd.held import MAX_ENTRIES, MAX_ROWS, REMEMBERED_CLIENTS, Held, Owners
-from fikitd.records import JobRecord
+from fikitd.api.held import MAX_ENTRIES, MAX_ROWS, REMEMBERED_CLIENTS, Held, Owners
+from fikitd.store.records import JobRecord
 
 
 def owners(**jobs: tuple[int, str, int]) -> Owners:

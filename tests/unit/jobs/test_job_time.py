@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from fikitd.elapsed import About
-from fikitd.held import Cost
-from fikitd.job_time import FIELDS, Edges, JobTime, Sums
+from fikitd.api import elapsed
+from fikitd.api.elapsed import About
+from fikitd.api.held import Cost
+from fikitd.api.job_time import FIELDS, Edges, JobTime, Sums
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fikitd import elapsed
 
 S = 1_000_000_000
 

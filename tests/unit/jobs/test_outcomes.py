@@ -14,8 +14,9 @@ import pytest
 from cli_samples import REPORT
 from daemon_fakes import FakeCore, FakeProc
 from daemon_in_thread import Daemon
-from fikitd.client import Control
-from fikitd.outcomes import (
+from fikitd.api import outcomes
+from fikitd.api.client import Control
+from fikitd.api.outcomes import (
     HEAD,
     MOST,
     MOST_OF_NAME,
@@ -31,8 +32,6 @@ from fikitd.outcomes import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fikitd import outcomes
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 ENDED_S = 1_790_000_000

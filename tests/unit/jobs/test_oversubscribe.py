@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fikitd.config import Config, GpuConfig, OversubscribeConfig
-from fikitd.oversubscribe import GIB, host_memory
-from fikitd.records import JobRecord
+from fikitd.config.fikit_toml import Config, GpuConfig, OversubscribeConfig
+from fikitd.config.oversubscribe import GIB, host_memory
+from fikitd.store.records import JobRecord
 
 ALLOWED = Config(oversubscribe=OversubscribeConfig(allow="lower", host_gib=16, max_factor=3))
 

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from fikitd.records import JobRecord, JobRecords, RecordError
-
-from fikitd import priorities
+from fikitd.base import priorities
+from fikitd.store.records import JobRecord, JobRecords, RecordError
 
 MINIMAL = "version=1\njob=12\nuid=1000\ngid=100\npriority=1\n"
 

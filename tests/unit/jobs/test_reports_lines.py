@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from daemon_fakes import NOTHING
-from fikitd.elapsed import About
-from fikitd.job_time import Sums
-from fikitd.reports import NOT_STORED, ReportError, ReportStore, duration, gpu_time_bound, summary_line
-from fikitd.totals import Totals
-
-from fikitd import elapsed
+from fikitd.api import elapsed
+from fikitd.api.elapsed import About
+from fikitd.api.job_time import Sums
+from fikitd.api.reports import NOT_STORED, ReportError, ReportStore, duration, gpu_time_bound, summary_line
+from fikitd.jobs.totals import Totals
 
 DEVICE = {"name": "NVIDIA H200", "uuid": "GPU-0", "memory_bytes": 1, "emulated": False}
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from daemon_fakes import NOTHING
-from fikitd.elapsed import NO_PROMISE
+from fikitd.api.elapsed import NO_PROMISE
+from fikitd.base.protocol import Device
+from fikitd.base.shares import GPUS
 from fikitd.metrics import meter, page, table
 from fikitd.metrics.meter import Meter
-from fikitd.protocol import Device
-from fikitd.shares import GPUS
 from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).resolve().parents[3]

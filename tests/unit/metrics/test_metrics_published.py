@@ -17,12 +17,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import daemon_fakes as fakes
-import fikitd.server
+import fikitd.daemon.server
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon
-from fikitd.client import Control
-from fikitd.config import MetricsConfig
+from fikitd.api.client import Control
+from fikitd.config.fikit_toml import MetricsConfig
 from fikitd.metrics import meter, publisher, server, table
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -138,8 +138,8 @@ def test_without_metrics_in_fikit_toml_nothing_is_served_and_nothing_counted(
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(fikitd.server, "Meter", never)
-    monkeypatch.setattr(fikitd.server, "Publisher", never)
+    monkeypatch.setattr(fikitd.daemon.server, "Meter", never)
+    monkeypatch.setattr(fikitd.daemon.server, "Publisher", never)
     with serving(tmp_path) as site:
         site.job()
         site.client().close()

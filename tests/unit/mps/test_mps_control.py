@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fikitd.mps.control import began, client_environment, client_priority, is_server, joined, memory_limit
 from fikitd.mps.servers import states
-from fikitd.records import JobRecord
+from fikitd.store.records import JobRecord
 
 MPS = Path("/run/fikit/mps")
 UUID = "GPU-1a2b3c4d-0000-0000-0000-000000000000"

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fikitd.config import GpuConfig
+from fikitd.base.shares import NoPlace, mps_clients
+from fikitd.config.fikit_toml import GpuConfig
 from fikitd.mps import members as mps_members
 from fikitd.mps.clients import Clients, Outside
 from fikitd.mps.control import MpsError
 from fikitd.mps.members import Members
-from fikitd.records import JobRecord
-from fikitd.shares import NoPlace, mps_clients
+from fikitd.store.records import JobRecord
 
 ME = os.getpid()
 

@@ -22,9 +22,9 @@ from fikit.page import document, render
 from fikit.page.document import Sources
 from fikit.page.figures import Source
 from fikit.reporters import units
-from fikitd.elapsed import KEYS
-from fikitd.reports import ReportStore
-from fikitd.traces import TraceStore
+from fikitd.api.elapsed import KEYS
+from fikitd.api.reports import ReportStore
+from fikitd.api.traces import TraceStore
 from page_samples import HOSTILE, PARTNER, PROFILE, TRACE, Seen, seen
 
 NOW = datetime(2026, 11, 26, 9, 0, tzinfo=UTC)

@@ -15,10 +15,10 @@ from fikit.placement.journal import Journal
 from fikit.placement.pair import Board, Decision, Gpu, Sharer, decide
 from fikit.placement.pairing import PINNED_S, Pairing, Place
 from fikit.placement.plan import NOTHING, Mark, Settings
+from fikitd.api.outcomes import name_key
+from fikitd.gpus.placement import Device, Slowdowns
 from fikitd.history import JobHistory
 from fikitd.history.pairs import Pair
-from fikitd.outcomes import name_key
-from fikitd.placement import Device, Slowdowns
 from test_placement_agent import Fake, Known
 
 ALL = frozenset({"all"})

@@ -7,7 +7,7 @@ import os
 from statistics import fmean
 
 import pytest
-from fikitd.placement import (
+from fikitd.gpus.placement import (
     Couple,
     Device,
     History,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import pytest
-from fikitd.placement import (
+from fikitd.gpus.placement import (
     PATIENCE_S,
     TURN_S,
     Contender,

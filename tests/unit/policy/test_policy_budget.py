@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from decisions import grants, wake
 from fikitd._core import Policy, mean_before
-from fikitd.simulator import TUNING
+from fikitd.simulation.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fikitd._core import Policy, mean_before
-from fikitd.simulator import TUNING
+from fikitd.simulation.simulator import TUNING
 
 US, MS = 1_000, 1_000_000
 HIGH, LOW = 1, 2

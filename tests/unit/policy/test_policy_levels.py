@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from decisions import Decisions, grants, wake
 from fikitd._core import Policy
-from fikitd.simulator import POLICIES
+from fikitd.simulation.simulator import POLICIES
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from decisions import grants, wake
 from fikitd._core import Policy
-from fikitd.simulator import POLICIES
+from fikitd.simulation.simulator import POLICIES
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 LEASE = 100 * MS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from fikitd._core import Policy
-from fikitd.simulator import TUNING
+from fikitd.simulation.simulator import TUNING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fikitd._core import Policy, Runs
-from fikitd.simulator import TUNING
+from fikitd.simulation.simulator import TUNING
 from hypothesis import given
 from hypothesis import strategies as st
 

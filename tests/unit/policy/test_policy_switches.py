@@ -7,10 +7,10 @@ import pytest
 from claims import outcome, protects_and_feeds
 from decisions import grants
 from fikitd._core import Policy
-from fikitd.simulator import MPS, Device, Scenario
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MPS, Device, Scenario
 
 from bench import recordings
-from fikitd import simulator
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 HIGH, LOW = 1, 2

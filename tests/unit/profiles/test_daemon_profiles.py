@@ -12,10 +12,10 @@ import pytest
 from daemon_fakes import FakeClient, eventually
 from daemon_in_thread import ME, Daemon
 from fikitd._core import pack_profile
-from fikitd.profile_match import Match
-from fikitd.profiles import ProfileStore
-
-from fikitd import client_profiles, managed, protocol
+from fikitd.base import protocol
+from fikitd.clients import client_profiles, managed
+from fikitd.profiles.profile_match import Match
+from fikitd.profiles.profile_store import ProfileStore
 
 
 def test_a_measured_job_stores_its_profile_and_the_next_finds_it(daemon: Daemon) -> None:
@@ -45,7 +45,7 @@ def test_a_job_whose_end_comes_before_its_profile_is_stored_has_what_became_of_i
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(ProfileStore, "save", save)
-    monkeypatch.setattr("fikitd.jobs.ENDING_S", 0.05)
+    monkeypatch.setattr("fikitd.jobs.registry.ENDING_S", 0.05)
     daemon.core.measured = [fakes.kernel()]
     daemon.job(measure=True, profile="mine")
     client = daemon.client()

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from fikitd.peaks import KEPT, Peaks
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.peaks import KEPT, Peaks
+from fikitd.profiles.profile_store import ProfileStore
 
 ME = os.getuid()
 

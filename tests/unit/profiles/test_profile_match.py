@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 from daemon_fakes import kernel, statistics
 from fikitd._core import identify
-from fikitd.profile_key import FIRST, OTHERS, Program
-from fikitd.profile_match import Match, match
-from fikitd.profiles import ProfileStore
-
-from fikitd import profiles, run_files
+from fikitd.profiles import profile_store, run_files
+from fikitd.profiles.profile_key import FIRST, OTHERS, Program
+from fikitd.profiles.profile_match import Match, match
+from fikitd.profiles.profile_store import ProfileStore
 
 ME = os.getuid()
 
 
 def run(*arguments: str, kernels: list[Any], day: int = 1, role: str = "", key: str = "python-train-00000000") -> Any:
-    return profiles.document(
+    return profile_store.document(
         key=key, command=["python3", "train.py", *arguments], created=f"2026-11-{day:02}T12:00:00Z", role=role,
         device={"name": "GPU A", "memory_bytes": 2**34, "emulated": True}, span_ns=10, launches=1, peak_bytes=1,
         kernels=kernels,

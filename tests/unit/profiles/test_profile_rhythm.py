@@ -13,8 +13,8 @@ import pytest
 from core_fake_client import LONG_LEASE, MS, FakeClient, eventually, now, profile_entry
 from daemon_fakes import kernel
 from fikitd._core import Dispatcher, Rhythm, Runs
-from fikitd.profile_rhythm import MAX_COUNT, MAX_NS, MAX_SEGMENTS, MAX_SLACKS, TIMES, checked, merge
-from fikitd.profiles import ProfileStore, document
+from fikitd.profiles.profile_rhythm import MAX_COUNT, MAX_NS, MAX_SEGMENTS, MAX_SLACKS, TIMES, checked, merge
+from fikitd.profiles.profile_store import ProfileStore, document
 from host_segments import FILLER, LESSONS, STEP, live_through_segments, meet, notice
 from hypothesis import given
 from hypothesis import strategies as st
@@ -269,7 +269,7 @@ def test_profiles_with_and_without_it_are_read_together(tmp_path: Path) -> None:
 def test_a_profile_too_large_with_it_is_stored_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ProfileStore(tmp_path)
     many = {**GOOD, "slacks": {f"{i:016x}": [8, *range(8)] for i in range(1000)}}
-    monkeypatch.setattr("fikitd.profiles.MAX_FILE_BYTES", 20_000)
+    monkeypatch.setattr("fikitd.profiles.profile_store.MAX_FILE_BYTES", 20_000)
     assert "rhythm" not in json.loads(stored(store, "a", many).read_text())
 
 

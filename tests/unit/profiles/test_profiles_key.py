@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeProc
-from fikitd.profile_key import (
+from fikitd.base.untrusted import is_name
+from fikitd.profiles.profile_key import (
     FIRST,
     OTHERS,
     container_of,
@@ -17,7 +18,6 @@ from fikitd.profile_key import (
     script_of,
     words_of,
 )
-from fikitd.untrusted import is_name
 
 
 def key(proc: FakeProc, pid: int = 7) -> str:

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from daemon_fakes import kernel, statistics
 from fikitd._core import merge_statistics
-from fikitd.profile_format import merge
-from fikitd.profiles import ProfileStore
-from fikitd.storage import become
+from fikitd.profiles import profile_format, profile_store, run_files
+from fikitd.profiles.profile_format import merge
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store.storage import become
 from hypothesis import given
 from hypothesis import strategies as st
 from profile_documents import document
-
-from fikitd import profile_format, profiles, run_files
 
 ME = os.getuid()
 
@@ -139,7 +138,7 @@ def test_newer_runs_come_first_when_there_is_too_much_to_read(
 ) -> None:
     for number in range(4):
         path = store.save(ME, document(created=f"2026-11-2{number}T00:00:00Z"), f"run{number}")
-    monkeypatch.setattr(profiles, "MAX_TOTAL_BYTES", 2 * path.stat().st_size)
+    monkeypatch.setattr(profile_store, "MAX_TOTAL_BYTES", 2 * path.stat().st_size)
     profile, warnings = collect(store)
     assert (profile["runs"], profile["created"], warnings) == (2, "2026-11-23T00:00:00Z", [])
 
@@ -147,7 +146,7 @@ def test_newer_runs_come_first_when_there_is_too_much_to_read(
 def test_a_profile_that_no_reader_would_take_is_not_written(
     store: ProfileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(profile_store, "MAX_FILE_BYTES", 100)
     with pytest.raises(ValueError, match="no reader takes more than 100"):
         store.save(ME, document(), "a")
     assert collect(store) == (None, [])
@@ -218,7 +217,7 @@ def make_link(path: Path) -> None:
 
 def make_large(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(profiles.MAX_FILE_BYTES + 1)
+        file.truncate(profile_store.MAX_FILE_BYTES + 1)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, make_link, make_large])

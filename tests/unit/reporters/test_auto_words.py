@@ -7,9 +7,8 @@ from typing import Any, get_args
 import pytest
 from cli_samples import REPORT
 from fikit.reporters import auto, table
-from fikitd.auto_levels import State
-
-from fikitd import report_format
+from fikitd.api import report_format
+from fikitd.jobs.auto_levels import State
 
 
 def said(state: str, rest_s: float | None = 720.0, runs: int = 5) -> dict[str, Any]:

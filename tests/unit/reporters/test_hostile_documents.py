@@ -27,19 +27,20 @@ from fikit.reporters import csv as csv_reporter
 from fikit.reporters import job_table, many, perfetto, screen, table, top
 from fikit.reporters import json as json_reporter
 from fikit.reporters.line import say
-from fikitd.admin_comment import AdminComments
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.log_lines import Lines
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportStore, summary_line
+from fikitd.api import node_format, report_format, trace_format
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.reports import ReportStore, summary_line
+from fikitd.daemon.log_lines import Lines
+from fikitd.jobs import admin_comment
+from fikitd.jobs.admin_comment import AdminComments
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
 from hostile_values import TEXTS, as_bytes, is_text, junk, paths, spoiled, strings, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
 from examples import examples
-from fikitd import admin_comment, node_format, report_format, trace_format
 
 ME = os.getuid()
 FULL: dict[str, Any] = {

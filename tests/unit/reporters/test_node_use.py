@@ -10,7 +10,7 @@ from fikit import node_use
 from fikit.api import node_view
 from fikit.places import Place
 from fikit.reporters import top
-from fikitd.client import DaemonUnreachable
+from fikitd.api.client import DaemonUnreachable
 from node_looks import GPU, client, look, spent, strangers
 from pictures import drawn, matches
 

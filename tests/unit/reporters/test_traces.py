@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from daemon_fakes import journal_of
 from fikit.commands.trace import command
 from fikit.reporters import perfetto
-from fikitd.held import Owners
-from fikitd.reports import ReportStore, against_alone
-from fikitd.traces import KEPT_CLIENTS, ROWS, JobTrace, Story, TraceError, TraceStore, begin, block, pieces
+from fikitd.api.held import Owners
+from fikitd.api.reports import ReportStore, against_alone
+from fikitd.api.traces import KEPT_CLIENTS, ROWS, JobTrace, Story, TraceError, TraceStore, begin, block, pieces
 from trace_samples import ABOUT, EVENTS, event, story, trace
 
 

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from fikitd.base import build
 
-from fikitd import __version__, _core, build
+from fikitd import __version__, _core
 from scripts.build_id import FOLDERS, build_id, sources
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +39,7 @@ def test_the_same_sources_are_the_same_build_wherever_they_are(tree: Path) -> No
 
 @pytest.mark.parametrize(
     "name",
-    ["fikitd/fikitd/job.py", "wrapper/fikit/cli.py", "fikitd/core/policy/budget.cpp", "shim/gate/gate.h", "shim/loader/entry_x86_64.S",
+    ["fikitd/fikitd/jobs/job.py", "wrapper/fikit/cli.py", "fikitd/core/policy/budget.cpp", "shim/gate/gate.h", "shim/loader/entry_x86_64.S",
      "slurm_plugin/lua/job_submit.lua", "wrapper/fikit/page/job.html", "wrapper/fikit/page/style.css", "driver_api/versions.csv", "cmake/settings.cmake", "CMakeLists.txt", "pyproject.toml"],
 )  # fmt: skip
 def test_each_change_of_what_is_built_is_another_build(tree: Path, name: str) -> None:
@@ -50,7 +51,7 @@ def test_each_change_of_what_is_built_is_another_build(tree: Path, name: str) ->
 
 def test_a_file_of_another_name_and_one_less_are_other_builds(tree: Path) -> None:
     before = build_id(tree)
-    file = (tree / "fikitd/fikitd/job.py").rename(tree / "fikitd/fikitd/joa.py")
+    file = (tree / "fikitd/fikitd/jobs/job.py").rename(tree / "fikitd/fikitd/jobs/joa.py")
     renamed = build_id(tree)
     file.unlink()
     assert len({before, renamed, build_id(tree)}) == 3

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 
 import pytest
-from fikitd.residency import Again, BudgetPlan, Link, Sequence, least_bytes, peak_bytes, plan, plan_again, share_room
+from fikitd.gpus.residency import (
+    Again,
+    BudgetPlan,
+    Link,
+    Sequence,
+    least_bytes,
+    peak_bytes,
+    plan,
+    plan_again,
+    share_room,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 

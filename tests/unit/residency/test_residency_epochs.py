@@ -6,7 +6,7 @@ import os
 from itertools import combinations
 
 import pytest
-from fikitd.residency import Epoch, EpochRules, Tenant, longest_wait_ns, next_epoch
+from fikitd.gpus.residency import Epoch, EpochRules, Tenant, longest_wait_ns, next_epoch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from fikitd._cluster import Jobs, Sharing, simulate_cluster
-from fikitd.placement import Rules, Slowdowns
-from fikitd.simulator import MPS, SLICES
-from fikitd.simulator import Device as SimulatedDevice
+from fikitd.gpus.placement import Rules, Slowdowns
+from fikitd.simulation.simulator import MPS, SLICES
+from fikitd.simulation.simulator import Device as SimulatedDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from fikitd._simulator import alone
-from fikitd.bound import Bound
-from fikitd.simulator import MPS, SLICES, Device, Scenario, SimulatorError, parse
+from fikitd.simulation.bound import Bound
+from fikitd.simulation.simulator import MPS, SLICES, Device, Scenario, SimulatorError, parse
 
 from bench import recordings
 

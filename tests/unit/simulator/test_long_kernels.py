@@ -6,9 +6,8 @@ import random
 
 import pytest
 from claims import protects_and_feeds
-from fikitd.simulator import MERGED, Scenario, Trace
-
-from fikitd import simulator
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MERGED, Scenario, Trace
 
 
 def trace(name: str, *rows: str) -> Trace:

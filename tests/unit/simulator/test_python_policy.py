@@ -16,11 +16,11 @@ from claims import DEVICES, lies_between, outcome, protects_and_feeds
 from click.testing import CliRunner
 from fikit.commands.sim import command
 from fikitd.simulation import policy as api
-from fikitd.simulation import policy_file
-from fikitd.simulator import MPS, SLICES, Costs, Device, Scenario
+from fikitd.simulation import policy_file, simulator
+from fikitd.simulation.simulator import MPS, SLICES, Costs, Device, Scenario
 
 from bench import recordings
-from fikitd import _simulator, simulator
+from fikitd import _simulator
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "policies"

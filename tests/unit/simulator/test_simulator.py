@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fikitd.simulator import Costs, Outcome, Scenario, Trace
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import Costs, Outcome, Scenario, Trace
 
 from bench import recordings
-from fikitd import _simulator, simulator
+from fikitd import _simulator
 
 NO_COSTS = Costs(launch_ns=0, observe_ns=0, wake_ns=0, done_ns=0, late_ns=0)
 BASELINES = [name for name in simulator.POLICIES if name != "fifo"]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from claims import protects_and_feeds
-from fikitd.simulator import MERGED, Scenario
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MERGED, Scenario
 
 from bench import recordings
-from fikitd import simulator
 
 MAX_DELAY_NS = 200_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from fikitd._simulator import Interval
-from fikitd.bound import Bound, most_in_gaps_ns
-from fikitd.simulator import (
+from fikitd.simulation.bound import Bound, most_in_gaps_ns
+from fikitd.simulation.simulator import (
     ARRIVALS,
     MERGED,
     MPS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from fikitd.simulator import MPS, SLICES, Device, Scenario
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MPS, SLICES, Device, Scenario
 
 from bench import recordings
-from fikitd import simulator
 
 
 def scenario(fill: str, device: Device) -> Scenario:

@@ -6,10 +6,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from fikitd.simulator import Scenario
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import Scenario
 
 from bench import recordings
-from fikitd import simulator
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from fikitd.simulator import MERGED, Costs, Scenario, SimulatorError
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MERGED, Costs, Scenario, SimulatorError
 
 from bench import recordings
-from fikitd import simulator
 
 KINDS = ("observe", "wake", "done", "late")
 SEEN = {kind: [10_000] * 30 + [500_000] * 2 for kind in KINDS}

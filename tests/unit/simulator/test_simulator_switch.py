@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fikitd.simulator import MERGED, MPS, SLICES, Device
-
-from fikitd import simulator
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import MERGED, MPS, SLICES, Device
 
 US = 1000
 

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from fikitd.storage import Storage, StorageTimeout, write_atomic
+from fikitd.store.storage import Storage, StorageTimeout, write_atomic
 
 
 def test_a_call_that_hangs_ends_for_its_caller() -> None:

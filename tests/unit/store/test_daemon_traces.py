@@ -13,15 +13,14 @@ from typing import Any
 import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
-from fikitd.client import Control, ControlError
-from fikitd.config import Config
-from fikitd.peer import Peer
-from fikitd.records import JobRecord
-from fikitd.reports import ReportStore
-from fikitd.traces import TraceStore
+from fikitd.api.client import Control, ControlError
+from fikitd.api.reports import ReportStore
+from fikitd.api.traces import TraceStore
+from fikitd.base.peer import Peer
+from fikitd.config.fikit_toml import Config
+from fikitd.jobs import job_files
+from fikitd.store.records import JobRecord
 from trace_samples import EVENTS
-
-from fikitd import job_files
 
 ME = os.getuid()
 
@@ -106,7 +105,7 @@ def test_a_trace_that_cannot_be_stored_costs_a_warning_and_not_the_report(site: 
 def test_a_trace_that_cannot_be_stored_in_time_costs_a_warning(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(job_files, "TRACE_TIMEOUT_S", 0.05)
-    monkeypatch.setattr("fikitd.traces.pieces", lambda _: over.wait(20) and iter(()))
+    monkeypatch.setattr("fikitd.api.traces.pieces", lambda _: over.wait(20) and iter(()))
     site.core.journal = EVENTS
     try:
         site.client("12").close()
@@ -128,7 +127,7 @@ def test_nobody_elses_trace_is_told(site: Site, monkeypatch: pytest.MonkeyPatch)
         def of(connection: socket.socket) -> Peer:
             return replace(Peer.of(connection), uid=ME + 1)
 
-    monkeypatch.setattr("fikitd.control.Peer", Stranger)
+    monkeypatch.setattr("fikitd.daemon.control.Peer", Stranger)
     with pytest.raises(ControlError, match="job 12 is not running under this fikitd, or is not yours"):
         site.control.trace("12")
     monkeypatch.undo()

@@ -16,15 +16,15 @@ from click.testing import CliRunner
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikit.commands import report, trace
-from fikitd.client import Control
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from fikitd.reports import MOST_DAMAGED, ReportStore
-from fikitd.storage import read_bounded
-from fikitd.traces import TraceStore
+from fikitd.api.client import Control
+from fikitd.api.reports import MOST_DAMAGED, ReportStore
+from fikitd.api.traces import TraceStore
+from fikitd.profiles import peaks, profile_store
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store import user_files
+from fikitd.store.storage import read_bounded
 from profile_documents import document
-
-from fikitd import peaks, profiles, user_files
 
 ME = os.getuid()
 
@@ -152,7 +152,7 @@ def test_a_user_whose_reports_are_all_damaged_costs_few_reads_and_one_line(
 
 
 def test_a_jobs_programs_leave_a_bounded_number_of_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MAX_KEYS", 4)
+    monkeypatch.setattr(profile_store, "MAX_KEYS", 4)
     store = ProfileStore(tmp_path)
     said: list[str] = []
     for number in range(7):
@@ -168,8 +168,8 @@ def test_a_jobs_programs_leave_a_bounded_number_of_profiles(tmp_path: Path, monk
 def test_a_jobs_programs_leave_a_bounded_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ProfileStore(tmp_path)
     size = store.save(ME, document(key="k0", command=["x" * 5000]), "run1").stat().st_size
-    monkeypatch.setattr(profiles, "MAX_USER_BYTES", 3 * size + 10)
-    monkeypatch.setattr(profiles, "LARGE_BYTES", size - 1)
+    monkeypatch.setattr(profile_store, "MAX_USER_BYTES", 3 * size + 10)
+    monkeypatch.setattr(profile_store, "LARGE_BYTES", size - 1)
     os.utime(tmp_path / str(ME) / "k0", (1000, 1000))
     for number in range(1, 6):
         store.save(ME, document(key=f"k{number % 3}", command=["x" * 5000]), f"run{number}")
@@ -181,14 +181,14 @@ def test_a_jobs_programs_leave_a_bounded_number_of_bytes(tmp_path: Path, monkeyp
 
 def test_the_bounds_of_small_and_large_profiles_fit_together() -> None:
     """Small ones are not counted at each save: as many as a user may have are within the bound all the same."""
-    assert profiles.MAX_KEYS * profiles.MAX_FILES * profiles.LARGE_BYTES <= profiles.MAX_USER_BYTES
-    assert profiles.MAX_USER_BYTES >= 8 * profiles.MAX_TOTAL_BYTES, "of one profile, what is read has room"
+    assert profile_store.MAX_KEYS * profile_store.MAX_FILES * profile_store.LARGE_BYTES <= profile_store.MAX_USER_BYTES
+    assert profile_store.MAX_USER_BYTES >= 8 * profile_store.MAX_TOTAL_BYTES, "of one profile, what is read has room"
 
 
 def test_of_a_profile_with_a_clock_from_2099_nothing_else_goes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles, "MAX_KEYS", 2)
+    monkeypatch.setattr(profile_store, "MAX_KEYS", 2)
     store = ProfileStore(tmp_path)
     for key, when in (("future", 4e9), ("now", time.time())):
         store.save(ME, document(key=key), "run1")
@@ -209,7 +209,7 @@ def test_names_of_jobs_leave_a_bounded_number_of_peaks(tmp_path: Path, monkeypat
 
 
 def test_the_job_whose_profiles_put_others_out_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "MAX_KEYS", 1)
+    monkeypatch.setattr(profile_store, "MAX_KEYS", 1)
     config, core, proc = fakes.config_in(tmp_path), FakeCore(), FakeProc(tmp_path / "proc")
     proc.root.mkdir()
     core.measured = [fakes.kernel()]

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from cli_samples import REPORT
 from daemon_in_thread import as_nobody
-from fikitd.own_directory import everybodys, make, make_parent, of, prepare
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportError, ReportStore
-from fikitd.storage import become
+from fikitd.api.reports import ReportError, ReportStore
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store import mounts, own_directory
+from fikitd.store.own_directory import everybodys, make, make_parent, of, prepare
+from fikitd.store.storage import become
 from profile_documents import document
-
-from fikitd import mounts, own_directory
 
 VICTIM, MALLORY, NOBODY = 1234, 4321, 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs several users")

@@ -11,11 +11,10 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
-from fikitd.client import Control
-from fikitd.profiles import ProfileStore
-from fikitd.pruning import Kept, prune_peaks, prune_profiles, prune_reports
-
-from fikitd import profiles, run_files
+from fikitd.api.client import Control
+from fikitd.profiles import profile_store, run_files
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.workers.pruning import Kept, prune_peaks, prune_profiles, prune_reports
 
 ME = os.getuid()
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -114,7 +113,7 @@ def test_it_is_done_when_a_job_ends_but_not_for_every_job(tmp_path: Path) -> Non
 def test_measured_runs_that_nobody_reads_any_more_are_removed(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     device = {"name": "GPU A", "memory_bytes": 2**34, "emulated": True}
-    document = profiles.document(
+    document = profile_store.document(
         key="net", command=["x"], created="2026-11-21T12:00:00Z", device=device, span_ns=1, launches=1, peak_bytes=1,
         kernels=[fakes.kernel()],
     )  # fmt: skip

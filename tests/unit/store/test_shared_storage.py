@@ -14,8 +14,8 @@ import daemon_fakes as fakes
 import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
-from fikitd.client import Control
-from fikitd.profiles import ProfileStore
+from fikitd.api.client import Control
+from fikitd.profiles.profile_store import ProfileStore
 from trace_samples import EVENTS
 
 

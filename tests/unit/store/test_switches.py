@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeCore
-from fikitd.config import SchedulerConfig
-from fikitd.gpus import Gpus
-from fikitd.records import JobRecord
-from fikitd.switches import MAX_USERS, Switch, Switches
+from fikitd.config.fikit_toml import SchedulerConfig
+from fikitd.gpus.dispatchers import Gpus
+from fikitd.gpus.switches import MAX_USERS, Switch, Switches
+from fikitd.store.records import JobRecord
 
 GPU = "GPU-6b0f1a52-90cd-4f0e-8c3e-2a2a2a2a2a2a"
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fikitd.placement import sub_batch
+from fikitd.gpus.placement import sub_batch
 
 from fikit.advice.facts import Run
 

@@ -7,11 +7,12 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from fikitd.base import priorities
+
 from fikit.advice import speeds
 from fikit.advice.facts import Facts, Neighbour
 from fikit.advice.offers import Choice, Offer
 from fikit.advice.situation import Advice, Situation
-from fikitd import priorities
 
 
 def of(situation: Situation, advices: Sequence[Advice]) -> dict[str, Any]:

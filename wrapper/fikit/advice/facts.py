@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from fikitd.api.outcomes import name_key
 from fikitd.history import Known
 from fikitd.history.pairs import Name, Pair
-from fikitd.outcomes import name_key
 
 from fikit.api.job_report import JobReport
 

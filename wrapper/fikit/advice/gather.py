@@ -11,12 +11,14 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Final
 
-from fikitd.access import limits_of, rules_of
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.outcomes import name_key, recorded_name
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
-from fikitd.records import JobRecord, RecordError
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.outcomes import name_key, recorded_name
+from fikitd.base import priorities, quantities
+from fikitd.config import fikit_toml
+from fikitd.config.access import limits_of, rules_of
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store.records import JobRecord, RecordError
 
 from fikit import slurm_config
 from fikit.advice import batches, known, script, slurm, words
@@ -24,7 +26,6 @@ from fikit.advice.facts import Facts, Gpu, Neighbour, Request
 from fikit.advice.slurm import Queued
 from fikit.errors import UserError
 from fikit.places import places
-from fikitd import config, priorities, quantities
 
 GIB: Final = 2**30
 MOST_RECORDS: Final = 4096
@@ -82,7 +83,7 @@ def _begins_with(text: str, default: str) -> int:
 
 def request_of(asked: Mapping[str, str], path: Path, partition: str) -> Request:
     """Of a batch script's options. UserError names one that is none."""
-    site = config.load().slurm
+    site = fikit_toml.load().slurm
     try:
         limit_s = words.seconds(asked["time"]) if "time" in asked else inf
         priority = (
@@ -114,7 +115,7 @@ def request_of(asked: Mapping[str, str], path: Path, partition: str) -> Request:
     )  # fmt: skip
 
 
-def _shards(mem: int | None, shards: int, name: str, site: config.SlurmConfig) -> tuple[int, str]:
+def _shards(mem: int | None, shards: int, name: str, site: fikit_toml.SlurmConfig) -> tuple[int, str]:
     """As slurmctld's Lua (fikit_request.lua): what the job says, else a tenth more than its like needed, else the site's default."""
     if mem is not None:
         return max(ceil(mem / GIB), 1), "asked"
@@ -136,7 +137,7 @@ def _queued_request(job: Queued) -> Request:
     shares = job.shards > 0
     return Request(
         name=job.name, uid=job.uid, limit_s=job.limit_s, gpus=job.gpus or 1, type=next((type_ for _, type_, _ in job.kinds if type_), ""),
-        shards=job.shards or config.load().slurm.default_share_gib, shards_source="asked" if shares else "default", shares=shares,
+        shards=job.shards or fikit_toml.load().slurm.default_share_gib, shards_source="asked" if shares else "default", shares=shares,
         partition=",".join(job.partitions), job=job.job, elapsed_s=job.elapsed_s if job.runs else 0.0, running=job.runs, nodes=frozenset(job.nodes),
     )  # fmt: skip
 
@@ -151,7 +152,7 @@ def facts(request: Request, cluster: Cluster, deadline_s: float | None, batch: i
     levels = _priorities()
     gpus, notes = _gpus(cluster, request, Sources(runs, profiles, levels))
     before = [job for job in cluster.jobs if _is_before(job, request, cluster)]
-    site = config.load()
+    site = fikit_toml.load()
     own = next((job for job in cluster.jobs if job.job == request.job), None)
     if request.job in levels:
         request = replace(request, priority=levels[request.job])
@@ -232,7 +233,7 @@ def _priorities() -> dict[str, int]:
     return found
 
 
-def highest(section: config.AccessConfig, partition: str) -> int:
+def highest(section: fikit_toml.AccessConfig, partition: str) -> int:
     """The highest priority that the site lets a job of the caller's have there; rules about groups, accounts and QOS may say less."""
     who = {"partition": partition.split(",")}
     for rule in rules_of(section):

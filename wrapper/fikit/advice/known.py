@@ -13,16 +13,18 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final
 
+from fikitd.api import outcomes
+from fikitd.api.outcomes import Outcome
+from fikitd.api.reports import ReportStore
+from fikitd.config import fikit_toml
 from fikitd.history import JobHistory, accounting, own_reports, pairs
 from fikitd.history.pairs import Pair
-from fikitd.outcomes import Outcome
-from fikitd.profiles import ProfileStore
-from fikitd.reports import ReportStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import batches
 from fikit.advice.facts import Burst, Busy, Expectation, Run
 from fikit.places import places
-from fikitd import _core, config, outcomes
+from fikitd import _core
 
 REPORTS: Final = 512  # of the newest, of one user
 SACCT_S: Final = 10.0
@@ -61,7 +63,7 @@ def runs(slurm: Mapping[str, str]) -> Runs:
 
 
 def _spool() -> list[Outcome]:
-    site = config.load().daemon
+    site = fikit_toml.load().daemon
     trusted = []
     with suppress(KeyError):
         trusted = [pwd.getpwnam(site.outcomes_user).pw_uid]

@@ -1,6 +1,6 @@
 """Each GPU for the job: from when, beside whom, under which priority, what that costs it and them, or why not.
 
-Reckoned with the rules of placement (fikitd.placement, docs/placement.md): ends are played through with and without the job. Where several
+Reckoned with the rules of placement (fikitd.gpus.placement, docs/placement.md): ends are played through with and without the job. Where several
 jobs have one priority and others another, those of one priority are taken one after the other, the job behind its equals.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Final
 
-from fikitd.placement import Priorities, Resident, replay
+from fikitd.gpus.placement import Priorities, Resident, replay
 
 from fikit.advice import speeds
 from fikit.advice.facts import Facts, Gpu, Neighbour

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from fikitd.peaks import Peaks
-from fikitd.profiles import ProfileStore
+from fikitd.config import fikit_toml
+from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import gather, of_run
 from fikit.advice.situation import Advice
 from fikit.api.job_report import JobReport
 from fikit.places import places
-from fikitd import config
 
 
 def advise(run: JobReport) -> list[Advice]:
@@ -28,6 +28,6 @@ def _peaks_bytes(run: JobReport) -> Iterator[int]:
 
 def _highest() -> int:
     try:
-        return gather.highest(config.load().access, "")
-    except config.ConfigError:
+        return gather.highest(fikit_toml.load().access, "")
+    except fikit_toml.ConfigError:
         return 0

@@ -1,6 +1,6 @@
 """Jobs whose memory does not fit on a GPU at once: would they fit by what runs needed, in turns, or with a budget, and what would that cost? Pure.
 
-What it would cost is reckoned by the rules of fikitd.residency (docs/residency.md). fikit moves no memory for it: this says what moving would be like.
+What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/residency.md). fikit moves no memory for it: this says what moving would be like.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fikitd.placement import shards_for
-from fikitd.residency import EpochRules, Tenant, next_epoch
+from fikitd.gpus.placement import shards_for
+from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
 
 from fikit.advice.facts import Gpu, Neighbour
 from fikit.advice.situation import Advice, Situation, asked_priority, typed

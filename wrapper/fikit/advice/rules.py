@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import Final
 
-from fikitd.placement import shards_for
+from fikitd.base import priorities
+from fikitd.gpus.placement import shards_for
 
 from fikit.advice import batches, deadlines, residency, run_rules
 from fikit.advice.offers import Choice
@@ -23,7 +24,6 @@ from fikit.advice.situation import (
     with_priority,
 )
 from fikit.reporters.units import gibibytes, span
-from fikitd import priorities
 
 FEW_RUNS: Final = 3
 GENEROUS: Final = 1.5  # times the longest run: a limit that no run of this name needs

@@ -9,12 +9,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from fikitd.placement import shards_for
+from fikitd.api import elapsed
+from fikitd.base import priorities
+from fikitd.gpus.placement import shards_for
 
 from fikit.advice.situation import WORTH, Advice, Rule, Situation, asked_priority, typed, with_priority
 from fikit.api.job_report import JobReport, WaitReason
 from fikit.reporters.units import count, duration, gibibytes, percent
-from fikitd import elapsed, priorities
 
 HEAVY: Final = 0.1  # of the elapsed time: so much waiting is worth a higher priority, which costs others theirs
 IDLE: Final = 0.5  # of the time alone: who leaves so much of a GPU can share it

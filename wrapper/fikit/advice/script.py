@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fikitd.storage import read_bounded, reason
+from fikitd.store.storage import read_bounded, reason
 
 from fikit.errors import UserError
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
+from fikitd.base import priorities
+
 from fikit.advice.facts import Facts
 from fikit.advice.offers import Alone, Offer
-from fikitd import priorities
 
 WORTH: Final = 0.02  # of the time: less is no advice
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
-from fikitd.outcomes import recorded_name
+from fikitd.api.outcomes import recorded_name
 
 from fikit import slurm_config, slurm_versions
 from fikit.advice import words

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fikitd.gpus.placement import Device, Slowdowns
 from fikitd.history.pairs import Name
 from fikitd.history.speeds import MOST_NAMES, slowdowns
-from fikitd.placement import Device, Slowdowns
 
 from fikit.advice.facts import Facts, Neighbour
 

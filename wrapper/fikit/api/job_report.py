@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
-from fikitd.reports import has_times, place_of, summary_line
+from fikitd.api.reports import has_times, place_of, summary_line
 
 State = Literal["running", "ended"]
 DeviceMode = Literal["slices", "mps", "other-mps", "mixed"]
@@ -143,7 +143,7 @@ class JobReport:
 
 
 def of(record: Mapping[str, Any]) -> JobReport:
-    """Of a checked record (fikitd.report_format)."""
+    """Of a checked record (fikitd.api.report_format)."""
     timed = has_times(dict(record))
     known: Mapping[str, Any] = record if timed else {}
     times: dict[str, Any] = {key: known.get(key) for key in _TIMES}

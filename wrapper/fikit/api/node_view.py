@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
 
 from fikit import node_use
 from fikit.api.job_report import DeviceMode

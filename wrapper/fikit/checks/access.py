@@ -6,23 +6,24 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fikitd.access import rules_of
+from fikitd.base import priorities
+from fikitd.config import fikit_toml
+from fikitd.config.access import rules_of
 
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.slurm_config import words_of
-from fikitd import config, priorities
 
 ENFORCED = {"account": "associations", "qos": "qos"}
 IMPLY_ASSOCIATIONS = {"limits", "qos", "safe", "wckeys"}
-NO_RULES = config.AccessConfig()
+NO_RULES = fikit_toml.AccessConfig()
 
 
 def area(settings: Mapping[str, str], source: str, default_priority: str | None) -> Iterator[Check]:
     """settings: of slurm.conf, by the word of `source`. default_priority: of the plugin's line in plugstack.conf."""
-    path = Path(os.environ.get(config.ENV_CONFIG) or config.DEFAULT_PATH)
+    path = Path(os.environ.get(fikit_toml.ENV_CONFIG) or fikit_toml.DEFAULT_PATH)
     try:
-        site = config.load()
-    except config.ConfigError:
+        site = fikit_toml.load()
+    except fikit_toml.ConfigError:
         return  # said elsewhere
     yield agreed(site.slurm.default_priority, default_priority, path)
     if site.access != NO_RULES:
@@ -58,7 +59,7 @@ def believed(path: Path) -> Check:
     return ok("access rules", f"{path}, which nobody else can write")
 
 
-def enforced(access: config.AccessConfig, settings: Mapping[str, str], source: str) -> Check:
+def enforced(access: fikit_toml.AccessConfig, settings: Mapping[str, str], source: str) -> Check:
     """Without, a user's job is of whatever account or QOS the user names."""
     words = words_of(settings.get("accountingstorageenforce", ""))
     words |= {"associations"} if words & IMPLY_ASSOCIATIONS else set()

@@ -7,7 +7,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.base import build
+from fikitd.store import mounts, own_directory
 
 from fikit import places
 from fikit.checks.check import Check, fail, ok, warn
@@ -15,7 +17,6 @@ from fikit.errors import UserError
 from fikit.places import Place
 from fikit.reporters import gpu_switch
 from fikit.room import is_full
-from fikitd import build, mounts, own_directory
 
 
 def area() -> Iterator[Check]:

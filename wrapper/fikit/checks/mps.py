@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.config import fikit_toml
 from fikitd.mps import control, notes
 from fikitd.mps.control import MpsError
 
 from fikit.checks.check import Check, fail, ok, warn
-from fikitd import config
 
 PROC: Final = Path("/proc")
 WITHOUT: Final = "jobs run in time slices"
@@ -26,16 +26,16 @@ RESTART: Final = "systemctl restart fikitd: running jobs go on, each as it began
 def wanted() -> bool:
     """Whether fikit.toml asks for MPS. What is wrong with that file is told elsewhere."""
     try:
-        return config.load().gpu.mps != "off"
-    except config.ConfigError:
+        return fikit_toml.load().gpu.mps != "off"
+    except fikit_toml.ConfigError:
         return False
 
 
 def area(has_gpu: bool) -> Iterator[Check]:
     """`has_gpu`: a driver answers here; a login node has the same fikit.toml and needs no MPS."""
     try:
-        run_dir = Path(config.load().daemon.run_dir)
-    except config.ConfigError:
+        run_dir = Path(fikit_toml.load().daemon.run_dir)
+    except fikit_toml.ConfigError:
         return
     asked, directory = wanted(), run_dir / notes.DIRECTORY
     yield in_force(asked, directory, _answers(run_dir))

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fikitd.base import priorities
+
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.checks.native import slurm_files
 from fikit.errors import nearest
-from fikitd import priorities
 
 PLUGIN = "spank_fikit.so"
 DEEPEST_INCLUDE = 8

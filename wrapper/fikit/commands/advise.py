@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from fikitd.config import ConfigError
+from fikitd.config.fikit_toml import ConfigError
 
 from fikit import jobs_known, quantities
 from fikit.advice import document, gather, offers, rules

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from fikitd.base import priorities
+from fikitd.config import access, fikit_toml
 
 from fikit.errors import UserError
 from fikit.reporters import json, table
-from fikitd import access, config, priorities
 
 
 @click.command()
@@ -23,15 +24,15 @@ from fikitd import access, config, priorities
 def command(account: str | None, qos: str | None, partition: str | None, as_json: bool) -> None:
     """Which priorities the site lets your jobs use. The first line that is about a job decides."""
     try:
-        section = config.load().access
-    except config.ConfigError as error:
+        section = fikit_toml.load().access
+    except fikit_toml.ConfigError as error:
         raise UserError(str(error)) from error
     named = {"account": account, "qos": qos, "partition": partition}
     rows = list(_rows(section, {key: name for key, name in named.items() if name}))
     json.emit(rows) if as_json else table.show(table.limits(rows))
 
 
-def _rows(section: config.AccessConfig, named: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _rows(section: fikit_toml.AccessConfig, named: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Each rule that can be about a job of ours, up to the one that decides whatever else the job is."""
     who = {**{key: [name] for key, name in named.items()}, "group": _groups()}
     for rule in access.rules_of(section):

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from fikitd.config import fikit_toml
+from fikitd.gpus.placement import Device
 from fikitd.history import SpoolHistory
-from fikitd.placement import Device
 
 from fikit import slurm_versions
 from fikit.errors import UserError
@@ -24,7 +25,6 @@ from fikit.placement.pairing import Pairing
 from fikit.placement.plan import Change, Settings
 from fikit.reporters import json, screen, table
 from fikit.reporters import placement as shown
-from fikitd import config
 
 STATE_DIR = Path("/var/lib/fikit-place")
 ORDERED_BY = "priority/multifactor"
@@ -49,8 +49,8 @@ def command(*, daemon: bool, clear: bool, state: Path | None, as_json: bool) -> 
     if daemon and clear:
         raise click.UsageError("--daemon and --clear exclude each other")
     try:
-        site = config.load()
-    except config.ConfigError as error:
+        site = fikit_toml.load()
+    except fikit_toml.ConfigError as error:
         raise UserError(str(error)) from error
     journal = Journal(_state(state))
     if daemon:
@@ -66,7 +66,7 @@ def _state(named: Path | None) -> Path:
 
 
 def _agent(
-    site: config.Config,
+    site: fikit_toml.Config,
     journal: Journal,
     *,
     advises: bool,
@@ -85,7 +85,7 @@ def _agent(
     )
 
 
-def _once(site: config.Config, as_json: bool) -> None:
+def _once(site: fikit_toml.Config, as_json: bool) -> None:
     try:
         changes = _agent(site, Journal(Path(os.devnull)), advises=True).look().changes
     except SlurmError as error:
@@ -98,7 +98,7 @@ def _row(change: Change) -> dict[str, object]:
     return {"job": change.job, "site_factor": change.after.factor, "why": change.why}
 
 
-def _clear(site: config.Config, journal: Journal) -> None:
+def _clear(site: fikit_toml.Config, journal: Journal) -> None:
     with journal.held() as ours:
         if not ours:
             screen.echo("an agent runs: it takes back what it has set when it ends", err=True)
@@ -113,7 +113,7 @@ def _clear(site: config.Config, journal: Journal) -> None:
         screen.echo(f"taken back from {count - len(agent.marks)} jobs{left}", err=True)
 
 
-def _daemon(site: config.Config, journal: Journal) -> None:
+def _daemon(site: fikit_toml.Config, journal: Journal) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     mode = site.placement.mode
     if mode == "off":
@@ -134,7 +134,7 @@ def _daemon(site: config.Config, journal: Journal) -> None:
         _steer(site, journal, stop)
 
 
-def _steer(site: config.Config, journal: Journal, stop: threading.Event) -> None:
+def _steer(site: fikit_toml.Config, journal: Journal, stop: threading.Event) -> None:
     mode = site.placement.mode
     advises = mode == "advise" or not _can_order(stop)
     pairing = None if advises or mode != "pair" else _pairing(site)
@@ -147,7 +147,7 @@ def _steer(site: config.Config, journal: Journal, stop: threading.Event) -> None
     agent.run(stop)
 
 
-def _pairing(site: config.Config) -> Pairing | None:
+def _pairing(site: fikit_toml.Config) -> Pairing | None:
     """None where Slurm cannot be told on which GPU a job runs."""
     version = slurm_versions.installed()
     if version is None or version < slurm_versions.CHANGES_TYPES:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.base import priorities
 
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.places import places
 from fikit.reporters import auto, json, screen
-from fikitd import priorities
 
 
 @click.command()

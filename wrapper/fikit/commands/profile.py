@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fikitd.profiles import ProfileStore
-from fikitd.storage import reason
+from fikitd.profiles.profile_store import ProfileStore
+from fikitd.store.storage import reason
 
 from fikit.advice import residency
 from fikit.errors import UserError, did_you_mean

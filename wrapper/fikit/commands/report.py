@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from fikitd.command_line import run_command, version_option
+from fikitd.base.command_line import run_command, version_option
 
 from fikit import jobs_known
 from fikit.advice import of_run, reported

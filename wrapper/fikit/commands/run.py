@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.reports import ReportStore
+from fikitd.base import priorities
 from fikitd.mps.control import joined
 from fikitd.mps.notes import DIRECTORY
-from fikitd.records import JobRecord, start_ticks, stat_fields
-from fikitd.reports import ReportStore
+from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
 from fikit import child, daemon
 from fikit.errors import UserError
@@ -23,7 +24,7 @@ from fikit.policy_name import PolicyName
 from fikit.quantities import nanoseconds, share
 from fikit.reporters.line import say
 from fikit.sizes import parse_size
-from fikitd import paths, priorities
+from fikitd import paths
 
 SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from fikitd.config import fikit_toml
 from rich.text import Text
 
 from fikit import child, slurm_root
@@ -18,7 +19,6 @@ from fikit.policy_name import PolicyName
 from fikit.reporters import screen
 from fikit.reporters.line import say
 from fikit.sandbox import Sandbox
-from fikitd import config
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
 
@@ -32,7 +32,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would
     help="Nodes, each with a network namespace, a host name, a fikitd and emulated GPUs of its own.",
 )  # fmt: skip
 @click.option("--gpu-memory", default="16GiB", show_default=True, metavar="SIZE", help="Memory of each GPU.")
-@click.option("--policy", type=PolicyName(), default=config.SchedulerConfig().policy, show_default=True)
+@click.option("--policy", type=PolicyName(), default=fikit_toml.SchedulerConfig().policy, show_default=True)
 @click.option(
     "--slice-us", type=click.IntRange(0), help="Time slice of the emulated GPU; 0 = kernels run to completion."
 )

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from fikitd.config import SchedulerConfig
+from fikitd.config.fikit_toml import SchedulerConfig
+from fikitd.simulation import simulator
 
 from fikit import jobs_known, policy_name
 from fikit.errors import UserError, did_you_mean, write
@@ -16,7 +17,6 @@ from fikit.reporters import json, simulation, table, units
 from fikit.reporters import picture as svg
 from fikit.reporters.line import say
 from fikit.stored import played
-from fikitd import simulator
 
 ALL = "all"
 NOTHING = 0.01  # of harvest: what had been launched before the gate was closed

@@ -8,7 +8,7 @@ import time
 from typing import Any, NoReturn
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from rich.console import Console, RenderableType
 from rich.text import Text
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.traces import TraceStore
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.traces import TraceStore
 
 from fikit import jobs_known
 from fikit.errors import UserError, write

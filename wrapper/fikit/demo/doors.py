@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from fikitd.client import Control, DaemonUnreachable
-from fikitd.config import Config, DaemonConfig, SchedulerConfig
+from fikitd.api.client import Control, DaemonUnreachable
+from fikitd.config.fikit_toml import Config, DaemonConfig, SchedulerConfig
 
 from fikit.daemon import IDLE_EXIT_S
 from fikit.demo.plan import Job

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fikitd.config import SchedulerConfig
+from fikitd.config.fikit_toml import SchedulerConfig
 
 from fikit.errors import UserError
 

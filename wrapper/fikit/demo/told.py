@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from fikitd.elapsed import SLIGHT
+from fikitd.api.elapsed import SLIGHT
 
 PARTS: Final = ("waited_s", "delayed_s", "host_s", "unexplained_s")
 APART: Final = 0.02  # so far apart may clock and report be

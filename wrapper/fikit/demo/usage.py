@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.reports import has_times
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.reports import has_times
 
 from fikit.demo.doors import Door
 from fikit.errors import UserError

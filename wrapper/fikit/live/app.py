@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar
 
-from fikitd.client import ControlError, DaemonUnreachable
-from fikitd.untrusted import printable
+from fikitd.api.client import ControlError, DaemonUnreachable
+from fikitd.base.untrusted import printable
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fikitd.client import ControlError, DaemonUnreachable
+from fikitd.api.client import ControlError, DaemonUnreachable
 from rich.console import RenderableType
 from rich.text import Text
 from textual import work

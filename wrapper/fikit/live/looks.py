@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.nvml import NoNvml, Seen
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.gpus import nvml
+from fikitd.gpus.nvml import NoNvml, Seen
 
 from fikit import node_use
 from fikit.live import node
 from fikit.live.node import Node
-from fikitd import nvml
 
 
 class Looks:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from fikitd.reports import has_times
+from fikitd.api import elapsed
+from fikitd.api.reports import has_times
+from fikitd.base import priorities
 
 from fikit.advice.situation import Advice
 from fikit.api.job_report import JobReport
@@ -15,7 +17,6 @@ from fikit.page import timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
 from fikit.reporters import auto, device_mode, table, units, verdict, why
-from fikitd import elapsed, priorities
 
 Record = Mapping[str, Any]
 

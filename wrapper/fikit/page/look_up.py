@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from fikitd.profiles import ProfileStore
+from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.page.document import Sources
 from fikit.places import places

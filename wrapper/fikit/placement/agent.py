@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fikitd.history import JobHistory
-from fikitd.storage import reason, write_atomic
+from fikitd.store.storage import reason, write_atomic
 
 from fikit.placement.commands import Slurm, SlurmError
 from fikit.placement.jobs import Job

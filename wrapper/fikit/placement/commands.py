@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from fikitd.untrusted import printable
+from fikitd.base.untrusted import printable
 
 from fikit import slurm_versions
 from fikit.placement import jobs as queue

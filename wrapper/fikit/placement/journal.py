@@ -13,10 +13,10 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
-from fikitd.storage import read_bounded, reason, write_atomic
+from fikitd.base import schema
+from fikitd.store.storage import read_bounded, reason, write_atomic
 
 from fikit.placement.plan import HIGHEST, NOTHING, Mark
-from fikitd import schema
 
 _log = logging.getLogger("fikit.place")
 

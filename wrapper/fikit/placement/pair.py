@@ -1,4 +1,4 @@
-"""Which GPU a waiting job should share, or for whose end it should wait: the rules of `fikitd.placement` on what is where now. Pure.
+"""Which GPU a waiting job should share, or for whose end it should wait: the rules of `fikitd.gpus.placement` on what is where now. Pure.
 
 As in the simulator (docs/placement.md): in the order of the queue, an idle GPU before all, else the one where the sum of all ends gains
 most, else none, if waiting is better. A job for which no GPU has room is Slurm's.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from fikitd.placement import PAIR, Priorities, Resident, Slowdowns, consider, replay
+from fikitd.gpus.placement import PAIR, Priorities, Resident, Slowdowns, consider, replay
 
 MOST_RESIDENTS: Final = 15
 """On one GPU: with the new one as many as the rules reckon with."""

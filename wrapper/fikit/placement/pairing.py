@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from fikitd.api.outcomes import name_key
+from fikitd.gpus.placement import Device, overdue
 from fikitd.history import JobHistory
 from fikitd.history.pairs import Name, Pair, learn
 from fikitd.history.speeds import MOST_NAMES, slowdowns
-from fikitd.outcomes import name_key
-from fikitd.placement import Device, overdue
 
 from fikit.placement.jobs import RUNNING, Job
 from fikit.placement.pair import Board, Decision, Gpu, Sharer, decide

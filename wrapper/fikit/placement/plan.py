@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf, log
 from typing import Final
 
-from fikitd.placement import overdue
+from fikitd.gpus.placement import overdue
 
 from fikit.placement.jobs import Job
 

@@ -6,12 +6,12 @@ import pwd
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from fikitd.base import priorities
 from rich.console import RenderableType
 from rich.text import Text
 
 from fikit.reporters import units
 from fikit.reporters.grid import WORDS, Column, Grid
-from fikitd import priorities
 
 SOURCES: Final = {
     "name": "of its last {runs} runs", "user": "as your {runs} other runs", "cluster": "as the jobs of {runs} users here",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fikitd.placement import PATIENCE_S
+from fikitd.gpus.placement import PATIENCE_S
 
 from fikit.reporters import units
 

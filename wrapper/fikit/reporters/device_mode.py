@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fikitd.report_format import MIXED, MPS, OTHER_MPS, SLICES
+from fikitd.api.report_format import MIXED, MPS, OTHER_MPS, SLICES
 
 WORDS: Final = {
     SLICES: "time slices",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fikitd.reports import gpu_time_bound, has_times
+from fikitd.api.reports import gpu_time_bound, has_times
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table

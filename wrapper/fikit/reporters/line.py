@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from fikitd.untrusted import printable
+from fikitd.base.untrusted import printable
 
 from fikit.reporters import screen
 

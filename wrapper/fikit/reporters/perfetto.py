@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from fikitd.reports import against_alone, has_times
+from fikitd.api.reports import against_alone, has_times
 
 from fikit.reporters import elapsed
 

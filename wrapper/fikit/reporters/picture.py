@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:  # the simulator is loaded by whoever has an outcome
-    from fikitd.simulator import Outcome, Scenario
+    from fikitd.simulation.simulator import Outcome, Scenario
 
 MODES = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}
 COLOURS = {"solo_s": "#9aa5b1", "shared_s": "#d64545", "fikit_s": "#2f8f5b"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fikitd.simulator import ARRIVALS, Outcome, Scenario
+from fikitd.simulation.simulator import ARRIVALS, Outcome, Scenario
 from rich import box
 from rich.console import Group
 from rich.table import Table

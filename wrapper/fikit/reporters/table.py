@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fikitd.quantities import percent
-from fikitd.report_format import SLICES
-from fikitd.reports import gpu_time_bound, has_times, place_of
+from fikitd.api.report_format import SLICES
+from fikitd.api.reports import gpu_time_bound, has_times, place_of
+from fikitd.base.quantities import percent
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fikitd.report_format import MIXED
+from fikitd.api import reports
+from fikitd.api.report_format import MIXED
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fikit.reporters import device_mode, gpu_switch, table, units
 from fikit.reporters.elapsed import PARTS
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
-from fikitd import reports
 
 BAR_WIDTH = 10
 

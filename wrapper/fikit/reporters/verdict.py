@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fikitd.reports import against_alone, allowance, has_times, ratio
+from fikitd.api.reports import against_alone, allowance, has_times, ratio
 
 
 def of(record: dict[str, Any]) -> str:

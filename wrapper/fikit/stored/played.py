@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fikitd.simulator import SimulatorError, Trace
+from fikitd.simulation import simulator
+from fikitd.simulation.simulator import SimulatorError, Trace
 
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.reporters import units
 from fikit.stored import recording, traces
-from fikitd import simulator
 
 
 def load(jobid: str, uid: int | None) -> tuple[Trace, list[str]]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from fikitd.client import Control, ControlError, DaemonUnreachable
-from fikitd.traces import TraceError, TraceStore
+from fikitd.api.client import Control, ControlError, DaemonUnreachable
+from fikitd.api.traces import TraceError, TraceStore
 
 from fikit.errors import UserError
 from fikit.places import Place, places

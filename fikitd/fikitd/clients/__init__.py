@@ -1,0 +1,1 @@
+"""The programs that are connected. README.md says what is where."""

@@ -1,0 +1,1 @@
+"""What the site says: fikit.toml, and what it allows. README.md says what is where."""

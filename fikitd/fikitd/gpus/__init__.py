@@ -1,0 +1,1 @@
+"""This node's GPUs and what shares one. README.md says what is where."""

@@ -1,0 +1,1 @@
+"""The jobs of this node. README.md says what is where."""

@@ -1,0 +1,1 @@
+"""What earlier runs of a program taught. README.md says what is where."""

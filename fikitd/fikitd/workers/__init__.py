@@ -1,0 +1,1 @@
+"""What is done with a user's rights. README.md says what is where."""
