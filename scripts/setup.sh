@@ -87,7 +87,11 @@ PY
   native_hash >build/native.stamp
 }
 
-native_hash() { hash_of emulator shim fikitd/core slurm_plugin driver_api cmake CMakeLists.txt pyproject.toml; }
+# Of what is built, and of where each Python module lies: the editable installation has a list of these.
+native_hash() {
+  { hash_of emulator shim fikitd/core slurm_plugin driver_api cmake CMakeLists.txt pyproject.toml
+    git ls-files -co --exclude-standard -- 'fikitd/fikitd/*.py' 'wrapper/fikit/*.py' | LC_ALL=C sort; } | sha256sum | cut -d' ' -f1
+}
 
 build_native() {
   local stamp
