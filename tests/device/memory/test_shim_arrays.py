@@ -57,10 +57,10 @@ def test_an_array_has_the_size_of_its_elements(call: str, bytes_: int, program: 
         fikitd,
     )
     assert run.line() == "0"
-    assert fikitd.gpus.memory.held() == bytes_
+    assert fikitd.memory.held() == bytes_
     run.go()
     run.line()
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, bytes_)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, bytes_)
     run.go()
     run.finish()
 
@@ -78,7 +78,7 @@ def test_an_array_that_the_driver_refuses_is_not_counted(program: Start, daemon:
     code = f"fake.fake_fail(b'cuArrayCreate_v2', 2)\nsay(make('cuArrayCreate_v2', Flat(32, 32, {FLOAT}, 4))[0])\n"
     code += "say(cu.cuArrayCreate_v2(ctypes.byref(ctypes.c_void_p()), None))"
     assert program(SHAPES + code, fikitd).finish()[0] == "2\n2\n"
-    assert fikitd.gpus.memory.held() == 0
+    assert fikitd.memory.held() == 0
 
 
 def test_old_calls_count_and_show_the_limit(program: Start, daemon: StartDaemon) -> None:
@@ -97,7 +97,7 @@ check(cu.cuMemFree(a)); check(cu.cuMemFree(b))
 """
     out, _ = program(code, fikitd).finish()
     assert out == f"2\n{62 * KIB} {64 * KIB}\n{64 * KIB}\n"
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, 2 * KIB)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, 2 * KIB)
 
 
 def test_a_pitch_wider_than_expected_is_settled_afterwards(program: Start, daemon: StartDaemon) -> None:
@@ -113,9 +113,9 @@ pause()
 """
     run = program(code, fikitd)
     assert run.line() == "0"
-    assert fikitd.gpus.memory.held() == 32 * KIB
+    assert fikitd.memory.held() == 32 * KIB
     run.go()
     assert (run.line(), run.line()) == ("2", "2 1")
-    assert fikitd.gpus.memory.held() == 32 * KIB
+    assert fikitd.memory.held() == 32 * KIB
     run.go()
     run.finish()

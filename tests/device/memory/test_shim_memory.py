@@ -30,10 +30,10 @@ def test_every_allocation_is_counted_and_given_back(way: str, on_gpu: Start, dae
     fikitd = daemon()
     run = on_gpu(f"context()\np = made({make})\nsay()\npause()\ncheck({free}(p))\nsay()\npause()", fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == bytes_
+    assert fikitd.memory.held() == bytes_
     run.go()
     run.line()
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, bytes_)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, bytes_)
     run.go()
     assert run.finish() == ("", "")
 
@@ -56,7 +56,7 @@ def test_what_the_driver_refuses_is_not_counted(on_gpu: Start, daemon: StartDaem
     code = "context()\nsay(alloc(2**40)[0], managed(2**40)[0], stream_ordered(2**40)[0], pitched(2**30, 2**10)[0], alloc(0)[0])"
     out, err = on_gpu(code, fikitd).finish()
     assert (out, err) == ("2 2 2 2 1\n", "")
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, 0)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, 0)
 
 
 def test_only_the_first_of_two_frees_counts(on_gpu: Start, daemon: StartDaemon) -> None:
@@ -64,7 +64,7 @@ def test_only_the_first_of_two_frees_counts(on_gpu: Start, daemon: StartDaemon) 
     code = "context()\nkept, p = made(alloc(MIB)), made(alloc(MIB))\nsay(free(p), free(p) != 0, free(p + 8) != 0, free(0))\npause()"
     run = on_gpu(code, fikitd)
     assert run.line() == "0 True True 0"
-    assert fikitd.gpus.memory.held() == MIB
+    assert fikitd.memory.held() == MIB
     run.go()
     run.finish()
 
@@ -75,8 +75,8 @@ def test_a_free_that_fails_frees_nothing(on_gpu: Start, daemon: StartDaemon) -> 
     run = on_gpu(code, fikitd, EMUCUDA_FAULTS="call=cuMemFree* nth=1 error=1")
     assert run.line().startswith("1 ")
     assert run.line() == "0"
-    assert fikitd.gpus.memory.held() == 0
-    assert fikitd.gpus.memory.peak() == MIB
+    assert fikitd.memory.held() == 0
+    assert fikitd.memory.peak() == MIB
     run.go()
     run.finish()
 
@@ -94,7 +94,7 @@ pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (MIB, 101 * MIB)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (MIB, 101 * MIB)
     run.go()
     run.finish()
 
@@ -113,10 +113,10 @@ say(); pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == 4 * MIB
+    assert fikitd.memory.held() == 4 * MIB
     run.go()
     run.line()
-    assert fikitd.gpus.memory.held() == 0
+    assert fikitd.memory.held() == 0
     run.go()
     run.finish()
 
@@ -138,10 +138,10 @@ pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == MIB
+    assert fikitd.memory.held() == MIB
     run.go()
     assert run.line() == "201"
-    assert fikitd.gpus.memory.held() == 0
+    assert fikitd.memory.held() == 0
     run.go()
     run.finish()
 
@@ -165,7 +165,7 @@ pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == 0
+    assert fikitd.memory.held() == 0
     run.go()
     run.finish()
 
@@ -220,10 +220,10 @@ look()
 def test_nvml_shows_the_limit_to_a_program_that_only_looks(on_gpu: Start, daemon: StartDaemon) -> None:
     """As nvidia-smi does: no context, no client of fikitd's; what it sees is what the job's processes hold."""
     fikitd = daemon(limit_bytes=100 * MIB)
-    fikitd.gpus.memory.take()
+    fikitd.memory.take()
     watching = on_gpu(WATCHING, fikitd)
     assert watching.line() == f"{100 * MIB} 0"
-    fikitd.gpus.memory.set_word(0, 0, 40 * MIB)
+    fikitd.memory.set_word(0, 0, 40 * MIB)
     watching.go()
     assert watching.finish() == (f"{100 * MIB} {40 * MIB}\n", "")
     assert (fikitd.pages, len(fikitd.watchers)) == ([], 1)
@@ -302,18 +302,18 @@ print(failed)
     for run in runs:
         run.go()
     assert [run.finish()[0] for run in runs] == ["500\n", "500\n"]
-    assert fikitd.gpus.memory.held(0) == fikitd.gpus.memory.held(1) == 0
+    assert fikitd.memory.held(0) == fikitd.memory.held(1) == 0
 
 
 def test_a_process_stopped_in_the_middle_of_a_request_counts_as_served(on_gpu: Start, daemon: StartDaemon) -> None:
     fikitd = daemon(limit_bytes=10 * MIB)
     run = on_gpu("context()\nsay()\npause()\nsay(alloc(6 * MIB)[0], alloc(5 * MIB)[0])\npause()", fikitd)
     run.line()
-    stopped = fikitd.gpus.memory.take()
-    fikitd.gpus.memory.set_word(stopped, 1, 5 * MIB)
+    stopped = fikitd.memory.take()
+    fikitd.memory.set_word(stopped, 1, 5 * MIB)
     run.go()
     assert run.line() == "2 0"
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.wanted()) == (5 * MIB, 0)
+    assert (fikitd.memory.held(), fikitd.memory.wanted()) == (5 * MIB, 0)
     run.go()
     run.finish()
 
@@ -323,10 +323,10 @@ def test_a_process_held_up_in_the_middle_of_a_request_is_waited_for(on_gpu: Star
     fikitd = daemon(limit_bytes=10 * MIB)
     run = on_gpu("context()\nsay()\npause()\nsay(alloc(6 * MIB)[0])\npause()", fikitd)
     run.line()
-    fikitd.gpus.memory.set_word(fikitd.gpus.memory.take(), 1, 5 * MIB)
+    fikitd.memory.set_word(fikitd.memory.take(), 1, 5 * MIB)
     run.go()
     time.sleep(0.2)
-    fikitd.gpus.memory.set_word(fikitd.gpus.memory.taken - 1, 1, 0)
+    fikitd.memory.set_word(fikitd.memory.taken - 1, 1, 0)
     assert run.line() == "0"
     run.go()
     run.finish()
@@ -355,7 +355,7 @@ pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == 0
+    assert fikitd.memory.held() == 0
     run.go()
     run.finish()
 
@@ -375,6 +375,6 @@ pause()
 """
     run = on_gpu(code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == MIB
+    assert fikitd.memory.held() == MIB
     run.go()
     run.finish()

@@ -75,7 +75,7 @@ def test_memory_is_held_while_a_handle_or_a_mapping_is(
     run = on_gpu(VMM + "".join(f"step({step})\n" for step in steps), fikitd)
     for step, held in zip(steps, held_mib, strict=True):
         assert run.line() == "0", step
-        assert fikitd.gpus.memory.held() == held * MIB, step
+        assert fikitd.memory.held() == held * MIB, step
         run.go()
     assert run.finish() == ("", "")
 
@@ -90,7 +90,7 @@ pause()
 """
     run = on_gpu(VMM + code, fikitd)
     assert run.line() == "True True 0 0 True"
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, 2 * MIB)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, 2 * MIB)
     run.go()
     run.finish()
 
@@ -102,7 +102,7 @@ def test_a_release_or_unmap_that_the_driver_refuses_keeps_it(on_gpu: Start, daem
     run = on_gpu(VMM + code, fikitd, EMUCUDA_FAULTS=faults)
     for result, held in (("0", 2), ("1", 2), ("1", 2), ("0", 0)):
         assert run.line() == result
-        assert fikitd.gpus.memory.held() == held * MIB
+        assert fikitd.memory.held() == held * MIB
         run.go()
     run.finish()
 
@@ -119,4 +119,4 @@ def test_host_memory_is_not_counted(on_gpu: Start, daemon: StartDaemon) -> None:
     on_gpu(
         VMM + "create(2)\nout = ctypes.c_void_p()\ncheck(cu.cuMemHostAlloc(ctypes.byref(out), SIZE, 0))", fikitd
     ).finish()
-    assert fikitd.gpus.memory.peak() == 0
+    assert fikitd.memory.peak() == 0

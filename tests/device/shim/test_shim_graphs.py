@@ -264,10 +264,10 @@ check(cu.cuCtxSynchronize()); check(cu.cuGraphExecDestroy(exec_)); say(); pause(
     )
     run = on_gpu(IMPORTS + code, fikitd)
     run.line()
-    assert fikitd.gpus.memory.held() == 3 * MIB
+    assert fikitd.memory.held() == 3 * MIB
     run.go()
     run.line()
-    assert (fikitd.gpus.memory.held(), fikitd.gpus.memory.peak()) == (0, 3 * MIB)
+    assert (fikitd.memory.held(), fikitd.memory.peak()) == (0, 3 * MIB)
     run.go()
     run.finish()
 
