@@ -4,6 +4,7 @@ PY := $(VENV)/bin/python
 DEVICE ?= emulated
 # Tests at a time: most wait more than they compute.
 WORKERS ?= 2
+QUICK_WORKERS ?= 4
 .DEFAULT_GOAL := help
 
 .PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test release demo test quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
@@ -56,7 +57,7 @@ test: setup ## linters, then every test; what fails of device and cluster beside
 	@$(PY) scripts/suite.py $(WORKERS)
 
 quick: ## lint of what changed since BASE (main), and the unit tests that start no process; also the pre-commit hook
-	@BASE="$(BASE)" WORKERS=$(WORKERS) bash scripts/quick.sh
+	@BASE="$(BASE)" WORKERS=$(QUICK_WORKERS) bash scripts/quick.sh
 
 test-slowest: ## where the last `make test` spent its time
 	@$(PY) scripts/slowest.py
