@@ -1,4 +1,4 @@
-"""`prio` of fikitd/core/policy/prio.hpp, in Python: the same decisions, to the nanosecond. Start here, and change it.
+"""`prio` of fikitd/core/policy/baselines/prio.hpp, in Python: the same decisions, to the nanosecond. Start here, and change it.
 
 `fikit sim --policy examples/policies/prio.py --policy prio --high infer.csv.gz --low train.csv.gz`
 """

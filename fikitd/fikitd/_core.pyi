@@ -13,10 +13,10 @@ MAX_CLIENTS: int
 """Clients that one dispatcher can take."""
 
 REASONS: tuple[str, ...]
-"""Why a launch stands at a gate; meanings in fikitd/core/policy/reason.hpp."""
+"""Why a launch stands at a gate; meanings in fikitd/core/policy/base/reason.hpp."""
 
 JOURNAL_KINDS: tuple[str, ...]
-"""What events of a journal are about; meanings in fikitd/core/tracking/journal.hpp."""
+"""What events of a journal are about; meanings in fikitd/core/tracking/accounting/journal.hpp."""
 
 BOUNDARY_NS: int
 """Idle times from here on are boundaries between requests, no gaps."""
@@ -61,7 +61,7 @@ class _Held(TypedDict):
     """Of total_ns, without work of the client's own on the device: what the wait cost of its elapsed time."""
 
 class _Journal(TypedDict):
-    """`events`: records of 32 bytes, fikitd/core/tracking/journal.hpp; `lost`: so many older ones are gone; `kernels`: a line
+    """`events`: records of 32 bytes, fikitd/core/tracking/accounting/journal.hpp; `lost`: so many older ones are gone; `kernels`: a line
     `SLOT NAME` for each that is described; `by`: the clients that are blamed for waits."""
 
     events: bytes
@@ -70,7 +70,7 @@ class _Journal(TypedDict):
     by: list[int]
 
 class _Spent(TypedDict):
-    """Where a client's time went since it came (fikitd/core/tracking/time_account.hpp); the rest was spent as alone."""
+    """Where a client's time went since it came (fikitd/core/tracking/accounting/time_account.hpp); the rest was spent as alone."""
 
     elapsed_ns: int
     start_ns: int
@@ -194,7 +194,7 @@ class Dispatcher:
     for marks one launch in so many, and each that nobody knows; 0 = no marks. max_slowdown, max_delay_ns (None: any) and
     ageing_ns (None: never) are of the policy "budget" (docs/scheduling.md).
     trace_events: so many of each client's newest events are kept (rounded up to a power of two); 0 = none.
-    tuning: other values of the constants of "budget", by name (fikitd/core/policy/tuning.hpp).
+    tuning: other values of the constants of "budget", by name (fikitd/core/policy/base/tuning.hpp).
     """
 
     def __init__(

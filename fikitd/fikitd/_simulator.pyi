@@ -162,7 +162,7 @@ def simulate(
 
     knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
-    tuning: other values of the constants of that policy, by name (fikitd/core/policy/tuning.hpp). scheduler: of "lease_ns",
+    tuning: other values of the constants of that policy, by name (fikitd/core/policy/base/tuning.hpp). scheduler: of "lease_ns",
     "epsilon_ns", "run_ahead_ns", "idle_after_ns" and "ageing_ns", what is not as fikit.toml has it by default. mark_every: as
     Dispatcher has it.
     splits: say what became of the low jobs' time.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/times.hpp"
+#include "policy/base/times.hpp"
 
 namespace fikit::binding {
 

@@ -1,5 +1,5 @@
 // The meter of a GPU's switch, for tests of it alone.
-#include "tracking/switch_meter.hpp"
+#include "tracking/switching/switch_meter.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "parts.hpp"
-#include "policy/tuning.hpp"
+#include "policy/base/tuning.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,5 +1,5 @@
 // The account of a client's time, for tests of it alone.
-#include "tracking/time_account.hpp"
+#include "tracking/accounting/time_account.hpp"
 
 #include <nanobind/stl/optional.h>
 

@@ -94,7 +94,7 @@ class Dispatcher {
   // A fikitd of before has measured it so, by reports of clients of this priority and above. It holds until this one has, for
   // clients of this priority and below.
   void remember_switch(std::int64_t switch_ns, std::int64_t spread_ns, std::uint32_t count, int priority);
-  std::vector<Idle> idle_moments(ClientId id); // the newest; see tracking/launch_stats.hpp
+  std::vector<Idle> idle_moments(ClientId id); // the newest; see tracking/accounting/launch_stats.hpp
   Story journal(ClientId id);
   void stop(); // opens all gates, ends the thread; may be called more than once
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "tuning.hpp"
+#include "policy/base/tuning.hpp"
 
 namespace fikit::policy {
 

@@ -3,13 +3,13 @@
 #include <array>
 
 #include "budget/budget.hpp"
-#include "exclusive.hpp"
-#include "fifo.hpp"
-#include "paper.hpp"
 #include "policy.hpp"
-#include "prio.hpp"
-#include "tgs.hpp"
-#include "xsched.hpp"
+#include "policy/baselines/exclusive.hpp"
+#include "policy/baselines/fifo.hpp"
+#include "policy/baselines/paper.hpp"
+#include "policy/baselines/prio.hpp"
+#include "policy/baselines/tgs.hpp"
+#include "policy/baselines/xsched.hpp"
 
 namespace fikit::policy {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

@@ -10,7 +10,7 @@
 #include "device_model/device_model.hpp"
 #include "job_page.hpp"
 #include "note.hpp"
-#include "policy/copying.hpp"
+#include "policy/base/copying.hpp"
 #include "predictor/model.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"

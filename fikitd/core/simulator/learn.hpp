@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "job.hpp"
-#include "policy/tuning.hpp"
+#include "policy/base/tuning.hpp"
 
 namespace fikit::simulator {
 

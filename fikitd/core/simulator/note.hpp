@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "policy/progress.hpp"
+#include "policy/base/progress.hpp"
 #include "tracking/client_page.hpp"
 
 namespace fikit::simulator {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/reason.hpp"
+#include "policy/base/reason.hpp"
 
 namespace fikit::simulator {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fikit_protocol.h"
-#include "policy/copying.hpp"
+#include "policy/base/copying.hpp"
 
 namespace fikit::tracking {
 

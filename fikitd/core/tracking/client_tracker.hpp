@@ -13,22 +13,22 @@
 #include <vector>
 
 #include "client_page.hpp"
-#include "exclusives.hpp"
 #include "foresight/foresight.hpp"
-#include "holds.hpp"
 #include "insight.hpp"
-#include "journal.hpp"
-#include "launch_stats.hpp"
 #include "marks.hpp"
 #include "nameless.hpp"
 #include "policy/policy.hpp"
 #include "predictor/model.hpp"
-#include "siblings.hpp"
-#include "stats.hpp"
-#include "stood.hpp"
-#include "switch_watch.hpp"
-#include "time_account.hpp"
-#include "traffic.hpp"
+#include "tracking/accounting/holds.hpp"
+#include "tracking/accounting/journal.hpp"
+#include "tracking/accounting/launch_stats.hpp"
+#include "tracking/accounting/stats.hpp"
+#include "tracking/accounting/stood.hpp"
+#include "tracking/accounting/time_account.hpp"
+#include "tracking/ranks/exclusives.hpp"
+#include "tracking/ranks/siblings.hpp"
+#include "tracking/switching/switch_watch.hpp"
+#include "tracking/switching/traffic.hpp"
 
 namespace fikit::tracking {
 

@@ -1,7 +1,7 @@
 // Somebody who knows more of a client than its profile and its reports say, as a simulation's oracle does.
 #pragma once
 
-#include "policy/events.hpp"
+#include "policy/base/events.hpp"
 #include "predictor/prediction.hpp"
 
 namespace fikit::tracking {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "client_page.hpp"
-#include "policy/progress.hpp"
+#include "policy/base/progress.hpp"
 
 namespace fikit::tracking {
 

@@ -1,6 +1,6 @@
 """Where a job's time went, over all its processes (docs/elapsed.md): an instant counts for those that are there in equal parts.
 
-The dispatchers account for each client's time (fikitd/core/tracking/time_account.hpp). Here the sums are taken over at each moment at
+The dispatchers account for each client's time (fikitd/core/tracking/accounting/time_account.hpp). Here the sums are taken over at each moment at
 which a client comes or goes, so that the parts are those of the clients that were there.
 """
 

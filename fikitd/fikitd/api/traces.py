@@ -29,7 +29,7 @@ KEPT_CLIENTS: Final = 4  # of those that are gone, the newest: a job may have th
 ROWS: Final = 256  # events in a piece
 
 _LENGTH: Final = struct.Struct("<I")
-_EVENT: Final = struct.Struct("<qqqIHBB")  # struct JournalEvent, fikitd/core/tracking/journal.hpp
+_EVENT: Final = struct.Struct("<qqqIHBB")  # struct JournalEvent, fikitd/core/tracking/accounting/journal.hpp
 
 
 class TraceError(Exception):
@@ -37,7 +37,7 @@ class TraceError(Exception):
 
 
 class Event(NamedTuple):
-    """One event; meanings in fikitd/core/tracking/journal.hpp. Times in ns of CLOCK_MONOTONIC."""
+    """One event; meanings in fikitd/core/tracking/accounting/journal.hpp. Times in ns of CLOCK_MONOTONIC."""
 
     t_ns: int
     length_ns: int

@@ -1,7 +1,7 @@
 """A scheduling policy written in Python, for `fikit sim --policy mine.py` (docs/write-a-policy.md).
 
-It is asked what a policy of the native core is asked (fikitd/core/policy/level_policy.hpp), under the same names, and sees the same
-events and clients; fikitd/core/policy/prio.hpp explains both. One object decides about the clients of one priority. Times are int
+It is asked what a policy of the native core is asked (fikitd/core/policy/base/level_policy.hpp), under the same names, and sees the same
+events and clients; fikitd/core/policy/baselines/prio.hpp explains both. One object decides about the clients of one priority. Times are int
 nanoseconds; None: unknown, or never.
 """
 
@@ -21,7 +21,7 @@ EventKind = Literal[
     "client_added", "client_removed", "profiled", "launched", "waiting", "copied", "waiting_ended", "drained", "running",
     "grant_done", "exclusive_runs", "tick",
 ]  # fmt: skip
-"""Of `Event.kind`; what each says is in fikitd/core/policy/events.hpp."""
+"""Of `Event.kind`; what each says is in fikitd/core/policy/base/events.hpp."""
 
 Decision = Literal["open", "close", "ask_copies", "grant", "extend_run", "end_run", "wake_at"]
 
@@ -152,5 +152,5 @@ class Policy:
         self._level.look_at_gates()
 
     def hold(self, client: Client, reason: str, by: Client | None = None) -> None:
-        """Why it goes on waiting, and for whom, in the words of fikitd/core/policy/reason.hpp; before choose() says None."""
+        """Why it goes on waiting, and for whom, in the words of fikitd/core/policy/base/reason.hpp; before choose() says None."""
         self._level.hold(client, reason, None if by is None else by.id)

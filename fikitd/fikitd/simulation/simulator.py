@@ -46,7 +46,7 @@ WEIGHTS = {"high": 1.8, "low": 0.2}
 """Of the slices of high and low jobs: nine tenths of the time to the high one, as `timeslice_pct` of CUDA 13.5 would say it."""
 
 TUNING = _simulator.TUNING
-"""The constants of the policy `budget` (fikitd/core/policy/tuning.hpp)."""
+"""The constants of the policy `budget` (fikitd/core/policy/base/tuning.hpp)."""
 
 MAX_SLOWDOWN = 0.05
 """Of the high job, for the policies that have a budget."""

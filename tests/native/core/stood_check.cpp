@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tracking/stood.hpp"
+#include "tracking/accounting/stood.hpp"
 
 int main() {
   fikit::tracking::Stood stood;

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "policy/rows.hpp"
-#include "policy/tournament.hpp"
+#include "policy/base/rows.hpp"
+#include "policy/base/tournament.hpp"
 #include "random_check.hpp"
 
 namespace {

@@ -48,6 +48,8 @@ ALLOWED = [
     ("fikitd/core/policy/a.cpp", '#include "b.hpp"\n#include <vector>\n#include <cstdint>'),
     ("fikitd/core/dispatcher/a.cpp", '#include "policy/b.hpp"\n#include <sys/mman.h>\n#include "fikit_protocol.h"'),
     ("fikitd/core/protocol/x.h", "#include <stdint.h>\n#include <atomic>"),
+    ("fikitd/core/tracking/a.cpp", '#include "policy/base/c.hpp"'),
+    ("fikitd/core/policy/budget/a.cpp", '#include "policy/base/c.hpp"'),
     ("shim/a.c", '#include "fikit_protocol.h"\n#include <dlfcn.h>'),
     ("slurm_plugin/a.c", "#include <slurm/spank.h>"),
 ]
@@ -57,6 +59,8 @@ FORBIDDEN = [
     ("fikitd/core/tracking/a.cpp", "#include <sys/mman.h>", "only the standard library"),
     ("fikitd/core/policy/a.cpp", "#include <sys/mman.h>", "only the standard library"),
     ("fikitd/core/policy/a.cpp", '#include "../predictor/p.hpp"', "may not include fikitd/core/predictor/p.hpp"),
+    ("fikitd/core/policy/base/a.hpp", '#include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),
+    ("fikitd/core/policy/baselines/a.hpp", '#include "../budget/f.hpp"', "may not include fikitd/core/policy/budget"),
     ("fikitd/core/predictor/a.hpp", '  #  include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),
     ("fikitd/core/protocol/x.h", "#include <sys/socket.h>", "only the standard library"),
     ("shim/a.c", '#include "policy/b.hpp"', "may not include fikitd/core/policy/b.hpp"),
@@ -71,7 +75,8 @@ FORBIDDEN = [
 
 def tree(root: Path, path: str, text: str) -> Path:
     """A small house: one header in each of some folders, and the file under test."""
-    headers = ["policy/b.hpp", "predictor/p.hpp", "dispatcher/d.hpp", "protocol/fikit_protocol.h"]
+    headers = ["policy/b.hpp", "policy/base/c.hpp", "policy/budget/f.hpp", "predictor/p.hpp", "dispatcher/d.hpp"]
+    headers.append("protocol/fikit_protocol.h")
     for name in [*(f"fikitd/core/{header}" for header in headers), "shim/hooks/h.h", path]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text if name == path else "#pragma once\n")

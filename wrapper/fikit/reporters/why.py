@@ -84,7 +84,7 @@ def _uncertain(entry: Entry, record: dict[str, Any]) -> str:
     return f"because nobody could tell how far {whose}"
 
 
-# By reason code (fikitd/core/policy/reason.hpp).
+# By reason code (fikitd/core/policy/base/reason.hpp).
 PHRASES: Final[dict[str, Callable[[Entry, dict[str, Any]], str]]] = {
     "none": lambda entry, record: "before anybody decided",
     "behind": lambda entry, record: f"behind {who(entry, record)}",

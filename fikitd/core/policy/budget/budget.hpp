@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "../copies.hpp"
+#include "copies.hpp"
 #include "forecast.hpp"
-#include "../level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 #include "slowdown_budget.hpp"
 
 namespace fikit::policy::budget {

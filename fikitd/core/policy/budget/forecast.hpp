@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../times.hpp"
+#include "policy/base/times.hpp"
 
 namespace fikit::policy::budget {
 

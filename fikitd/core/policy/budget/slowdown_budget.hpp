@@ -9,9 +9,9 @@
 #include <array>
 #include <cstdint>
 
-#include "../depth.hpp"
-#include "../events.hpp"
 #include "forecast.hpp"
+#include "policy/base/depth.hpp"
+#include "policy/base/events.hpp"
 
 namespace fikit::policy::budget {
 

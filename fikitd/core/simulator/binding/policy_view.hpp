@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "policy/level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::simulator {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "journal.hpp"
-#include "policy/reason.hpp"
+#include "policy/base/reason.hpp"
 #include "time_account.hpp"
 
 namespace fikit::tracking {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/clients.hpp"
+#include "policy/base/clients.hpp"
 
 namespace fikit::tracking {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "policy/clients.hpp"
+#include "policy/base/clients.hpp"
 
 namespace fikit::tracking {
 

@@ -2,7 +2,7 @@
 // grows while the higher client launches as fast as it did alone, and shrinks when it does not.
 #pragma once
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

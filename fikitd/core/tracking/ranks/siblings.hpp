@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "gang.hpp"
-#include "policy/reason.hpp"
-#include "time_account.hpp"
+#include "policy/base/reason.hpp"
+#include "tracking/accounting/time_account.hpp"
 
 namespace fikit::tracking {
 

@@ -12,7 +12,7 @@
 //    the last. A waiting client that does not fit the open gap does not keep lower ones from filling it.
 #pragma once
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

@@ -5,9 +5,9 @@
 #include <array>
 #include <cstdint>
 
-#include "clients.hpp"
-#include "copying.hpp"
-#include "events.hpp"
+#include "policy/base/clients.hpp"
+#include "policy/base/copying.hpp"
+#include "policy/base/events.hpp"
 
 namespace fikit::policy {
 

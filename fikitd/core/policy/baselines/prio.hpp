@@ -39,7 +39,7 @@
 
 #include <algorithm>
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

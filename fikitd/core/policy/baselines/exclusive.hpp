@@ -1,7 +1,7 @@
 // No sharing: a lower client launches nothing while a higher one is registered.
 #pragma once
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

@@ -1,7 +1,7 @@
 // Default sharing: every gate is open, the device serves launches as they arrive.
 #pragma once
 
-#include "level_policy.hpp"
+#include "policy/base/level_policy.hpp"
 
 namespace fikit::policy {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "fikit_protocol.h"
 #include "gang.hpp"
+#include "policy/base/depth.hpp"
+#include "protocol/fikit_protocol.h"
 #include "siblings.hpp"
-#include "policy/depth.hpp"
 
 namespace fikit::tracking {
 
