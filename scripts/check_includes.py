@@ -124,7 +124,23 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     # The rule by which a host lives, which the simulator shares, and the program that plays it on a device.
     "emulator/replay": ("emulator/device_model",),
     "emulator/replay/program": ("emulator/device_model", "emulator/replay"),
-    "slurm_plugin": (),
+    "slurm_plugin": (
+        "slurm_plugin/src/contexts",
+        "slurm_plugin/src/daemon",
+        "slurm_plugin/src/job",
+        "slurm_plugin/src/site",
+        "slurm_plugin/src/values",
+    ),
+    "slurm_plugin/src/contexts": (
+        "slurm_plugin/src/daemon",
+        "slurm_plugin/src/job",
+        "slurm_plugin/src/site",
+        "slurm_plugin/src/values",
+    ),
+    "slurm_plugin/src/daemon": ("slurm_plugin/src/site",),
+    "slurm_plugin/src/job": ("slurm_plugin/src/values",),
+    "slurm_plugin/src/site": ("slurm_plugin/src/values",),
+    "slurm_plugin/src/values": (),
 }
 # Folders that may use the standard library of C or C++ and nothing else: no POSIX, no Linux, no third party.
 STANDARD_ONLY = (
@@ -141,7 +157,7 @@ STANDARD_ONLY = (
 BINDINGS = ("fikitd/core/binding", "fikitd/core/simulator/binding")
 THIRD_PARTY = {
     "nanobind/": BINDINGS,
-    "slurm/": ("slurm_plugin",),
+    "slurm/": tuple(folder for folder in MAY_INCLUDE if folder.startswith("slurm_plugin")),
     "Python.h": BINDINGS,
     "cuda.h": (),  # nobody: NVIDIA's headers are not needed to build
     "cuda_runtime.h": (),

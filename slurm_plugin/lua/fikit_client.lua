@@ -28,7 +28,7 @@ local FOR_GPUS = {
   ["mem-per-gpu"] = "number", ["cpus-per-gpu"] = "number", ["ntasks-per-gpu"] = "number", ["ntasks-per-tres"] = "number",
 }
 
--- A function of the SPANK plugin's (src/fikit_lua.h), or nil: where these files are copies, it is not beside them.
+-- A function of the SPANK plugin's (src/contexts/fikit_lua.h), or nil: where these files are copies, it is not beside them.
 local function native(name)
   return package and package.loadlib and package.loadlib(here .. "/spank_fikit.so", "fikit_lua_" .. name) or nil
 end

@@ -7,9 +7,9 @@
 #include <slurm/spank.h>
 #include <stdlib.h>
 
-#include "fikit_args.h"
-#include "fikit_config.h"
-#include "fikit_contexts.h"
+#include "contexts/fikit_contexts.h"
+#include "job/fikit_args.h"
+#include "site/fikit_config.h"
 
 SPANK_PLUGIN(fikit, 1)
 

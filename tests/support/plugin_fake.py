@@ -75,7 +75,7 @@ class Config(ctypes.Structure):
 
 def load(cc: Callable[..., Path], directory: Path, *flags: str) -> ctypes.CDLL:
     """A copy of the plugin in `directory`: a copy has static variables of its own."""
-    sources = sorted(str(path) for path in SOURCES.glob("*.c") if path.stem not in NEEDS_SLURM)
+    sources = sorted(str(path) for path in SOURCES.rglob("*.c") if path.stem not in NEEDS_SLURM)
     library = cc(
         "tests/support/fake_spank.c",
         "-shared",

@@ -133,9 +133,9 @@ def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
     for command in ("run", "report", "profile show", "doctor", "demo", "sandbox", "sim"):
         assert f"fikit {command}" in pages["fikit.1"], command
     source = ROOT / "slurm_plugin" / "src"
-    keys = re.findall(r'KEY\("(\w+)"\)', (source / "fikit_config.c").read_text())
-    options = re.findall(r'\{"(fikit-[a-z-]+)"', (source / "fikit_args.c").read_text())
-    variables = re.findall(r'\[\w+\] = "(FIKIT_\w+)"', (source / "fikit_args.c").read_text())
+    keys = re.findall(r'KEY\("(\w+)"\)', (source / "site" / "fikit_config.c").read_text())
+    options = re.findall(r'\{"(fikit-[a-z-]+)"', (source / "job" / "fikit_args.c").read_text())
+    variables = re.findall(r'\[\w+\] = "(FIKIT_\w+)"', (source / "job" / "fikit_args.c").read_text())
     assert "run_dir" in keys
     assert len(options) == len(variables) > 5
     for word in (*(f"{key}=" for key in keys), *(f"--{option}" for option in options), *variables):

@@ -106,7 +106,7 @@ def test_files_that_are_included_and_spaces_around_a_sign_are_slurms_way_too(sit
 
 
 def test_the_plugins_keys_are_those_that_its_code_knows() -> None:
-    source = Path(__file__).resolve().parents[3] / "slurm_plugin" / "src" / "fikit_config.c"
+    source = Path(__file__).resolve().parents[3] / "slurm_plugin" / "src" / "site" / "fikit_config.c"
     assert set(re.findall(r'KEY\("(\w+)"\)', source.read_text())) == set(plugstack.KEYS)
 
 
@@ -357,7 +357,7 @@ def test_daemon_of_another_build_and_one_that_anybody_can_stand_in_for_are_found
 
 
 def test_doctor_admin_page_and_plugin_know_the_same_words_of_plugstack() -> None:
-    source = (ROOT / "slurm_plugin" / "src" / "fikit_config.c").read_text()
+    source = (ROOT / "slurm_plugin" / "src" / "site" / "fikit_config.c").read_text()
     page = (ROOT / "docs" / "admin.md").read_text().partition("## plugstack.conf arguments")[2].partition("\n## ")[0]
     assert set(plugstack.KEYS) == set(re.findall(r'KEY\("(\w+)"\)', source))
     assert set(plugstack.KEYS) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

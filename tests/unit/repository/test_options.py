@@ -9,7 +9,7 @@ import pytest
 from fikit.commands.run import command
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCE = (ROOT / "slurm_plugin/src/fikit_args.c").read_text()
+SOURCE = (ROOT / "slurm_plugin/src/job/fikit_args.c").read_text()
 IN_TABLE = re.compile(r'\[(\w+)\] = \{\s*"fikit-([\w-]+)"')
 IN_ENVIRONMENT = re.compile(r'\[(\w+)\] = "(FIKIT_\w+)"')
 OPTIONS = dict(IN_TABLE.findall(SOURCE))  # PRIORITY -> priority

@@ -40,7 +40,7 @@ def _priority(value: str) -> str:
     return ""
 
 
-# What the plugin knows (slurm_plugin/src/fikit_config.c; a test compares); each says what is wrong with a value, or nothing.
+# What the plugin knows (slurm_plugin/src/site/fikit_config.c; a test compares); each says what is wrong with a value, or nothing.
 KEYS: dict[str, Callable[[str], str]] = {
     "enabled": _one_of("yes", "no"),
     "run_dir": _absolute,

@@ -6,13 +6,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "fikit_args.h"
+#include "daemon/fikit_control.h"
+#include "daemon/fikit_daemon.h"
 #include "fikit_contexts.h"
-#include "fikit_control.h"
-#include "fikit_daemon.h"
-#include "fikit_priority.h"
-#include "fikit_record.h"
-#include "fikit_site.h"
+#include "job/fikit_args.h"
+#include "job/fikit_record.h"
+#include "site/fikit_site.h"
+#include "values/fikit_priority.h"
 
 #define END_MS 500
 

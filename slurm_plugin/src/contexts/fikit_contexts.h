@@ -5,8 +5,8 @@
 
 #include <slurm/spank.h>
 
-#include "fikit_config.h"
-#include "fikit_record.h"
+#include "job/fikit_record.h"
+#include "site/fikit_config.h"
 
 /* srun: before it reads its variables (fikit_alloc.c). */
 void fikit_alloc_memory_as_asked(void);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fikit_priority.h"
+#include "values/fikit_priority.h"
 
 static struct fikit_config config = {
     .enabled = true,

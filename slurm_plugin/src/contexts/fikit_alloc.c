@@ -1,11 +1,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fikit_args.h"
 #include "fikit_contexts.h"
 #include "fikit_lua.h"
 #include "fikit_mps.h"
-#include "fikit_preload.h"
+#include "job/fikit_args.h"
+#include "values/fikit_preload.h"
 
 /* Sent with a job that says nothing of its GPU memory; read by fikit_submit.lua. */
 #define USUAL_MEMORY "FIKIT_USUAL_MEM"

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fikit_args.h"
+#include "daemon/fikit_control.h"
 #include "fikit_contexts.h"
-#include "fikit_control.h"
 #include "fikit_mps.h"
-#include "fikit_preload.h"
-#include "fikit_record.h"
-#include "fikit_text.h"
+#include "job/fikit_args.h"
+#include "job/fikit_record.h"
+#include "values/fikit_preload.h"
+#include "values/fikit_text.h"
 
 /* slurm.h has these, but it is no header for SPANK plugins. */
 #define BATCH_STEP 0xfffffffbU

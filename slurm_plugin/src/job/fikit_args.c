@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fikit_priority.h"
-#include "fikit_quantities.h"
+#include "values/fikit_priority.h"
+#include "values/fikit_quantities.h"
 
 #define CARRIED_NAME_BYTES (SPANK_OPTION_MAXLEN + 64)
 

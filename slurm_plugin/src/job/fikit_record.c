@@ -1,6 +1,6 @@
 #include "fikit_record.h"
-#include "fikit_quantities.h"
-#include "fikit_text.h"
+#include "values/fikit_quantities.h"
+#include "values/fikit_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,8 +5,8 @@
 
 #include <slurm/spank.h>
 
-#include "fikit_config.h"
-#include "fikit_record.h"
+#include "job/fikit_record.h"
+#include "site/fikit_config.h"
 
 #define FIKIT_MPS_BYTES 1024
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fikit_control.h"
+#include "daemon/fikit_control.h"
 
 #define ASK_MS 2000 /* longer than fikitd waits for NVML to tell which GPU the job has, the first time */
 #define PIPES "CUDA_MPS_PIPE_DIRECTORY"

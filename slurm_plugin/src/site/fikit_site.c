@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fikit_priority.h"
+#include "values/fikit_priority.h"
 
 #define DEFAULT_PATH "/etc/fikit/fikit.toml"
 #define MOST_BYTES 65536

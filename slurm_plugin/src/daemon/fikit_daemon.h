@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "fikit_config.h"
+#include "site/fikit_config.h"
 
 /* Starts fikitd if none answers and waits, at most 3 s, until one does. False when none came: jobs then run unmanaged. */
 bool fikit_daemon_ensure(const struct fikit_config *config);
