@@ -2,6 +2,7 @@
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "gate/marker.h"
+#include "memory/convert.h"
 #include "base/page.h"
 #include "base/symbols.h"
 
@@ -30,8 +31,11 @@ void fikit_copy_granted(const struct fikit_copying *copying, bool complete) {
     fikit_marker_set(copying->device, copying->entry, copying->stream, 0, copying->request_seq);
 }
 
-/* Host memory that the driver was never told of is no memory to it. */
+/* Host memory that the driver was never told of is no memory to it. Of converted memory it may say where the page is at the moment:
+ * to the program it is on the GPU, and a copy between it and the host goes over the link where it is not. */
 static bool on_device(CUdeviceptr pointer) {
+  if (fikit_is_converted(pointer))
+    return true;
   unsigned type = CU_MEMORYTYPE_HOST;
   return REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) == CUDA_SUCCESS &&
          type != CU_MEMORYTYPE_HOST;

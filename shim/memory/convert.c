@@ -81,7 +81,7 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
   return known || made == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static bool is_converted(CUdeviceptr pointer) {
+bool fikit_is_converted(CUdeviceptr pointer) {
   CUdeviceptr base = 0;
   if (!atomic_load_explicit(&any, memory_order_relaxed))
     return false;
@@ -121,17 +121,17 @@ static void as_plain(void *value, int attribute) {
 }
 
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer) {
-  if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && is_converted(pointer))
+  if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && fikit_is_converted(pointer))
     return CUDA_ERROR_INVALID_VALUE; /* the host has no address for it */
   const CUresult result = REAL(cuPointerGetAttribute)(value, attribute, pointer);
-  if (result == CUDA_SUCCESS && is_converted(pointer))
+  if (result == CUDA_SUCCESS && fikit_is_converted(pointer))
     as_plain(value, attribute);
   return result;
 }
 
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr pointer) {
   const CUresult result = REAL(cuPointerGetAttributes)(count, attributes, values, pointer);
-  if (result == CUDA_SUCCESS && is_converted(pointer)) {
+  if (result == CUDA_SUCCESS && fikit_is_converted(pointer)) {
     for (unsigned i = 0; i < count; i++)
       as_plain(values[i], attributes[i]);
   }
@@ -141,7 +141,7 @@ CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, 
 /* Managed memory has no such handle (CUDA manual). What the program allocates from now on has one. */
 CUresult cuIpcGetMemHandle(void *handle, CUdeviceptr pointer) {
   const CUresult result = REAL(cuIpcGetMemHandle)(handle, pointer);
-  if (result != CUDA_SUCCESS && is_converted(pointer))
+  if (result != CUDA_SUCCESS && fikit_is_converted(pointer))
     refuse("it hands memory to other processes (cuIpcGetMemHandle), which fails for what it had before; submit it without "
            "--fikit-mem-host");
   return result;

@@ -17,6 +17,9 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
 bool fikit_converted_take(CUdeviceptr pointer);
 void fikit_converted_freed(CUdeviceptr pointer, bool taken, CUresult result);
 
+/* Whether memory at `pointer` was converted: device memory to whoever asks, wherever its pages are. */
+bool fikit_is_converted(CUdeviceptr pointer);
+
 /* Allocations of a context that was destroyed are freed. */
 void fikit_convert_context_gone(CUcontext context);
 

@@ -182,10 +182,19 @@ void read_driver(const Reader& reader, const toml::table& table, DriverTimes& dr
 }
 
 void read_managed(const Reader& reader, const toml::table& table, Config& config) {
-  reader.only(table, {"fault_batch_us", "fault_batch"});
+  reader.only(table, {"fault_batch_us", "fault_batch", "out_is_host"});
   reader.microseconds(table, "fault_batch_us", config.fault_batch_ns);
   reader.size(table, "fault_batch", config.fault_batch_bytes);
   if (config.fault_batch_bytes == 0) reader.fail(*table.get("fault_batch"), "fault_batch must be more than nothing");
+  reader.truth(table, "out_is_host", config.out_is_host);
+}
+
+void read_virtual_memory(const Reader& reader, const toml::table& table, VirtualMemoryTimes& times) {
+  reader.only(table, {"create_us", "map_us", "set_access_us", "unmap_us"});
+  reader.microseconds(table, "create_us", times.create_ns);
+  reader.microseconds(table, "map_us", times.map_ns);
+  reader.microseconds(table, "set_access_us", times.set_access_ns);
+  reader.microseconds(table, "unmap_us", times.unmap_ns);
 }
 
 KernelRule read_rule(const Reader& reader, const toml::table& table, const KernelRule& fallback) {
@@ -249,7 +258,7 @@ Config load_config(const std::string& path) {
   }
   Config config;
   const Reader reader(path);
-  reader.only(root, {"device", "driver", "copy", "managed", "default", "kernel"});
+  reader.only(root, {"device", "driver", "copy", "managed", "virtual_memory", "default", "kernel"});
   if (const auto* device = reader.section(root, "device")) read_device(reader, *device, config);
   if (const auto* driver = reader.section(root, "driver")) read_driver(reader, *driver, config.driver);
   if (const auto* copy = reader.section(root, "copy")) {
@@ -262,6 +271,7 @@ Config load_config(const std::string& path) {
     if (config.both_ways > 1) reader.fail(*copy->get("both_ways"), "both_ways must be at most 1");
   }
   if (const auto* managed = reader.section(root, "managed")) read_managed(reader, *managed, config);
+  if (const auto* table = reader.section(root, "virtual_memory")) read_virtual_memory(reader, *table, config.virtual_memory);
   if (const auto* fallback = reader.section(root, "default")) {
     reader.only(*fallback, {"base_us", "ns_per_thread"});
     reader.number(*fallback, "base_us", 0, config.fallback.base_us);

@@ -26,6 +26,14 @@ struct DriverTimes {
   int64_t dependent_overlap_ns = 0;  // so much of a programmatic dependent launch runs beside its predecessor's end
 };
 
+// What calls about memory by its physical pieces (cuMemCreate and the rest) take for each 2 MiB, in undilated time.
+struct VirtualMemoryTimes {
+  int64_t create_ns = 0;
+  int64_t map_ns = 0;
+  int64_t set_access_ns = 0;
+  int64_t unmap_ns = 0;
+};
+
 constexpr int kMigSlices = 7;
 
 // What a MIG instance is: "3g.71gb".
@@ -60,6 +68,8 @@ struct Config {
   double both_ways = 1.0;  // each direction's share of its rate while the other one is in use, too
   int64_t fault_batch_ns = 30'000;  // of managed memory that is not on the device: what a batch of faults costs, and...
   uint64_t fault_batch_bytes = kChunkBytes;  // ...how much memory it leads to
+  bool out_is_host = false;  // a pointer to managed memory that is not on the device is of type "host"
+  VirtualMemoryTimes virtual_memory;
   DriverTimes driver;
   KernelRule fallback;
   std::vector<KernelRule> kernels;

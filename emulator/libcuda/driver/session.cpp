@@ -15,6 +15,7 @@
 #include "libcuda/driver/faults.hpp"
 #include "libcuda/driver/host_thread.hpp"
 #include "libcuda/memory/managed.hpp"
+#include "libcuda/memory/virtual_memory.hpp"
 
 namespace emu {
 namespace {
@@ -269,6 +270,7 @@ void Session::inject(Command& command) const {
 
 uint64_t Session::enqueue(Queue& queue, Command command) {
   inject(command);
+  if (command.kind == OpKind::kernel && address_space().faults(command.memory)) command.error = CUDA_ERROR_ILLEGAL_ADDRESS;
   const std::vector<ChunkRange> ranges = managed_ranges(*this, command.memory);
   std::unique_lock lock(mutex_);
   std::optional<Waiting> waiting;
@@ -439,6 +441,11 @@ void Session::unmap_managed(ChunkRange range) {
   Segment::Lock device(segment_);
   device->unmap_managed(process_, range);
   managed_chunks_ -= range.count;
+}
+
+bool Session::on_device(int32_t chunk) {
+  Segment::Lock device(segment_);
+  return device->state().managed.chunks[chunk].place == Place::device;
 }
 
 void Session::release(uint64_t bytes) {

@@ -121,6 +121,7 @@ class Session {
   // Managed memory: counted while it is on the device only. No chunks: there is no room for so many in the model.
   ChunkRange map_managed(uint64_t bytes);
   void unmap_managed(ChunkRange range);
+  bool on_device(int32_t chunk);
   bool has_managed() const { return managed_chunks_.load(std::memory_order_relaxed) > 0; }
   // Runs `action` while no work of this process on this device changes memory.
   void pause(const std::function<void()>& action);

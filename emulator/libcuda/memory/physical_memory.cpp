@@ -4,10 +4,13 @@
 
 #include <cstring>
 
+#include "device_model/clock.hpp"
+
 namespace emu {
 namespace {
 
 std::mutex g_users_mutex;
+constexpr int64_t kLeastSleepNs = 100'000;  // who sleeps for less wakes late in proportion
 
 // What the emulated device can make: pinned device memory, shareable by descriptor or not at all.
 Device& checked(const CUmemAllocationProp* properties) {
@@ -54,6 +57,15 @@ void drop(PhysicalMemory& memory, int PhysicalMemory::* users) {
   delete &memory;
 }
 
+void take_time(int64_t piece_ns, uint64_t bytes) {
+  if (piece_ns == 0) return;
+  RealClock clock;
+  const auto pieces = static_cast<int64_t>((bytes + kGranularity - 1) / kGranularity);
+  const int64_t end_ns = clock.now_ns() + driver().config().stretched(pieces * piece_ns);
+  if (end_ns - clock.now_ns() > kLeastSleepNs) clock.sleep_until(end_ns);
+  while (clock.now_ns() < end_ns) continue;
+}
+
 Device& device_at(const CUmemLocation& location) {
   require(location.type != CU_MEM_LOCATION_TYPE_INVALID, CUDA_ERROR_INVALID_VALUE);
   require(location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
@@ -85,6 +97,7 @@ CU_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, 
       kept.compressionType = 0;  // no more than wishes, which no emulated device fulfils
       kept.gpuDirectRDMACapable = 0;
       *out = handle_of(*new PhysicalMemory(device, SharedBytes::create(bytes, device.uuid), kept, bytes));
+      take_time(driver().config().virtual_memory.create_ns, bytes);
     } catch (const Failure&) {
       device.session().release(bytes);
       throw;

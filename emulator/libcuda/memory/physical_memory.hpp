@@ -31,6 +31,8 @@ CUmemGenericAllocationHandle handle_of(PhysicalMemory& memory);
 // One more, one less user of either kind (a pointer to the member); the last one frees the memory.
 void hold(PhysicalMemory& memory, int PhysicalMemory::* users);
 void drop(PhysicalMemory& memory, int PhysicalMemory::* users);
+// What a call about so much memory takes by itself: the calling thread is away as long. `piece_ns`: for each 2 MiB.
+void take_time(int64_t piece_ns, uint64_t bytes);
 // A location that is one of this process's devices; throws INVALID_DEVICE or, for other kinds, NOT_SUPPORTED.
 Device& device_at(const CUmemLocation& location);
 

@@ -1,4 +1,5 @@
 // What is known about an address (CUpointer_attribute).
+#include "libcuda/memory/managed.hpp"
 #include "libcuda/memory/memory.hpp"
 #include "libcuda/memory/virtual_memory.hpp"
 
@@ -58,6 +59,13 @@ unsigned access_flags(const Allocation& memory) {
   return address_space().access(memory.base, current().device);
 }
 
+// Managed memory that is out, to a driver that says where a page is (out_is_host). No public source tells what NVIDIA's says.
+bool seen_out(const Allocation& memory, CUdeviceptr pointer) {
+  if (memory.managed == nullptr || !driver().config().out_is_host) return false;
+  const auto chunk = static_cast<int32_t>((pointer - memory.base) / kChunkBytes);
+  return !memory.managed->session.on_device(memory.managed->chunks.first + chunk);
+}
+
 CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr pointer) {
   const bool host = memory.kind == MemoryKind::host || memory.kind == MemoryKind::registered;
   switch (attribute) {
@@ -65,7 +73,7 @@ CUresult answer(void* out, int attribute, const Allocation& memory, CUdeviceptr 
       put(out, to_handle<CUcontext>(memory.context));
       break;
     case kMemoryType:
-      put<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      put<unsigned>(out, host || seen_out(memory, pointer) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
       break;
     case kDevicePointer:
       put(out, pointer);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace emu {
@@ -135,7 +136,7 @@ std::pair<uintptr_t, uint64_t> AddressSpace::reservation(uintptr_t address) {
 }
 
 void AddressSpace::require_access(const void* address, uint64_t bytes, bool write) {
-  if (!used_.load(std::memory_order_relaxed) || bytes == 0) return;
+  if (!used() || bytes == 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(address);
   if (reservation(begin).second == 0) return;
   const std::lock_guard lock(mutex_);
@@ -145,6 +146,16 @@ void AddressSpace::require_access(const void* address, uint64_t bytes, bool writ
     require(mapping != mappings_.end() && (mapping->second.any() & needed) == needed, CUDA_ERROR_INVALID_VALUE);
     at = mapping->first + mapping->second.bytes;
   }
+}
+
+bool AddressSpace::faults(const std::vector<Extent>& memory) {
+  if (!used()) return false;
+  return std::any_of(memory.begin(), memory.end(), [this](const Extent& extent) {
+    if (reservation(extent.at).second == 0) return false;
+    const std::lock_guard lock(mutex_);
+    const auto mapping = mapping_at(extent.at);
+    return mapping == mappings_.end() || (mapping->second.any() & CU_MEM_ACCESS_FLAGS_PROT_READ) == 0;
+  });
 }
 
 AddressSpace::Mappings::iterator AddressSpace::mapping_at(uintptr_t address) {
@@ -200,6 +211,7 @@ CU_EXPORT CUresult cuMemMap(CUdeviceptr base, size_t bytes, size_t offset, CUmem
     driver();
     require(offset == 0 && flags == 0, CUDA_ERROR_INVALID_VALUE);
     address_space().map(base, bytes, physical_memory(handle));
+    take_time(driver().config().virtual_memory.map_ns, bytes);
   });
 }
 
@@ -208,6 +220,7 @@ CU_EXPORT CUresult cuMemUnmap(CUdeviceptr base, size_t bytes) {
     driver();
     settle();
     address_space().unmap(base, bytes);
+    take_time(driver().config().virtual_memory.unmap_ns, bytes);
   });
 }
 
@@ -222,6 +235,7 @@ CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr base, size_t bytes, const CUmemAcc
     }
     settle();
     address_space().set_access(base, bytes, all);
+    take_time(driver().config().virtual_memory.set_access_ns, bytes);
   });
 }
 

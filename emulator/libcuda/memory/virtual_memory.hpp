@@ -22,6 +22,10 @@ class AddressSpace {
   PhysicalMemory& retain(uintptr_t address);
   // Begin and length of the reservation around an address; of nothing outside of them.
   std::pair<uintptr_t, uint64_t> reservation(uintptr_t address);
+  // Whether anything was ever reserved: copies and launches need not ask otherwise.
+  bool used() const { return used_.load(std::memory_order_relaxed); }
+  // Whether a kernel that uses this memory ends its context: one of the extents begins where nothing is mapped, or nobody may read.
+  bool faults(const std::vector<Extent>& memory);
   // Throws INVALID_VALUE where somebody would read or write mapped memory that nobody was given access to: a store
   // there would end the process.
   void require_access(const void* address, uint64_t bytes, bool write);
@@ -41,7 +45,7 @@ class AddressSpace {
   std::mutex mutex_;
   std::map<uintptr_t, uint64_t> reservations_;
   Mappings mappings_;
-  std::atomic<bool> used_{false};  // false: nothing was ever reserved, copies need not ask
+  std::atomic<bool> used_{false};
 };
 
 AddressSpace& address_space();

@@ -7,6 +7,7 @@
 
 #include "libcuda/graph/capture.hpp"
 #include "device_model/limits.hpp"
+#include "libcuda/memory/virtual_memory.hpp"
 #include "libcuda/module/occupancy.hpp"
 
 namespace emu {
@@ -28,7 +29,8 @@ size_t packed_bytes(void** extra) {
   return 0;
 }
 
-// Every word of the parameters that is an address of managed memory: what the kernel uses, as far as its launch tells.
+// Every word of the parameters that is an address of managed memory, or of addresses that were reserved (cuMemAddressReserve): what
+// the kernel uses, as far as its launch tells.
 // Parameters whose sizes the image does not say are not looked at.
 std::vector<Extent> named_memory(const Function& function, void** parameters, void** extra) {
   std::vector<Extent> found;
@@ -38,6 +40,7 @@ std::vector<Extent> named_memory(const Function& function, void** parameters, vo
       memcpy(&word, bytes + at, sizeof word);
       const auto memory = driver().memory().find(word);
       if (memory && memory->managed != nullptr) found.push_back({memory->base, 0});
+      if (address_space().used() && address_space().reservation(word).second > 0) found.push_back({word, 1});
     }
   };
   const auto* sizes = function.parameters();
@@ -88,7 +91,7 @@ Command kernel_command(const void* handle, const Grid& g, unsigned shared_bytes,
                                        function.rule.ns_per_thread * static_cast<double>(blocks * block_threads));
   }
   if (function.effect != nullptr) command.effect = function.effect(arguments);
-  if (driver().memory().has_managed()) command.memory = named_memory(function, parameters, extra);
+  if (driver().memory().has_managed() || address_space().used()) command.memory = named_memory(function, parameters, extra);
   return command;
 }
 

@@ -95,6 +95,10 @@ class Control:
         pairs = (line.partition("=") for line in self._ask("mps", job).splitlines())
         return {name: value for name, _, value in pairs if name.startswith("CUDA_") and value}
 
+    def no_host_memory(self, job: str) -> str:
+        """Why none of the job's memory may lie in host memory, though it asked for that, as the end of a sentence; else empty."""
+        return printable(self._ask("host", job).rstrip("\n"))
+
     def shutdown(self) -> None:
         """Stop the daemon."""
         self._ask("shutdown")

@@ -79,6 +79,7 @@ class Control:
             "end": (1, self._end),
             "priority": (2, self._priority),
             "mps": (1, self._join_mps),
+            "host": (1, self._host),
             "shutdown": (0, self._stop),
         }
 
@@ -242,6 +243,14 @@ class Control:
         record = self._records.get(arguments[0])
         said = await self._mps.environment(record) if record else {}
         return tuple(f"{name}={value}\n" for name, value in said.items())
+
+    async def _host(self, peer: Peer, arguments: list[str]) -> Answer:
+        """Why none of the job's memory may lie in host memory, though it asked for that; nothing where it may, or did not ask."""
+        record = self._records.get(arguments[0])
+        if record is None or peer.uid not in (0, os.geteuid(), record.uid):
+            raise RequestError(f"job {printable(arguments[0])} is not running under this fikitd, or is not yours")
+        why = self._jobs.no_host_memory(record)
+        return (f"{why}\n",) if why else ()
 
     async def _stop(self, peer: Peer, _arguments: list[str]) -> Answer:
         _only_master(peer, "stop fikitd")

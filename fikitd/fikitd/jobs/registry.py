@@ -71,6 +71,10 @@ class Jobs:
         """How much of the job's memory may lie in host memory."""
         return self._host_memory(record)[0]
 
+    def no_host_memory(self, record: JobRecord) -> str | None:
+        """Why none of it may, where the job asked for some: the end of a sentence."""
+        return self._host_memory(record)[1]
+
     def pids(self) -> set[int]:
         """Every process that is a client."""
         return {pid for job in self.all() for pid in job.pids}
@@ -126,7 +130,7 @@ class Jobs:
             if job is not None:
                 self._ended(job)
             job = self._jobs[record.job] = Job(record, device, self._policy, self._owners, self.host_bytes(record))
-            if why := self._host_memory(record)[1]:
+            if why := self.no_host_memory(record):
                 job.warnings.append(f"--fikit-mem-host has no effect: {why}")
         job.record = self._records.in_force(record)  # its first step has written the name into it
         return job

@@ -221,6 +221,23 @@ def test_program_on_the_emulated_gpu_gets_a_summary_and_a_report(site: dict[str,
     assert report["device"]["emulated"] is True
 
 
+@pytest.mark.parametrize(
+    ("rule", "options", "why"),
+    [
+        ("", ["--mem", "1G"], 'this site does not allow it: allow = "no" in [oversubscribe] of fikit.toml'),
+        ('allow = "lower"', ["--mem", "1G", "--priority", "high"], "it is for jobs below high only"),
+        ('allow = "lower"', ["--mem", "1G"], None),
+    ],
+)
+def test_a_program_that_has_no_memory_on_the_host_hears_why_before_it_begins(
+    site: dict[str, str], tmp_path: Path, rule: str, options: list[str], why: str | None
+) -> None:
+    with (tmp_path / "fikit.toml").open("a") as config:
+        config.write(f"[oversubscribe]\n{rule}\n")
+    said = fikit(site, "run", *options, "--mem-host", "1G", "--", "sh", "-c", "echo began >&2")
+    assert said.stderr == (f"fikit: warning: --mem-host has no effect: {why}\n" if why else "") + "began\n"
+
+
 def test_measured_program_leaves_a_profile_that_the_next_run_finds(site: dict[str, str]) -> None:
     program = ["--emulated", "--profile", "spin", "--", sys.executable, "-c", SPIN, "50"]
     assert "profile spin stored" in fikit(site, "run", "--measure", *program).stderr

@@ -28,7 +28,16 @@ def two_small_devices(emulator_env: Env, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "case", ["access_rights", "foreign_handles", "event_in_two_streams", "pools_make_room", "two_devices"]
+    "case",
+    [
+        "access_rights",
+        "foreign_handles",
+        "event_in_two_streams",
+        "pools_make_room",
+        "two_devices",
+        "touches_closed",
+        "touches_unmapped_in_a_graph",
+    ],
 )
 def test_memory(program: Path, two_small_devices: dict[str, str], case: str) -> None:
     done = subprocess.run(
@@ -36,6 +45,21 @@ def test_memory(program: Path, two_small_devices: dict[str, str], case: str) -> 
     )
     assert done.returncode == 0, done.stderr
     assert "emucuda" not in done.stderr
+
+
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_virtual_memory_takes_its_time_for_each_piece(
+    program: Path, emulator_env: Env, tmp_path: Path, dilation: int
+) -> None:
+    config = tmp_path / "slow.toml"
+    us = {"create_us": 4000, "map_us": 1000.5, "set_access_us": 3000, "unmap_us": 2000}
+    lines = "".join(f"{key} = {value}\n" for key, value in us.items())
+    config.write_text(f"[device]\ndilation = {dilation}\n[virtual_memory]\n{lines}")
+    done = subprocess.run(
+        [program, "costs"], env=emulator_env(EMUCUDA_CONFIG=str(config)), capture_output=True, text=True, check=True
+    )
+    for took_us, each_us in zip(map(int, done.stdout.split()), us.values(), strict=True):
+        assert took_us >= int(3 * each_us * dilation)
 
 
 def used(native: Path, env: dict[str, str]) -> int:

@@ -74,6 +74,14 @@ def test_one_process(program: Path, small: dict[str, str], case: str) -> None:
     run(program, small, case)
 
 
+def test_a_driver_may_tell_of_a_page_that_is_out_that_it_is_on_the_host(
+    program: Path, small: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "told.toml"
+    config.write_text('[device]\nmemory = "64MiB"\ncontext_memory = 0\n[managed]\nout_is_host = true\n')
+    run(program, {**small, "EMUCUDA_CONFIG": str(config)}, "type")
+
+
 def test_plain_memory_of_another_process_pushes_managed_memory_out_and_its_contents_stay(
     native: Path, program: Path, small: dict[str, str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from emulator_tools import stats
-from shim_daemon import Daemon
+from shim_daemon import COPY, Daemon
 from shim_program import Program
 
 pytest_plugins = ["memory_fixtures"]
@@ -45,7 +45,7 @@ def start(on_gpu: Start, tmp_path: Path) -> Start:
     config.write_text(f'[device]\nmemory = "{GPU}MiB"\ncontext_memory = 0\n')
 
     def begin(code: str, daemon: Daemon, **env: str) -> Program:
-        return on_gpu(TOOLS + code, daemon, EMUCUDA_CONFIG=str(config), **env)
+        return on_gpu(TOOLS + code, daemon, **{"EMUCUDA_CONFIG": str(config), **env})
 
     return begin
 
@@ -116,6 +116,27 @@ say(attribute(q, 8)[1][0], attribute(1234, 8)[0], attribute(p, 10)[1][0])
         "its own managed memory is; IPC cannot be"
     )
     assert err == ""
+
+
+def test_a_copy_with_memory_that_is_out_goes_over_the_link(start: Start, allowed: Daemon, tmp_path: Path) -> None:
+    """Also where the driver says "host" of what is out: which copies fikitd hears of does not depend on where a page is."""
+    config = tmp_path / "told.toml"
+    config.write_text(f'[device]\nmemory = "{GPU}MiB"\ncontext_memory = 0\n[managed]\nout_is_host = true\n')
+    code = f"""{TWELVE}
+say(attribute(buffers[0], 2)[1][0])
+pause()
+host = ctypes.create_string_buffer(2 * MIB)
+check(cu.cuMemcpy(ctypes.c_uint64(ctypes.addressof(host)), ctypes.c_uint64(buffers[0]), ctypes.c_size_t(2 * MIB)))
+check(cu.cuMemcpy(ctypes.c_uint64(buffers[1]), ctypes.c_uint64(ctypes.addressof(host)), ctypes.c_size_t(MIB)))
+check(cu.cuMemcpy(ctypes.c_uint64(buffers[1]), ctypes.c_uint64(buffers[2]), ctypes.c_size_t(MIB)))
+"""
+    run = start(code, allowed, EMUCUDA_CONFIG=str(config))
+    assert run.line() == "2", "the driver says 1, host"
+    page = allowed.page()
+    page.set_u32("mark_every", 1000)
+    run.go()
+    assert run.finish() == ("", "")
+    assert [(entry.slot, entry.value) for entry in page.of_kind(COPY)] == [(2, 2 * MIB), (1, MIB)]
 
 
 def test_a_job_without_host_memory_makes_no_other_call(start: Start, daemon: StartDaemon) -> None:

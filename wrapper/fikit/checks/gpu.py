@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fikit import elf
-from fikit.checks import mps
+from fikit.checks import host_memory, mps
 from fikit.checks.check import Check, fail, ok, warn
 from fikitd import paths
 
@@ -76,6 +76,7 @@ def area() -> Iterator[Check]:
     if answer is not None:
         yield from calls(Path(answer["library"]))
         yield from sharing(machine)
+        yield from host_memory.area()
     yield from mps.area(has_gpu=answer is not None)
     if (paths.emulator_dir() / "libcuda.so.1").is_file():
         yield emulator()

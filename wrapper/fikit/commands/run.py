@@ -106,6 +106,8 @@ def command(
         _prepend(env, "LD_PRELOAD", paths.preload_entry(shim), str(shim))
         env["FIKIT_SOCKET"] = str(place.run_dir / SOCKET_NAME)
         env = joined(env, _mps_of(place, job), place.run_dir / DIRECTORY)
+        if mem_host:
+            _say_without_host_memory(place, job)
     try:
         return child.run(argv, env)
     except FileNotFoundError:
@@ -157,6 +159,16 @@ def _mps_of(place: Place, job: str) -> dict[str, str]:
     except (ControlError, DaemonUnreachable) as error:
         say(f"warning: {error}; the program runs in time slices, outside MPS")
         return {}
+
+
+def _say_without_host_memory(place: Place, job: str) -> None:
+    """Before the program begins: without it, it runs out of memory where it expected more."""
+    try:
+        why = Control(place.run_dir).no_host_memory(job)
+    except (ControlError, DaemonUnreachable):
+        return  # a fikitd of before: the job's report says it
+    if why:
+        say(f"warning: --mem-host has no effect: {why}")
 
 
 def _begun() -> int:

@@ -74,6 +74,24 @@ static void prefetch(void) {
   CHECK(used_mib() == 0);
 }
 
+/* What a driver that tells where a page is says of one (out_is_host). */
+static unsigned type_of(CUdeviceptr memory) {
+  unsigned type = 0;
+  OK(cuPointerGetAttribute(&type, 2, memory));
+  return type;
+}
+
+static void type(void) {
+  enum { HOST = 1, ON_GPU = 2 };
+  CUdeviceptr memory = managed(4), plain;
+  OK(cuMemAlloc_v2(&plain, MIB));
+  OK(cuMemsetD8_v2(memory, 1, 4 * MIB));
+  CHECK(type_of(memory) == ON_GPU && type_of(memory + 4 * MIB - 1) == ON_GPU);
+  OK(cuMemPrefetchAsync(memory + 2 * MIB, 2 * MIB, -1, NULL));
+  OK(cuCtxSynchronize());
+  CHECK(type_of(memory) == ON_GPU && type_of(memory + 2 * MIB) == HOST && type_of(plain) == ON_GPU);
+}
+
 /* A kernel uses the whole of what its pointers name, and its result is there. */
 static void argument(CUmodule module) {
   CUdeviceptr memory = managed(24), other = managed(8), inside = memory + 4096;
@@ -143,6 +161,7 @@ int main(int argc, char **argv) {
   else if (!strcmp(name, "prefetch")) prefetch();
   else if (!strcmp(name, "argument")) argument(module);
   else if (!strcmp(name, "graph")) graph(module);
+  else if (!strcmp(name, "type")) type();
   else if (!strcmp(name, "holds_managed")) holds_managed(mib);
   else if (!strcmp(name, "holds_plain")) holds_plain(mib);
   else return 2;

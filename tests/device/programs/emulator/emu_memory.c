@@ -22,6 +22,7 @@ CUresult cuIpcGetEventHandle(IpcHandle *, CUevent), cuIpcOpenEventHandle(CUevent
 CUresult cuMemCreate(unsigned long long *, size_t, const AllocationProp *, unsigned long long), cuMemMap(CUdeviceptr, size_t, size_t, unsigned long long, unsigned long long);
 CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemSetAccess(CUdeviceptr, size_t, const AccessDesc *, size_t);
+CUresult cuMemUnmap(CUdeviceptr, size_t), cuCtxSynchronize(void), cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
 CUresult cuMemImportFromShareableHandle(unsigned long long *, void *, int);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *, CUdevice), cuMemPoolSetAttribute(CUmemoryPool, int, void *);
 CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice), cuDeviceGetP2PAttribute(int *, int, CUdevice, CUdevice);
@@ -74,6 +75,68 @@ static void access_rights(void) {
   CHECK(cuMemsetD8_v2(address + UNIT - 8, 1, 64) == 1);
   OK(cuMemSetAccess(address, UNIT, &nothing, 1));
   CHECK(cuMemcpyDtoH_v2(&value, address, 4) == 1);
+}
+
+/* A kernel that is given unmapped memory ends its context, in a graph as well; what else there is goes on. `graph`: mapped when it was
+ * captured, unmapped when it runs. */
+static void touches_unmapped(int graph) {
+  CUcontext context, other;
+  unsigned long long memory;
+  CUstream stream;
+  CUgraph captured;
+  CUgraphExec exec;
+  CUdeviceptr plain;
+  const AccessDesc all = {1, 0, 3}, nothing = {1, 0, 0};
+  CUfunction increment = kernel(open_device(&context), "emu_increment");
+  OK(cuMemCreate(&memory, UNIT, &kProperties, 0));
+  CUdeviceptr address = reserved(2 * UNIT);
+  void *argument[] = {&address};
+  OK(cuMemMap(address, UNIT, 0, memory, 0));
+  OK(cuMemSetAccess(address, UNIT, &all, 1));
+  OK(cuStreamCreate(&stream, 1));
+  OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, stream, argument, NULL));
+  OK(cuStreamSynchronize(stream));
+  if (graph) {
+    OK(cuStreamBeginCapture_v2(stream, 0));
+    OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, stream, argument, NULL));
+    OK(cuStreamEndCapture(stream, &captured));
+    OK(cuGraphInstantiateWithFlags(&exec, captured, 0));
+    OK(cuMemUnmap(address, UNIT));
+    OK(cuGraphLaunch(exec, stream));
+  } else {
+    OK(cuMemSetAccess(address, UNIT, &nothing, 1));
+    OK(cuLaunchKernel(increment, 1, 1, 1, 1, 1, 1, 0, stream, argument, NULL));
+  }
+  CHECK(cuStreamSynchronize(stream) == 700);
+  CHECK(cuMemAlloc_v2(&plain, 64) == 700);
+  CHECK(cuStreamSynchronize(stream) == 700);
+  CHECK(cuCtxSynchronize() == 700);
+  OK(cuCtxCreate_v2(&other, 0, 0));
+  OK(cuMemAlloc_v2(&plain, 64));
+}
+
+static void touches_closed(void) { touches_unmapped(0); }
+static void touches_unmapped_in_a_graph(void) { touches_unmapped(1); }
+
+/* Prints how many us each of the calls took at least, of three pieces of 2 MiB. */
+static void costs(void) {
+  CUcontext context;
+  unsigned long long memory;
+  const AccessDesc all = {1, 0, 3};
+  int64_t at[5];
+  open_device(&context);
+  CUdeviceptr address = reserved(3 * UNIT);
+  at[0] = now_ns();
+  OK(cuMemCreate(&memory, 3 * UNIT, &kProperties, 0));
+  at[1] = now_ns();
+  OK(cuMemMap(address, 3 * UNIT, 0, memory, 0));
+  at[2] = now_ns();
+  OK(cuMemSetAccess(address, 3 * UNIT, &all, 1));
+  at[3] = now_ns();
+  OK(cuMemUnmap(address, 3 * UNIT));
+  at[4] = now_ns();
+  for (int i = 0; i < 4; ++i) printf("%lld ", (long long)(at[i + 1] - at[i]) / 1000);
+  puts("");
 }
 
 /* What is not the emulator's is no memory, and what it has not is refused. */
@@ -238,6 +301,7 @@ static const struct {
 } kCases[] = {
     {"holds", holds},   {"access_rights", access_rights}, {"foreign_handles", foreign_handles},
     {"offers", offers}, {"accepts", accepts},             {"accepts_too_late", accepts_too_late},
+    {"touches_closed", touches_closed}, {"touches_unmapped_in_a_graph", touches_unmapped_in_a_graph}, {"costs", costs},
     {"event_in_two_streams", event_in_two_streams}, {"pools_make_room", pools_make_room}, {"two_devices", two_devices},
 };
 
