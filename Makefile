@@ -26,7 +26,7 @@ slurm-plugin: ## the Slurm plugin and its Lua files alone, into OUT, for the Slu
 	@$(CMAKE) -S slurm_plugin -B $(OUT)/build -DSLURM_INCDIR=$(SLURM_INCDIR) >$(OUT).log
 	@$(CMAKE) --build $(OUT)/build >>$(OUT).log || { cat $(OUT).log >&2; exit 1; }
 	@cp $(OUT)/build/spank_fikit.so slurm_plugin/lua/*.lua $(OUT)
-	@echo "in $(OUT): the plugin for Slurm $$($(PY) -m fikit.slurm_versions $(OUT)/spank_fikit.so)"
+	@echo "in $(OUT): the plugin for Slurm $$($(PY) -m fikit.slurm.versions $(OUT)/spank_fikit.so)"
 
 PREFIX ?= /usr/local
 DESTDIR ?=

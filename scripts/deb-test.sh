@@ -10,7 +10,7 @@ if [ ! -x "$clean/usr/sbin/slurmd" ]; then
   echo "deb-test: making a clean Debian $suite in $clean (once; some minutes)" >&2
   rm -rf "$clean.partial" "$clean"
   mkdir -p "$(dirname "$clean")" build
-  source=$(.venv/bin/python -m fikit.package_sources "$suite" debootstrap --variant=minbase \
+  source=$(.venv/bin/python -m fikit.sandbox.package_sources "$suite" debootstrap --variant=minbase \
     --include=python3,slurmctld,slurmd,slurm-client,munge,liblua5.1-0 "$suite" "$clean.partial" 2>build/deb-test.log) ||
     { tail -n 5 build/deb-test.log >&2; exit 1; }
   echo "deb $source $suite main" >"$clean.partial/etc/apt/sources.list"

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 plugin=$1 # directory that `make slurm-plugin` filled
 python=.venv/bin/python
 version=$($python -c 'import fikitd; print(fikitd.__version__)')
-line=$($python -m fikit.slurm_versions "$plugin/spank_fikit.so")
+line=$($python -m fikit.slurm.versions "$plugin/spank_fikit.so")
 minor=$($python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
 arch=$(dpkg --print-architecture)
 stage=build/deb

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 
-from fikit.slurm_root import RELEASES
+from fikit.sandbox.slurm_root import RELEASES
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = Path("dist")

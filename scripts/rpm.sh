@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 plugin=$1 # directory that `make slurm-plugin` filled
 python=.venv/bin/python
-line=$($python -m fikit.slurm_versions "$plugin/spank_fikit.so")
+line=$($python -m fikit.slurm.versions "$plugin/spank_fikit.so")
 top=$PWD/build/rpm
 rm -rf "$top"
 mkdir -p "$top" dist

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from fikit import slurm_versions
+from fikit.slurm import versions as slurm_versions
 from fikitd.store.storage import reason
 
 from bench import page, record

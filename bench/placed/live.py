@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import SandboxError
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
 from fikitd.simulation.simulator import SLICES
 

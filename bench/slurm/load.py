@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import SandboxError
-from fikit.sandbox_processes import processes_of
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.processes import processes_of
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.reports import ReportError, ReportStore
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

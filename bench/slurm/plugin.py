@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import SandboxError
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.sandbox import Sandbox
 
 from bench.record import BenchError, Result
 

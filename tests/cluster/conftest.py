@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from cluster_jobs import Cluster, Probe, cluster_of, parse_probe
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import PROGRAMS
+from fikit.sandbox.needs import PROGRAMS
+from fikit.sandbox.sandbox import Sandbox
 from remains import nothing_remains
 
 

@@ -13,9 +13,9 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable, wait_unt
 from fikitd.config.fikit_toml import ENV_CONFIG, Config, DaemonConfig, SchedulerConfig
 from fikitd.store import mounts
 
-from fikit import places
+from fikit import site_paths
 from fikit.errors import UserError
-from fikit.places import Place
+from fikit.site_paths import Place
 
 IDLE_EXIT_S = 60
 START_TIMEOUT_S = 5.0
@@ -54,13 +54,13 @@ def _sentence(error: OSError) -> str:
     """Our own errors are sentences; the system's have a reason, and a file unless it was being written."""
     if error.filename or error.strerror is None:
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    return f"couldn't write in {places.personal().run_dir}: {error.strerror}: {MAKE_ROOM}"
+    return f"couldn't write in {site_paths.personal().run_dir}: {error.strerror}: {MAKE_ROOM}"
 
 
 def _named() -> Place:
     """The place that FIKIT_CONFIG names; its stores are the administrator's business, its sockets need a directory."""
     try:
-        place = places.machine()
+        place = site_paths.machine()
     except UserError as error:
         raise CannotStart(str(error)) from error
     place.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -69,8 +69,8 @@ def _named() -> Place:
 
 def _personal(policy: str | None) -> Place:
     """The personal place, with the fikit.toml its daemon reads. A running daemon has read its own already."""
-    places.make_private(places.personal().run_dir)
-    place = places.personal()  # now another one, where somebody else had taken our name
+    site_paths.make_private(site_paths.personal().run_dir)
+    place = site_paths.personal()  # now another one, where somebody else had taken our name
     config_file = place.run_dir / PERSONAL_CONFIG
     daemon = DaemonConfig(str(place.run_dir), str(place.report_dir), str(place.profile_dir), IDLE_EXIT_S)
     scheduler = SchedulerConfig() if policy is None else SchedulerConfig(policy)

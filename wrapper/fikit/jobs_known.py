@@ -14,10 +14,10 @@ from fikitd.api.reports import ReportError, ReportStore
 from fikitd.api.traces import TraceError
 from fikitd.base.untrusted import AHEAD_S
 
-from fikit import slurm_jobs
 from fikit.errors import NoReport, UserError, nearest
-from fikit.places import Place, elsewhere, looked_in, places
 from fikit.reporters.line import say
+from fikit.site_paths import Place, elsewhere, looked_in, places
+from fikit.slurm import jobs as slurm_jobs
 
 LISTED = 20
 COMPARED = 1000  # of the newest numbers, with one that is not there

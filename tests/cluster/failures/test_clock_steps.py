@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.reports import ReportStore
 from remains import nothing_remains
 

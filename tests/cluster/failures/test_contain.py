@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from remains import nothing_remains
 from test_no_epilog import FORGET_S, GPU, HIGH, no_epilog
 

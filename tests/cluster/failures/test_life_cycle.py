@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fikit.sandbox_processes import Process, processes_of
+from fikit.sandbox.processes import Process, processes_of
 from fikitd.api.client import Control
 from fikitd.api.reports import ReportStore
 from fikitd.profiles.profile_store import ProfileStore

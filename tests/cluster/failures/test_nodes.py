@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit.sandbox import Sandbox
-from fikit.sandbox_network import NetworkError
+from fikit.sandbox.network import NetworkError
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.reports import ReportStore
 from fikitd.profiles.profile_store import ProfileStore
 from remains import nothing_remains

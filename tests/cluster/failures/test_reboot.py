@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from power import power_off, power_on
 from remains import nothing_remains
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit import slurm_versions
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import SandboxError
-from fikit.sandbox_processes import processes_of
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.processes import processes_of
+from fikit.sandbox.sandbox import Sandbox
+from fikit.slurm import versions as slurm_versions
 from fikitd.api.client import Control
 from fikitd.config.fikit_toml import SchedulerConfig
 

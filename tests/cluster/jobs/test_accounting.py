@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit import sandbox_accounting
-from fikit.sandbox import Sandbox
-from fikit.sandbox_accounting import PACKAGES, PROGRAMS
-from fikit.sandbox_needs import SandboxError
+from fikit.sandbox import accounting as sandbox_accounting
+from fikit.sandbox.accounting import PACKAGES, PROGRAMS
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.sandbox import Sandbox
 from users import as_user
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit.sandbox import Sandbox
-from fikit.sandbox_accounting import PACKAGES, PROGRAMS
+from fikit.sandbox.accounting import PACKAGES, PROGRAMS
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.reports import ReportStore
 
 if TYPE_CHECKING:

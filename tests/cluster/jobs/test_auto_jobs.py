@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.client import Control
 from fikitd.api.outcomes import HEAD, SUFFIX, UNKNOWN, Outcome, name_key
 

@@ -1,4 +1,4 @@
-"""The demo through its first door, a throw-away Slurm, with programs that are over in no time: what it shows is measured by `make demo`."""
+"""The demo through its first launcher, a throw-away Slurm, with programs that are over in no time: what it shows is measured by `make demo`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from fikit.commands.demo import command
 from fikit.demo import plan
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 
 MANAGED = {"measure_high": "high", "measure_low": "low", "shared": "high low", "fikit": "high low"}  # jobs by step
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from remains import daemons, descriptors, nothing_remains
 
 from bench.slurm.load import SHARING, load

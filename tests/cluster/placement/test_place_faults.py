@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox import Sandbox
-from fikit.sandbox_accounting import PACKAGES, PROGRAMS
+from fikit.sandbox.accounting import PACKAGES, PROGRAMS
+from fikit.sandbox.sandbox import Sandbox
 from test_place_jobs import MULTIFACTOR, Agent, set_mode, sleeping, started, steered
 from test_place_pairs import can_pair, shown, state
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit import slurm_versions
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
+from fikit.slurm import versions as slurm_versions
 from fikitd.api.outcomes import HEAD, SUFFIX, Outcome, name_key
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from users import as_user, can_run_fikit
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 
 from fikitd import paths
 

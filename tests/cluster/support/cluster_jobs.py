@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.client import Control, DaemonUnreachable
 from fikitd.api.reports import ReportStore
 from fikitd.config.fikit_toml import SchedulerConfig

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fikit.sandbox_processes import processes_of
+from fikit.sandbox.processes import processes_of
 
 if TYPE_CHECKING:
     from cluster_jobs import Cluster

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from fikit.sandbox import Sandbox
-from fikit.sandbox_processes import Process, processes_of
+from fikit.sandbox.processes import Process, processes_of
+from fikit.sandbox.sandbox import Sandbox
 from fikitd.api.client import Control, DaemonUnreachable
 
 SERVICES = ("munged", "slurmctld", "slurmd", "fikitd")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikit import lua_scripts, slurm_config
 from fikit.checks import lua as check
 from fikit.cli import cli
+from fikit.slurm import config as slurm_config
+from fikit.slurm import lua_scripts
 from lua_module import LUA, LUAS
 
 INSTALLED = LUA / "job_submit.lua"

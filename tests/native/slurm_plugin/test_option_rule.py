@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fikit.sizes import parse_size
+from fikit.options.sizes import parse_size
 from fikitd.base import priorities, quantities
 from fikitd.base.untrusted import is_name
 from hypothesis import HealthCheck, example, given, settings

@@ -6,9 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from fikit import slurm_config
 from fikit.checks import access, slurm
 from fikit.checks.check import Check
+from fikit.slurm import config as slurm_config
 
 pytestmark = pytest.mark.starts_processes
 

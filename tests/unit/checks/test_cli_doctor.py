@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit import slurm_config
 from fikit.checks import daemon, gpu, plugstack, slurm
 from fikit.checks.check import Check
 from fikit.checks.native import preload, symbols
-from fikit.places import Place
+from fikit.site_paths import Place
+from fikit.slurm import config as slurm_config
 from fikitd.base import build
 from fikitd.store import mounts
 

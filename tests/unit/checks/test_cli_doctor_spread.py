@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fikit.checks import spread
 from fikit.checks.check import Check
-from fikit.slurm_config import Line, SlurmConfig
+from fikit.slurm.config import Line, SlurmConfig
 
 FOUR: Line = {"nodename": "gpu1", "gres": "gpu:h200:4,shard:h200:564"}
 ONE: Line = {"nodename": "old", "gres": "gpu:1,shard:32"}

@@ -12,7 +12,7 @@ import pytest
 from daemon_fakes import FakeCore, FakeProc, eventually
 from daemon_in_thread import ME, Daemon, as_nobody
 from fikit.checks import daemon as doctor
-from fikit.places import Place
+from fikit.site_paths import Place
 from fikitd.api.client import Control
 from fikitd.api.job_time import NONE
 from fikitd.api.node_format import TIME

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from cli_samples import REPORT
 from click.testing import CliRunner, Result
-from fikit import slurm_config
 from fikit.advice import slurm
 from fikit.commands.advise import command
 from fikit.errors import UserError
-from fikit.slurm_config import SlurmConfig
+from fikit.slurm import config as slurm_config
+from fikit.slurm.config import SlurmConfig
 from fikitd.api.outcomes import HEAD, Outcome, name_key
 from fikitd.store import own_directory
 

@@ -120,7 +120,7 @@ class _Program:
         """It has ended."""
 
 
-class _Door:
+class _Launcher:
     slurm_version = None
 
     def __init__(self, root: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_loops_report_is_taken_while_its_program_is_still_there(tmp_path: Path
 
     look = Look(lambda _: NOTHING, lambda: {41: "7", 42: "8"}, report)
     both = plan.Step("both", "budget", tuple(plan.Job(name, (), {"priority": name}) for name in ("high", "low")))
-    told = Experiment(_Door(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path).run("both", both).told
+    told = Experiment(_Launcher(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path).run("both", both).told
     assert taken == [("high", False, False), ("low", False, False), ("high", True, False), ("low", True, False)]
     assert {name: one.waited_s for name, one in told.items()} == {"high": 0.5, "low": 0.5}
     assert {name: one.elapsed_s for name, one in told.items()} == {"high": 1.0, "low": 1.0}, "the clock's"
@@ -190,7 +190,7 @@ def test_a_loops_report_is_taken_while_its_program_is_still_there(tmp_path: Path
 def test_a_figure_of_a_job_that_fikit_does_not_manage_is_no_result(managed: dict[int, str], tmp_path: Path) -> None:
     (meet := tmp_path / "meet").mkdir()
     look = Look(lambda _: NOTHING, lambda: managed, lambda _: None)
-    experiment = Experiment(_Door(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path)
+    experiment = Experiment(_Launcher(tmp_path), {"MEET": str(meet)}, look, meet, tmp_path)
     alone = plan.Step("alone", "budget", (plan.Job("low", ()),))
     assert experiment.run("alone", alone).seconds == {"low": 1.0}  # nobody asked fikit for it
     both = plan.Step("both", "budget", tuple(plan.Job(name, (), {"priority": name}) for name in ("high", "low")))

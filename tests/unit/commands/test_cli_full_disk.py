@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikit import room, sandbox, sandbox_needs, sandbox_site
+from fikit import disk_space
 from fikit.commands import demo
 from fikit.demo.experiment import _Started
 from fikit.errors import UserError
-from fikit.sandbox_needs import SandboxError
+from fikit.sandbox import needs as sandbox_needs
+from fikit.sandbox import sandbox
+from fikit.sandbox import site as sandbox_site
+from fikit.sandbox.needs import SandboxError
 
 FULL = Path("/dev/full")
 
@@ -35,17 +38,17 @@ def test_a_file_and_a_tree_that_do_not_fit_are_said_alike(tmp_path: Path) -> Non
         lambda: FULL.write_text("x"),
         lambda: copies_what_does_not_fit(tmp_path / "tree", tmp_path / "copy"),
     ):
-        with pytest.raises(SandboxError) as said, room.needed("the files", "make room", SandboxError):
+        with pytest.raises(SandboxError) as said, disk_space.needed("the files", "make room", SandboxError):
             attempt()
         assert said.value.message == "the files could not be written: No space left on device; make room"
 
 
 def test_what_fails_for_another_reason_is_not_called_full(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), room.needed("the files", "make room"):
+    with pytest.raises(FileNotFoundError), disk_space.needed("the files", "make room"):
         (tmp_path / "none").read_text()
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "link").symlink_to("nowhere")
-    with pytest.raises(shutil.Error), room.needed("the files", "make room"):
+    with pytest.raises(shutil.Error), disk_space.needed("the files", "make room"):
         shutil.copytree(tmp_path / "tree", tmp_path / "copy")
 
 
@@ -53,11 +56,11 @@ def test_a_demo_whose_files_do_not_fit_says_where_room_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def door(*_: object) -> Iterator[None]:
+    def launcher(*_: object) -> Iterator[None]:
         FULL.write_text("x")
         yield
 
-    monkeypatch.setattr(demo, "open_door", door)
+    monkeypatch.setattr(demo, "launcher_of", launcher)
     monkeypatch.setattr(demo.signal, "signal", lambda *_: None)
     monkeypatch.setattr(demo.tempfile, "gettempdir", lambda: "/small")
     done = CliRunner().invoke(demo.command, ["--out", str(tmp_path / "demo")])

@@ -11,7 +11,7 @@ import click
 import pytest
 from fikit import cli
 from fikit.errors import UserError, did_you_mean, nearest
-from fikit.sizes import parse_size
+from fikit.options.sizes import parse_size
 from fikitd.base.command_line import run_command
 from fikitd.daemon.main import command as daemon_command
 

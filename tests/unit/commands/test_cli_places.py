@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit import daemon, places
+from fikit import daemon, site_paths
 from fikitd.store import mounts
 
 
@@ -16,36 +16,36 @@ def test_named_configuration_is_the_only_place(tmp_path: Path, monkeypatch: pyte
     config = tmp_path / "fikit.toml"
     config.write_text('[daemon]\nrun_dir = "/somewhere"\n')
     monkeypatch.setenv("FIKIT_CONFIG", str(config))
-    assert [(place.run_dir, place.config_file) for place in places.places()] == [(Path("/somewhere"), config)]
+    assert [(place.run_dir, place.config_file) for place in site_paths.places()] == [(Path("/somewhere"), config)]
 
 
 def test_personal_place_follows_the_xdg_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FIKIT_CONFIG", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
     monkeypatch.setenv("XDG_STATE_HOME", "/home/u/state")
-    place = places.places()[-1]
+    place = site_paths.places()[-1]
     assert place.run_dir == Path("/run/user/7/fikit")
     assert place.report_dir == Path("/home/u/state/fikit/reports")
 
 
 def test_private_directory_is_made_with_its_parents(tmp_path: Path) -> None:
-    places.make_private(tmp_path / "a" / "b")
+    site_paths.make_private(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-    places.make_private(tmp_path / "a" / "b")
+    site_paths.make_private(tmp_path / "a" / "b")
 
 
 def test_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(PermissionError, match="only you can write"):
-        places.make_private(tmp_path / "open")
+        site_paths.make_private(tmp_path / "open")
 
 
 def test_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(PermissionError, match="only you can write"):
-        places.make_private(tmp_path / "link")
+        site_paths.make_private(tmp_path / "link")
 
 
 def test_results_that_have_no_place_are_a_sentence_with_what_to_do(
@@ -76,13 +76,13 @@ def test_a_place_that_another_user_has_taken_is_not_used_and_costs_nothing(
     taken = without_xdg / f"fikit-{os.getuid()}"
     kind(taken)
     os.chown(taken, 4321, 4321, follow_symlinks=False)
-    places.make_private(places.personal().run_dir)
-    run_dir = places.personal().run_dir
+    site_paths.make_private(site_paths.personal().run_dir)
+    run_dir = site_paths.personal().run_dir
     assert run_dir.parent == without_xdg
     assert run_dir.name.startswith(f"fikit-{os.getuid()}.")
     assert (run_dir.stat().st_uid, run_dir.stat().st_mode & 0o777) == (os.getuid(), 0o700)
-    places.make_private(run_dir)
-    assert places.personal().run_dir == run_dir, "found again, by whoever asks later"
+    site_paths.make_private(run_dir)
+    assert site_paths.personal().run_dir == run_dir, "found again, by whoever asks later"
 
 
 @pytest.mark.parametrize("home", [None, "/nonexistent"])
@@ -94,7 +94,7 @@ def test_who_has_no_home_keeps_results_beside_the_sockets(
 
     monkeypatch.setattr("pwd.getpwuid", no_entry)
     monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
-    place = places.personal()
+    place = site_paths.personal()
     assert place.report_dir == place.run_dir / "state" / "reports"
 
 
@@ -105,7 +105,7 @@ def test_where_no_temporary_file_can_be_made_there_is_a_place_to_look_at(
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    assert places.personal().run_dir == Path(f"/tmp/fikit-{os.getuid()}")
+    assert site_paths.personal().run_dir == Path(f"/tmp/fikit-{os.getuid()}")
 
 
 def test_results_are_not_put_below_a_mount_point_without_its_file_system(
@@ -120,4 +120,4 @@ def test_results_are_not_put_below_a_mount_point_without_its_file_system(
         daemon.join_or_start(None)
     assert list(home.iterdir()) == []
     hidden = f"(the file system of {home} is not mounted)"
-    assert hidden in places.looked_in([places.personal().report_dir])
+    assert hidden in site_paths.looked_in([site_paths.personal().report_dir])

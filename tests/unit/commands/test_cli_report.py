@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from fikit import jobs_known
 from fikit.commands import trace
 from fikit.commands.report import command
-from fikit.places import Place
+from fikit.site_paths import Place
 from fikitd.api.reports import ReportStore
 from fikitd.api.traces import TraceStore
 from fikitd.profiles.peaks import Peaks

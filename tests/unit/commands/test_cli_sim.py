@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from fikit import quantities
 from fikit.commands import run, sandbox
 from fikit.commands.sim import command
+from fikit.options import quantities
 from fikitd.config.fikit_toml import SchedulerConfig
 
 from bench import recordings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cli_samples import REPORT, site_without_daemon, without_advice
 from click.testing import CliRunner
-from fikit import slurm_jobs
 from fikit.commands import report, trace
+from fikit.slurm import jobs as slurm_jobs
 from fikitd.api.reports import ReportStore
 
 

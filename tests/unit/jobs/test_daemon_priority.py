@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from daemon_fakes import eventually
 from daemon_in_thread import ME, Daemon, as_nobody
-from fikit import places
+from fikit import site_paths
 from fikit.cli import cli
 from fikitd.api.client import ControlError
 from fikitd.base.protocol import Device
@@ -163,7 +163,7 @@ def test_a_file_that_is_none_counts_as_no_change(tmp_path: Path, text: str, capl
 
 @pytest.fixture
 def run(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    here = places.Place(
+    here = site_paths.Place(
         Path(daemon.run_dir), Path(daemon.config.daemon.report_dir), Path(daemon.config.daemon.profile_dir)
     )
     monkeypatch.setattr("fikit.commands.priority.places", lambda: [here])

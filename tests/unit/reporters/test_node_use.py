@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fikit import node_use
 from fikit.api import node_view
-from fikit.places import Place
 from fikit.reporters import top
+from fikit.site_paths import Place
 from fikitd.api.client import DaemonUnreachable
 from node_looks import GPU, client, look, spent, strangers
 from pictures import drawn, matches

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fikit import package_sources
-from fikit.package_sources import Source
+from fikit.sandbox import package_sources
+from fikit.sandbox.package_sources import Source
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHIVE = "http://mirror.example/debian"

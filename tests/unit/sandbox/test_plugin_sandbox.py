@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fikit import sandbox_files as files
-from fikit.sandbox import Sandbox
-from fikit.sandbox_needs import SandboxError
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.sandbox import Sandbox, files
 
 LAYOUT = files.Layout(Path("/tmp/fikit-x"))
 MACHINE = files.Machine("vm", 1000, 7001, [7002], [Path("/dev/a"), Path("/dev/b")], 16, ["emulated"] * 2)

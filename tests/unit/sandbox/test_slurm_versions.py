@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fikit import package_sources, slurm_root, slurm_versions
-from fikit.package_sources import Source
-from fikit.slurm_root import SlurmRootError
+from fikit.sandbox import package_sources, slurm_root
+from fikit.sandbox.package_sources import Source
+from fikit.sandbox.slurm_root import SlurmRootError
+from fikit.slurm import versions as slurm_versions
 
 from fikitd import paths
 

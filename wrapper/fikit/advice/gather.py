@@ -20,12 +20,12 @@ from fikitd.profiles.peaks import Peaks
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecord, RecordError
 
-from fikit import slurm_config
 from fikit.advice import batches, known, script, slurm, words
 from fikit.advice.facts import Facts, Gpu, Neighbour, Request
 from fikit.advice.slurm import Queued
 from fikit.errors import UserError
-from fikit.places import places
+from fikit.site_paths import places
+from fikit.slurm import config as slurm_config
 
 GIB: Final = 2**30
 MOST_RECORDS: Final = 4096

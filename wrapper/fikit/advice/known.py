@@ -23,7 +23,7 @@ from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import batches
 from fikit.advice.facts import Burst, Busy, Expectation, Run
-from fikit.places import places
+from fikit.site_paths import places
 from fikitd import _core
 
 REPORTS: Final = 512  # of the newest, of one user

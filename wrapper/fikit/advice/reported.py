@@ -12,7 +12,7 @@ from fikitd.profiles.profile_store import ProfileStore
 from fikit.advice import gather, of_run
 from fikit.advice.situation import Advice
 from fikit.api.job_report import JobReport
-from fikit.places import places
+from fikit.site_paths import places
 
 
 def advise(run: JobReport) -> list[Advice]:

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from fikitd.api.outcomes import recorded_name
 
-from fikit import slurm_config, slurm_versions
 from fikit.advice import words
 from fikit.errors import UserError
+from fikit.slurm import config as slurm_config
+from fikit.slurm import versions as slurm_versions
 
 ANSWER_S: Final = 10.0
 MOST_JOBS: Final = 100_000

@@ -13,7 +13,7 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikit import node_use
 from fikit.api.job_report import DeviceMode
 from fikit.errors import NoDaemon, UserError
-from fikit.places import places
+from fikit.site_paths import places
 
 LONGEST_S: Final = 60.0
 

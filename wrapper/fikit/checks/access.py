@@ -11,7 +11,7 @@ from fikitd.config import fikit_toml
 from fikitd.config.access import rules_of
 
 from fikit.checks.check import Check, fail, ok, warn
-from fikit.slurm_config import words_of
+from fikit.slurm.config import words_of
 
 ENFORCED = {"account": "associations", "qos": "qos"}
 IMPLY_ASSOCIATIONS = {"limits", "qos", "safe", "wckeys"}

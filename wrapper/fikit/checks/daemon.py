@@ -11,17 +11,17 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.base import build
 from fikitd.store import mounts, own_directory
 
-from fikit import places
+from fikit import site_paths
 from fikit.checks.check import Check, fail, ok, warn
+from fikit.disk_space import is_full
 from fikit.errors import UserError
-from fikit.places import Place
 from fikit.reporters import gpu_switch
-from fikit.room import is_full
+from fikit.site_paths import Place
 
 
 def area() -> Iterator[Check]:
     try:
-        found = places.places()
+        found = site_paths.places()
     except UserError as error:
         yield fail("fikit.toml", error.format_message(), "correct the file; `fikitd --check-config` checks it again")
         return

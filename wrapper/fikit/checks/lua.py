@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikit import lua_scripts
 from fikit.checks.check import Check, fail, ok
 from fikit.checks.native import slurm_files
+from fikit.slurm import lua_scripts
 from fikitd import paths
 
 ADVICE = "`fikit lua` as root writes the line that does"

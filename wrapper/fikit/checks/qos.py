@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 
 from fikit.checks.check import Check, ok, warn
-from fikit.slurm_versions import SYSTEM_PATH
+from fikit.slurm.versions import SYSTEM_PATH
 
 SACCTMGR_S = 10
 _WHOLE_GPUS = re.compile(r"(?:^|,)gres/gpu(?::[^=,]*)?=[1-9]")

@@ -9,10 +9,11 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fikit import slurm_config, slurm_versions
 from fikit.checks import access, gpu_defaults, lua, plugstack, qos, spread
 from fikit.checks.check import Check, fail, ok, warn
-from fikit.slurm_config import Line, SlurmConfig
+from fikit.slurm import config as slurm_config
+from fikit.slurm import versions as slurm_versions
+from fikit.slurm.config import Line, SlurmConfig
 from fikitd import paths
 
 MUNGE = "auth/munge"

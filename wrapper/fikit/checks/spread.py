@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fikit import slurm_config, slurm_versions
 from fikit.checks.check import Check, ok, warn
-from fikit.slurm_config import Line, SlurmConfig
+from fikit.slurm import config as slurm_config
+from fikit.slurm import versions as slurm_versions
+from fikit.slurm.config import Line, SlurmConfig
 
 NAME = "spread"
 WORD = "LL_SHARED_GRES"

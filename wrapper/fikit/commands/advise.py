@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 from fikitd.config.fikit_toml import ConfigError
 
-from fikit import jobs_known, quantities
+from fikit import jobs_known
 from fikit.advice import document, gather, offers, rules
 from fikit.advice.situation import Situation
 from fikit.errors import UserError
+from fikit.options import quantities
 from fikit.reporters import advice as reporter
 from fikit.reporters import json, table
 from fikit.reporters.line import say_warnings

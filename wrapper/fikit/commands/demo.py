@@ -13,10 +13,10 @@ import click
 from fikitd.base.untrusted import printable
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fikit import room
+from fikit import disk_space
 from fikit.demo import disturbance, plan, usage
-from fikit.demo.doors import Door, open_door
 from fikit.demo.experiment import Experiment, Look, Outcome
+from fikit.demo.launchers import Launcher, launcher_of
 from fikit.demo.result import Result
 from fikit.errors import UserError
 from fikit.reporters import demo_table, json, picture, screen, table
@@ -48,10 +48,10 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
     _empty(logs)
     advice = f"make room in {out} and {tempfile.gettempdir()}, or choose others with --out and TMPDIR"
     with (
-        room.needed("the demo's files", advice),
-        open_door(not no_slurm, plan.MODEL if emulated else None) as door,
+        disk_space.needed("the demo's files", advice),
+        launcher_of(not no_slurm, plan.MODEL if emulated else None) as launcher,
     ):
-        outcomes, version = _run(door, emulated, logs), door.slurm_version
+        outcomes, version = _run(launcher, emulated, logs), launcher.slurm_version
     disturbed = disturbed or disturbance.look("after it had ended")
     result = Result.of(outcomes, emulated, version, disturbed)
     summary = result.summary()
@@ -100,16 +100,16 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _run(door: Door, emulated: bool, logs: Path) -> dict[str, Outcome]:
+def _run(launcher: Launcher, emulated: bool, logs: Path) -> dict[str, Outcome]:
     """Every step's outcome by the step's name, with a progress bar on stderr."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="fikit-meet-") as meet,
         Progress(*columns, console=screen.console(stderr=True), transient=True) as progress,
     ):
-        sample = functools.partial(usage.emulated if emulated else usage.real, door)
-        look = Look(sample, functools.partial(usage.managed, door), functools.partial(usage.report, door))
-        experiment = Experiment(door, plan.environment(emulated, plan.cache_dir()), look, Path(meet), logs)
+        sample = functools.partial(usage.emulated if emulated else usage.real, launcher)
+        look = Look(sample, functools.partial(usage.managed, launcher), functools.partial(usage.report, launcher))
+        experiment = Experiment(launcher, plan.environment(emulated, plan.cache_dir()), look, Path(meet), logs)
         outcomes = {}
         steps = plan.steps(Path(meet))
         task = progress.add_task("", total=len(steps))

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from fikit import lua_scripts, slurm_config
 from fikit.checks.native import slurm_files
 from fikit.errors import UserError
 from fikit.reporters.line import say
+from fikit.slurm import config as slurm_config
+from fikit.slurm import lua_scripts
 
 
 @click.command()

@@ -16,7 +16,6 @@ from fikitd.config import fikit_toml
 from fikitd.gpus.placement import Device
 from fikitd.history import SpoolHistory
 
-from fikit import slurm_versions
 from fikit.errors import UserError
 from fikit.placement.agent import Agent
 from fikit.placement.commands import Commands, SlurmError, setting
@@ -25,6 +24,7 @@ from fikit.placement.pairing import Pairing
 from fikit.placement.plan import Change, Settings
 from fikit.reporters import json, screen, table
 from fikit.reporters import placement as shown
+from fikit.slurm import versions as slurm_versions
 
 STATE_DIR = Path("/var/lib/fikit-place")
 ORDERED_BY = "priority/multifactor"

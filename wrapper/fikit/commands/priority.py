@@ -10,8 +10,8 @@ from fikitd.base import priorities
 
 from fikit import jobs_known
 from fikit.errors import UserError
-from fikit.places import places
 from fikit.reporters import auto, json, screen
+from fikit.site_paths import places
 
 
 @click.command()

@@ -12,9 +12,9 @@ from fikitd.store.storage import reason
 
 from fikit.advice import residency
 from fikit.errors import UserError, did_you_mean
-from fikit.places import closed, looked_in, places
 from fikit.reporters import json, screen, table
 from fikit.reporters.line import say_warnings
+from fikit.site_paths import closed, looked_in, places
 from fikit.stored import kernels
 
 

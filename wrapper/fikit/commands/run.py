@@ -19,11 +19,11 @@ from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
 from fikit import child, daemon
 from fikit.errors import UserError
-from fikit.places import Place
-from fikit.policy_name import PolicyName
-from fikit.quantities import nanoseconds, share
+from fikit.options.policy_name import PolicyName
+from fikit.options.quantities import nanoseconds, share
+from fikit.options.sizes import parse_size
 from fikit.reporters.line import say
-from fikit.sizes import parse_size
+from fikit.site_paths import Place
 from fikitd import paths
 
 SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h

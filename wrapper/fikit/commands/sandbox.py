@@ -12,13 +12,14 @@ import click
 from fikitd.config import fikit_toml
 from rich.text import Text
 
-from fikit import child, slurm_root
+from fikit import child
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
-from fikit.policy_name import PolicyName
+from fikit.options.policy_name import PolicyName
 from fikit.reporters import screen
 from fikit.reporters.line import say
-from fikit.sandbox import Sandbox
+from fikit.sandbox import slurm_root
+from fikit.sandbox.sandbox import Sandbox
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
 

@@ -10,9 +10,10 @@ import click
 from fikitd.config.fikit_toml import SchedulerConfig
 from fikitd.simulation import simulator
 
-from fikit import jobs_known, policy_name
+from fikit import jobs_known
 from fikit.errors import UserError, did_you_mean, write
-from fikit.quantities import nanoseconds, share
+from fikit.options import policy_name
+from fikit.options.quantities import nanoseconds, share
 from fikit.reporters import json, simulation, table, units
 from fikit.reporters import picture as svg
 from fikit.reporters.line import say

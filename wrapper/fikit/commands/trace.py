@@ -14,8 +14,8 @@ from fikitd.api.traces import TraceStore
 
 from fikit import jobs_known
 from fikit.errors import UserError, write
-from fikit.places import Place, elsewhere, places
 from fikit.reporters import perfetto, screen
+from fikit.site_paths import Place, elsewhere, places
 
 NAMED = 10  # of an array's tasks, or components
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fikit.demo.doors import Door, Running
+from fikit.demo.launchers import Launcher, Running
 from fikit.demo.plan import Step
 from fikit.demo.told import Told
 from fikit.demo.usage import Usage
+from fikit.disk_space import is_full
 from fikit.errors import UserError
-from fikit.room import is_full
 
 START_TIMEOUT_S = 90.0  # a cold start compiles every kernel, on as little as two cores
 LOOP_TIMEOUT_S = 120.0
@@ -45,21 +45,21 @@ class Outcome:
 
 
 class Experiment:
-    """Runs steps through one door. `meet` is where a step's programs wait for each other, `logs` where they write."""
+    """Runs steps through one launcher. `meet` is where a step's programs wait for each other, `logs` where they write."""
 
-    def __init__(self, door: Door, env: dict[str, str], look: Look, meet: Path, logs: Path) -> None:
-        self._door, self._env, self._look, self._meet, self._logs = door, env, look, meet, logs
+    def __init__(self, launcher: Launcher, env: dict[str, str], look: Look, meet: Path, logs: Path) -> None:
+        self._launcher, self._env, self._look, self._meet, self._logs = launcher, env, look, meet, logs
 
     def run(self, name: str, step: Step) -> Outcome:
         """Start the step's jobs, let their loops begin together, wait for their ends."""
         for path in self._meet.iterdir():
             path.unlink()
-        self._door.set_policy(step.policy)
+        self._launcher.set_policy(step.policy)
         started = {}
         try:
             for job in step.jobs:
                 output = self._logs / f"{name}-{job.name}.out"
-                started[job.name] = _Started(job.name, self._door.start(job, self._env, output), output, self._meet)
+                started[job.name] = _Started(job.name, self._launcher.start(job, self._env, output), output, self._meet)
             return self._measure(started, [job.name for job in step.jobs if job.options])
         finally:
             for one in started.values():

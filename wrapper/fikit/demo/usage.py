@@ -11,7 +11,7 @@ from typing import Any
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.reports import has_times
 
-from fikit.demo.doors import Door
+from fikit.demo.launchers import Launcher
 from fikit.errors import UserError
 from fikitd import paths
 
@@ -25,9 +25,11 @@ class Usage:
     busy_ns: dict[str, int]
 
 
-def emulated(door: Door, pids: dict[str, int]) -> Usage:
+def emulated(launcher: Launcher, pids: dict[str, int]) -> Usage:
     """The emulated device's own count: what every kernel of each process really took."""
-    done = subprocess.run([paths.emuctl(), "stats", "--json"], env=door.emulator_env, capture_output=True, check=False)
+    done = subprocess.run(
+        [paths.emuctl(), "stats", "--json"], env=launcher.emulator_env, capture_output=True, check=False
+    )
     devices = json.loads(done.stdout)["devices"] if done.returncode == 0 else []
     if not devices:
         said = done.stderr.decode(errors="replace").strip() or "emuctl stats shows no device"
@@ -37,10 +39,10 @@ def emulated(door: Door, pids: dict[str, int]) -> Usage:
     return Usage(device["name"], device["now_ns"], {name: by_pid.get(pid, 0) for name, pid in pids.items()})
 
 
-def real(door: Door, _pids: dict[str, int]) -> Usage:
+def real(launcher: Launcher, _pids: dict[str, int]) -> Usage:
     """fikit's account of the running jobs; unmanaged jobs and unknown kernels are not in it."""
     now_ns = time.monotonic_ns()
-    jobs = Control(door.run_dir).jobs()
+    jobs = Control(launcher.run_dir).jobs()
     names = [str(job["device"]["name"]) for job in jobs]
     return Usage(
         names[0] if names else "",
@@ -49,18 +51,18 @@ def real(door: Door, _pids: dict[str, int]) -> Usage:
     )
 
 
-def managed(door: Door) -> dict[int, str]:
+def managed(launcher: Launcher) -> dict[int, str]:
     """The jobs of the processes that fikitd manages now, by pid; none where no fikitd answers."""
     try:
-        return {int(c["pid"]): str(c["job"]) for c in Control(door.run_dir).node()["clients"] if c.get("pid")}
+        return {int(c["pid"]): str(c["job"]) for c in Control(launcher.run_dir).node()["clients"] if c.get("pid")}
     except DaemonUnreachable:
         return {}
 
 
-def report(door: Door, job: str) -> dict[str, Any] | None:
+def report(launcher: Launcher, job: str) -> dict[str, Any] | None:
     """The report of a running job as it stands; None where fikitd has none that says where the time went."""
     try:
-        record = Control(door.run_dir).job(job)
+        record = Control(launcher.run_dir).job(job)
     except (DaemonUnreachable, ControlError):
         return None
     return record if has_times(record) else None

@@ -16,7 +16,7 @@ from fikit.api.job_report import JobReport
 from fikit.page import timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
-from fikit.reporters import auto, device_mode, table, units, verdict, why
+from fikit.reporters import auto, device_mode, table, units, verdict, wait_phrases
 
 Record = Mapping[str, Any]
 
@@ -204,7 +204,7 @@ def _host(source: Source, record: dict[str, Any]) -> list[Part]:
 
 def _waits(source: Source, record: dict[str, Any]) -> list[Wait]:
     return [
-        Wait(why.phrase(entry, record), time, source.time(f"held.{number}.cost_s"), count)
+        Wait(wait_phrases.phrase(entry, record), time, source.time(f"held.{number}.cost_s"), count)
         for number, entry in enumerate(record.get("held", []))
         if (time := source.time(f"held.{number}.total_s"))
         and time.value > 0
@@ -214,7 +214,7 @@ def _waits(source: Source, record: dict[str, Any]) -> list[Wait]:
 
 def _delays(source: Source, record: dict[str, Any]) -> list[Wait]:
     return [
-        Wait(f"kernels of {why.who(entry, record)}", time, None, count)
+        Wait(f"kernels of {wait_phrases.who(entry, record)}", time, None, count)
         for number, entry in enumerate(record.get("delayed", []))
         if (time := source.time(f"delayed.{number}.total_s"))
         and time.value > 0

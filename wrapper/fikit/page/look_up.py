@@ -9,7 +9,7 @@ from typing import Any
 from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.page.document import Sources
-from fikit.places import places
+from fikit.site_paths import places
 from fikit.stored import kernels, traces
 
 Record = Mapping[str, Any]

@@ -15,12 +15,12 @@ from typing import Final, Protocol
 
 from fikitd.base.untrusted import printable
 
-from fikit import slurm_versions
 from fikit.placement import jobs as queue
 from fikit.placement.jobs import Job
 from fikit.placement.pair import Gpu
 from fikit.placement.pairing import Place
 from fikit.placement.plan import OURS, Change, Mark
+from fikit.slurm import versions as slurm_versions
 
 TIMEOUT_S: Final = 10.0
 LARGEST_ANSWER: Final = 2**26

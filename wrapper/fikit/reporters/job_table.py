@@ -16,7 +16,7 @@ from fikit.advice.situation import Advice
 from fikit.api.job_report import moment
 from fikit.reporters import auto, device_mode, elapsed, table, units, verdict
 from fikit.reporters.grid import bar
-from fikit.reporters.why import delayed, waits_now_s, why
+from fikit.reporters.wait_phrases import delayed, waits_now_s, why
 
 BAR_WIDTH: Final = 20
 SLIGHT = 0.01  # of the launches: what is not known of so few changes no sum that is shown

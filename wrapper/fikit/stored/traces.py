@@ -10,7 +10,7 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.traces import TraceError, TraceStore
 
 from fikit.errors import UserError
-from fikit.places import Place, places
+from fikit.site_paths import Place, places
 
 MOST_PARTNERS: Final = 16
 

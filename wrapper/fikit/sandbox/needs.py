@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from fikit import slurm_versions
 from fikit.errors import UserError
+from fikit.slurm import versions as slurm_versions
 from fikitd import paths
 
 PACKAGES = "slurmctld slurmd slurm-client munge libslurm-dev liblua5.1-0 lua5.1"

@@ -19,14 +19,16 @@ from typing import Any
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.config.fikit_toml import SchedulerConfig
 
-from fikit import room, sandbox_accounting, sandbox_needs
-from fikit import sandbox_files as files
-from fikit.sandbox_accounting import Accounting
-from fikit.sandbox_needs import SandboxError, can_spread, find
-from fikit.sandbox_network import Network, Node
-from fikit.sandbox_processes import Group, processes_of
-from fikit.sandbox_site import Site, Wishes, free_port, make_directory
-from fikit.sizes import parse_size
+from fikit import disk_space
+from fikit.options.sizes import parse_size
+from fikit.sandbox import accounting as sandbox_accounting
+from fikit.sandbox import files
+from fikit.sandbox import needs as sandbox_needs
+from fikit.sandbox.accounting import Accounting
+from fikit.sandbox.needs import SandboxError, can_spread, find
+from fikit.sandbox.network import Network, Node
+from fikit.sandbox.processes import Group, processes_of
+from fikit.sandbox.site import Site, Wishes, free_port, make_directory
 
 START_TIMEOUT_S = 20.0
 JOBS_END_TIMEOUT_S = 8.0
@@ -123,7 +125,7 @@ class Sandbox:
         self._place(make_directory())
         advice = "make room there, or set TMPDIR to a directory that has some"
         try:
-            with room.needed(f"the sandbox's files in {self.root}", advice, SandboxError):
+            with disk_space.needed(f"the sandbox's files in {self.root}", advice, SandboxError):
                 self._start_all(on_step)
         except BaseException:
             self.stop()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fikit import slurm_versions
+from fikit.slurm import versions as slurm_versions
 
 DEFAULT_PATH = Path("/etc/slurm/slurm.conf")
 CONFIGLESS = Path("/run/slurm/conf/slurm.conf")  # what slurmd or sackd has been sent

@@ -1,4 +1,4 @@
-"""Two doors to one path: the same jobs as Slurm jobs in a throw-away cluster, or under `fikit run`."""
+"""How jobs are started: as Slurm jobs in a throw-away cluster, or under `fikit run`; the rest of the demo sees no difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fikitd.config.fikit_toml import Config, DaemonConfig, SchedulerConfig
 from fikit.daemon import IDLE_EXIT_S
 from fikit.demo.plan import Job
 from fikit.errors import UserError
-from fikit.sandbox import Sandbox
+from fikit.sandbox.sandbox import Sandbox
 from fikitd import paths
 
 GPU_MEMORY = "16GiB"
@@ -39,7 +39,7 @@ class Running(Protocol):
         ...
 
 
-class Door(Protocol):
+class Launcher(Protocol):
     """How jobs get onto the GPU. `emulator_env` is the environment in which emuctl sees the demo's device."""
 
     slurm_version: str | None
@@ -91,7 +91,7 @@ class LocalJob:
             self._process.wait(10)
 
 
-class SlurmDoor:
+class SlurmLauncher:
     """Every job is submitted with sbatch."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -118,7 +118,7 @@ class SlurmDoor:
         return SlurmJob(self._sandbox, done.stdout.strip().partition(";")[0])
 
 
-class LocalDoor:
+class LocalLauncher:
     """Every job is a process of ours; a managed one is started by `fikit run`."""
 
     slurm_version: str | None = None
@@ -166,18 +166,18 @@ class LocalDoor:
 
 
 @contextmanager
-def local(emulated: bool) -> Iterator[Door]:
+def local(emulated: bool) -> Iterator[Launcher]:
     root = Path(tempfile.mkdtemp(prefix="fikit-demo-"))
-    door = LocalDoor(root, emulated)
+    launcher = LocalLauncher(root, emulated)
     try:
-        yield door
+        yield launcher
     finally:
-        door.close()
+        launcher.close()
         shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager
-def slurm(emulator_config: Path | None) -> Iterator[Door]:
+def slurm(emulator_config: Path | None) -> Iterator[Launcher]:
     """A throw-away Slurm on this machine; `emulator_config` None means the real GPU."""
     sandbox = Sandbox(
         gpus=1,
@@ -187,9 +187,9 @@ def slurm(emulator_config: Path | None) -> Iterator[Door]:
         real_gpu=emulator_config is None,
     )
     with sandbox:
-        yield SlurmDoor(sandbox)
+        yield SlurmLauncher(sandbox)
 
 
-def open_door(use_slurm: bool, emulator_config: Path | None) -> AbstractContextManager[Door]:
-    """The door to use; `emulator_config` None means the real GPU."""
+def launcher_of(use_slurm: bool, emulator_config: Path | None) -> AbstractContextManager[Launcher]:
+    """The launcher to use; `emulator_config` None means the real GPU."""
     return slurm(emulator_config) if use_slurm else local(emulator_config is not None)

@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fikit import package_sources, sandbox_accounting, slurm_versions
 from fikit.errors import UserError
-from fikit.package_sources import Source
+from fikit.sandbox import accounting as sandbox_accounting
+from fikit.sandbox import package_sources
+from fikit.sandbox.package_sources import Source
+from fikit.slurm import versions as slurm_versions
 from fikitd import paths
 
 DEBIAN_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # debootstrap's own choice
@@ -43,7 +45,7 @@ PACKAGES = (
 )
 OPERATING_SYSTEM = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "var", "boot", "lost+found"}
 NETWORK_FILES = ("hosts", "hostname", "resolv.conf")
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class SlurmRootError(UserError):

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fikit import sandbox_files as files
-from fikit.sandbox_accounting import Accounting
-from fikit.sandbox_needs import SandboxError
-from fikit.sandbox_network import Network
+from fikit.sandbox import files
+from fikit.sandbox.accounting import Accounting
+from fikit.sandbox.needs import SandboxError
+from fikit.sandbox.network import Network
 from fikitd import paths
 
 LONGEST_TMPDIR = 60  # a socket's path ends at 107 bytes
@@ -27,7 +27,7 @@ INHERITED_NO_MORE = ("SLURM", "SBATCH", "SALLOC", "SRUN", "FIKIT_", "EMUCUDA_", 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a sandbox is to be; `fikit.sandbox.Sandbox` says what each of them means."""
+    """What a sandbox is to be; `fikit.sandbox.sandbox.Sandbox` says what each of them means."""
 
     gpus: int
     gpu_memory_gib: int
