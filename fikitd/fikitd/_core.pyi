@@ -81,6 +81,23 @@ class _Spent(TypedDict):
     late_ns: int
     unexplained_ns: int
 
+class _Moves(TypedDict):
+    """Of a client's memory that may leave the GPU, as its shim says it (`struct fikit_moves` of the protocol). All 0: it has none."""
+
+    goal: int
+    """The newest wish that it was told, and the newest that it has done what it can for."""
+    reached: int
+    movable_bytes: int
+    resident_bytes: int
+    """Of these on the GPU, as far as the shim knows, which sees no page fault."""
+    in_bytes: int
+    out_bytes: int
+    missed_bytes: int
+    """Were to be there and were not when its work went on."""
+    moving_ns: int
+    turns: int
+    failures: int
+
 class _Stats(TypedDict):
     kernels: int
     gpu_time_ns: float | None
@@ -110,6 +127,7 @@ class _Stats(TypedDict):
     drifted: int
     held: list[_Held]
     spent: _Spent
+    moves: _Moves
     heard_ns: int
 
 def bucket_of(ns: int) -> int:
@@ -278,6 +296,13 @@ class Dispatcher:
 
     def spent(self, client_id: int) -> _Spent:
         """The part of `stats` that says where its time went: it costs little."""
+
+    def set_goal(self, client_id: int, goal_bytes: int) -> int:
+        """So many bytes of the client's movable memory are to be on the GPU from now on; 2**64 - 1: all. Returns the number of this wish, by
+        which `moves` says that it is done; 0: its shim moves nothing."""
+
+    def moves(self, client_id: int) -> _Moves:
+        """The part of `stats` that is about its memory: it costs next to nothing."""
 
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a client measured or sampled, as entries of a profile."""

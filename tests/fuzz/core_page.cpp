@@ -168,8 +168,10 @@ void check(bool condition) {
 
 void check_counters(World& world) {
   const dispatcher::Stats stats = world.liar().stats(world.now_ns());
-  for (const std::uint64_t counter : {stats.kernels, stats.wait_count, stats.wait_total_ns, stats.expired})
+  for (const std::uint64_t counter : {stats.kernels, stats.wait_count, stats.wait_total_ns, stats.expired, stats.moves.movable_bytes,
+                                      stats.moves.in_bytes, stats.moves.out_bytes, stats.moves.missed_bytes, stats.moves.moving_ns})
     check(static_cast<double>(counter) <= kMaxCounter);
+  check(stats.moves.resident_bytes <= stats.moves.movable_bytes);
   check(stats.span_ns >= 0 && stats.span_ns <= world.now_ns());
   check(std::isfinite(stats.wait_p99_ns) && std::isfinite(stats.gap_error_p90_ns));
   check(!stats.solo_ns || std::isfinite(*stats.solo_ns));

@@ -17,7 +17,7 @@ LEASE = 100 * MS
 LONG_LEASE = 5000 * MS  # where the test asks what happens before it is over, on a machine that may be busy
 RING_ENTRIES = 4096
 SLOTS = 4096
-VERSION = 5
+VERSION = 6
 OPEN, CLOSED = 0, 1
 LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = range(1, 11)
 IN, OUT = 1, 2  # enum fikit_copy
@@ -27,6 +27,17 @@ MARKS = 64
 class Entry(c.Structure):
     _fields_ = [
         ("stamp", c.c_uint64), ("t_ns", c.c_int64), ("slot", c.c_uint32), ("kind", c.c_uint32), ("value", c.c_uint64),
+    ]  # fmt: skip
+
+
+class Moves(c.Structure):
+    """struct fikit_moves; compared too."""
+
+    _fields_ = [
+        ("goal_bytes", c.c_uint64), ("goal", c.c_uint32), ("pad0", c.c_uint8 * 52),
+        ("movable_bytes", c.c_uint64), ("resident_bytes", c.c_uint64), ("in_bytes", c.c_uint64), ("out_bytes", c.c_uint64),
+        ("missed_bytes", c.c_uint64), ("moving_ns", c.c_uint64), ("reached", c.c_uint32), ("turns", c.c_uint32),
+        ("failures", c.c_uint32), ("reserved", c.c_uint32),
     ]  # fmt: skip
 
 
@@ -47,7 +58,7 @@ class Page(c.Structure):
         ("pad5", c.c_uint8 * 80),
         ("slot_launches", c.c_uint64 * SLOTS), ("ring", Entry * RING_ENTRIES),
         ("known_slots", c.c_uint32 * (SLOTS // 32)), ("gap_slots", c.c_uint32 * (SLOTS // 32)),
-        ("collective_names", c.c_char * 2048), ("pad6", c.c_uint8 * 512),
+        ("collective_names", c.c_char * 2048), ("moves", Moves), ("pad6", c.c_uint8 * 384),
         ("marks", c.c_uint32 * MARKS), ("pad7", c.c_uint8 * 3840),
     ]  # fmt: skip
 

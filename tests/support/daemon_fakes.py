@@ -33,6 +33,9 @@ NOTHING: dict[str, Any] = {
     "actual_gap_ns": 0, "gap_error_p50_ns": 0, "gap_error_p90_ns": 0, "expired": 0,
     "drifted": 0, "held": [],
     "spent": {f"{name}_ns": 0 for name in FIELDS},
+    "moves": dict.fromkeys(
+        ("goal", "reached", "movable_bytes", "resident_bytes", "in_bytes", "out_bytes", "missed_bytes", "moving_ns", "turns", "failures"), 0
+    ),
 }  # fmt: skip
 UUID = bytes(range(16))
 

@@ -157,6 +157,21 @@ nb::dict to_dict(const tracking::Spent& spent) {
   return dict;
 }
 
+nb::dict to_dict(const tracking::Moves& moves) {
+  nb::dict dict;
+  dict["goal"] = moves.goal;
+  dict["reached"] = moves.reached;
+  dict["movable_bytes"] = moves.movable_bytes;
+  dict["resident_bytes"] = moves.resident_bytes;
+  dict["in_bytes"] = moves.in_bytes;
+  dict["out_bytes"] = moves.out_bytes;
+  dict["missed_bytes"] = moves.missed_bytes;
+  dict["moving_ns"] = moves.moving_ns;
+  dict["turns"] = moves.turns;
+  dict["failures"] = moves.failures;
+  return dict;
+}
+
 nb::dict to_dict(const dispatcher::Stats& stats) {
   const auto or_none = [](const std::optional<double>& value) -> nb::object {
     return value ? nb::object(nb::float_(*value)) : nb::none();
@@ -201,6 +216,7 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
   }
   dict["held"] = held;
   dict["spent"] = to_dict(stats.spent);
+  dict["moves"] = to_dict(stats.moves);
   dict["heard_ns"] = stats.heard_ns;
   return dict;
 }

@@ -19,6 +19,7 @@ nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing
 // Of both together. What cannot be counts nothing.
 nanobind::dict merge_statistics(const nanobind::dict& one, const nanobind::dict& other);
 nanobind::dict to_dict(const tracking::Spent& spent);
+nanobind::dict to_dict(const tracking::Moves& moves);
 nanobind::dict to_dict(const dispatcher::Stats& stats);
 nanobind::dict to_dict(const dispatcher::Story& story);
 

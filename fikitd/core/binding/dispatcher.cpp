@@ -197,6 +197,17 @@ void bind_dispatcher(nb::module_& m) {
              return to_dict(spent);
            },
            "client_id"_a)
+      .def("set_goal", &Dispatcher::set_goal, "client_id"_a, "goal_bytes"_a, released)
+      .def("moves",
+           [](Dispatcher& self, policy::ClientId id) {
+             tracking::Moves moves;
+             {
+               const nb::gil_scoped_release release;
+               moves = self.moves(id);
+             }
+             return to_dict(moves);
+           },
+           "client_id"_a)
       .def("export_profile",
            [](Dispatcher& self, policy::ClientId id) {
              dispatcher::Timed measured;

@@ -31,6 +31,7 @@ Client::~Client() { tracker_.leave(now()); }
 void Client::resume() {
   page_.open_gate();
   page_.end_run();
+  page_.resume_goal();
   ring_.begin_at_end(page_.raw());
   page_.set_ring_tail(ring_.tail());
   tracker_.resume(page_.launches());
@@ -113,6 +114,7 @@ void Client::ask_for_marks(std::uint32_t every) {
 
 Stats Client::stats(std::int64_t now_ns) const {
   Stats stats = tracker_.stats(page_.counters(now_ns), page_.slot_launches(), now_ns);
+  stats.moves = page_.moves();
   stats.heard_ns = heard_ns_;
   return stats;
 }

@@ -89,6 +89,9 @@ class Client {
   void end_old_run(std::int64_t now_ns) { tracker_.end_old_run(now_ns); }
   void ask_copies(const policy::CopyEngines& engines) { page_.ask_copies(engines); }
   void held(const policy::Hold& hold, std::int64_t now_ns) { tracker_.held(hold, now_ns); }
+  // As in the page: what of its memory is to be on the GPU, and what it says of it.
+  std::uint32_t set_goal(std::uint64_t bytes) { return page_.set_goal(bytes); }
+  tracking::Moves moves() const { return page_.moves(); }
   void set_awake(bool awake) { page_.set_awake(awake); }
   // Ask for a mark behind one launch in so many and behind each unknown one; 0: none.
   void ask_for_marks(std::uint32_t every);

@@ -81,6 +81,10 @@ class Dispatcher {
   std::shared_ptr<predictor::Room> room(ClientId id);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
+  // So many bytes of the client's movable memory are to be on the GPU from now on (struct fikit_moves). Returns the number of this wish, by
+  // which its moves() say that it is done; 0: the client's shim moves nothing.
+  std::uint32_t set_goal(ClientId id, std::uint64_t bytes);
+  tracking::Moves moves(ClientId id);
   tracking::Spent spent(ClientId id); // the part of it that says where its time went: it costs little
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()

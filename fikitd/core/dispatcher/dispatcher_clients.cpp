@@ -181,6 +181,16 @@ Stats Dispatcher::stats(ClientId id) {
   return client(id).stats(now());
 }
 
+std::uint32_t Dispatcher::set_goal(ClientId id, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return client(id).set_goal(bytes);
+}
+
+tracking::Moves Dispatcher::moves(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).moves();
+}
+
 tracking::Spent Dispatcher::spent(ClientId id) {
   const std::lock_guard lock(mutex_);
   return client(id).spent(now());

@@ -101,6 +101,12 @@ void Page::grant(std::uint32_t request, std::uint64_t run_until) {
   wake();
 }
 
+std::uint32_t Page::set_goal(std::uint64_t bytes) {
+  const std::uint32_t goal = PageWords::set_goal(bytes);
+  if (goal != 0) wake();
+  return goal;
+}
+
 void Page::set_awake(bool awake) { page_->awake.store(awake ? 1 : 0, std::memory_order_seq_cst); }
 
 void Page::set_ring_tail(std::uint64_t tail) { page_->ring_tail.store(tail, std::memory_order_release); }

@@ -29,6 +29,7 @@ class Page final : public tracking::PageWords {
   void close_gate(std::int64_t until_ns);
   void renew_lease(std::int64_t until_ns);
   void grant(std::uint32_t request, std::uint64_t run_until) override;
+  std::uint32_t set_goal(std::uint64_t bytes); // as PageWords', and wakes who waits
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
 

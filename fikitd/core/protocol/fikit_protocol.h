@@ -31,12 +31,14 @@ extern "C" {
  *   3  run_until (the shim reads it). Nobody else writes there: in a page of version 2 it stays 0, and so means nothing.
  *   4  copies: the entry COPY, copies_ask_from (the shim reads it), request_copy and request_bytes. In older pages the shim
  *      reports no copy and holds none.
- *   5  fills_ask and collective_names (the shim reads both). Older shims let fills pass, and know no names but their own. */
+ *   5  fills_ask and collective_names (the shim reads both). Older shims let fills pass, and know no names but their own.
+ *   6  moves: what of the client's memory is to be on the GPU. Older shims move none, and their clients are not held for theirs. */
 #define FIKIT_PROTOCOL_OLDEST 2u
-#define FIKIT_PROTOCOL_VERSION 5u
+#define FIKIT_PROTOCOL_VERSION 6u
 #define FIKIT_SINCE_RUNS 3u
 #define FIKIT_SINCE_COPIES 4u
 #define FIKIT_SINCE_FILLS 5u
+#define FIKIT_SINCE_MOVES 6u
 #define FIKIT_MEMORY_VERSION 2u /* of the memory page, which the processes of a job share whatever version they are of */
 #define FIKIT_PAGE_MAGIC 0x464b5047u /* "FKPG" */
 
@@ -182,6 +184,28 @@ struct fikit_entry {
   uint64_t value;
 };
 
+/* Memory of a client whose job has host_bytes, and who moves it. Since version 6; all 0 in other jobs. Movable: managed memory that
+ * the shim allocated in the place of plain memory. A goal is a wish: memory that is elsewhere is found all the same, late. Each piece
+ * of a move is a copy, and asks as one where copies ask (copies_ask_from): so moves wait while a job above is expected to copy. */
+struct fikit_moves {
+  /* Written by the daemon, which wakes the client then. */
+  FIKIT_ATOMIC(uint64_t) goal_bytes; /* so many of movable_bytes are to be on the GPU, written before `goal`; UINT64_MAX: all */
+  FIKIT_ATOMIC(uint32_t) goal;       /* number of this wish; 0: nobody has one, and nothing is moved */
+  uint8_t pad0[52];
+
+  /* Written by the client: a cache line of its own. */
+  FIKIT_ATOMIC(uint64_t) movable_bytes;  /* allocated and not freed */
+  FIKIT_ATOMIC(uint64_t) resident_bytes; /* of these on the GPU, as far as the client knows: it sees no page fault */
+  FIKIT_ATOMIC(uint64_t) in_bytes;       /* moved to the GPU ahead, in all; */
+  FIKIT_ATOMIC(uint64_t) out_bytes;      /* and away from it */
+  FIKIT_ATOMIC(uint64_t) missed_bytes;   /* were to be on the GPU and not there when its work went on: these come by page faults */
+  FIKIT_ATOMIC(uint64_t) moving_ns;      /* for so long has a thread of it stood at the gate and moved */
+  FIKIT_ATOMIC(uint32_t) reached;        /* the newest goal that it has done what it can for; written after the words above */
+  FIKIT_ATOMIC(uint32_t) turns;          /* goals for which anything was moved */
+  FIKIT_ATOMIC(uint32_t) failures;       /* moves that the driver refused; each ends the moving for its goal */
+  uint32_t reserved;
+};
+
 struct fikit_page {
   /* Constant after WELCOME; written by the daemon. */
   uint32_t magic;
@@ -245,7 +269,8 @@ struct fikit_page {
   /* Constant after WELCOME; written by the daemon. Since version 5: patterns (fnmatch(3)) of the names of kernels that the site
    * knows to wait for others on other GPUs: their slots are of kind COOPERATIVE. */
   char collective_names[FIKIT_COLLECTIVES_BYTES];
-  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES];
+  struct fikit_moves moves; /* since version 6 */
+  uint8_t pad6[2560 - FIKIT_COLLECTIVES_BYTES - sizeof(struct fikit_moves)];
 
   /* Written by the GPU, where the client could register this one page of memory with it. Mark number n (from 1) is word
    * n % FIKIT_MARKS, and reached once the word is n. A number is given out when the one FIKIT_MARKS before it was reached. */
@@ -298,6 +323,7 @@ struct fikit_memory {
 
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_entry) == 32, "a ring entry is half a cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_page) % FIKIT_MARKS_BYTES == 0, "the marks begin and end a page of memory");
+FIKIT_STATIC_ASSERT(sizeof(struct fikit_moves) == 128, "the daemon's words of moves and the client's are a cache line each");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory_share) == 64, "a process's share is a cache line");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_memory) % 64 == 0, "the memory page is whole cache lines");
 FIKIT_STATIC_ASSERT(sizeof(struct fikit_kernel) <= FIKIT_MESSAGE_BYTES, "a message fits a packet");

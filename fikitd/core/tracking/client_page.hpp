@@ -7,6 +7,7 @@
 
 #include "fikit_protocol.h"
 #include "policy/base/copying.hpp"
+#include "tracking/accounting/moves.hpp"
 
 namespace fikit::tracking {
 

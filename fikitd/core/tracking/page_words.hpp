@@ -16,7 +16,10 @@ class PageWords : public ClientPage {
  public:
   // In a page of an older version, what it does not know is not written.
   PageWords(fikit_page& page, std::uint32_t version)
-      : page_(&page), knows_copies_(version >= FIKIT_SINCE_COPIES), knows_runs_(version >= FIKIT_SINCE_RUNS) {}
+      : page_(&page),
+        knows_copies_(version >= FIKIT_SINCE_COPIES),
+        knows_runs_(version >= FIKIT_SINCE_RUNS),
+        knows_moves_(version >= FIKIT_SINCE_MOVES) {}
 
   void open_gate() { page_->gate.store(FIKIT_GATE_OPEN, std::memory_order_release); }
   void close_gate(std::int64_t until_ns) {
@@ -36,6 +39,34 @@ class PageWords : public ClientPage {
     if (!knows_copies_) return;
     for (std::size_t i = 0; i < engines.size(); ++i)
       page_->copies_ask_from[i].store(engines[i] ? policy::kLongCopyBytes : 0, std::memory_order_relaxed);
+  }
+  bool knows_moves() const { return knows_moves_; }
+  // So many bytes of its movable memory are to be on the GPU from now on. Returns the number of this wish: never 0, and another one than
+  // the last, whatever the client has written there.
+  std::uint32_t set_goal(std::uint64_t bytes) {
+    if (!knows_moves_) return 0;
+    goal_ = goal_ + 1 == 0 ? 1 : goal_ + 1;
+    page_->moves.goal_bytes.store(bytes, std::memory_order_relaxed);
+    page_->moves.goal.store(goal_, std::memory_order_release);
+    return goal_;
+  }
+  // The page was another daemon's: its wish still stands.
+  void resume_goal() { goal_ = knows_moves_ ? page_->moves.goal.load(std::memory_order_relaxed) : 0; }
+  Moves moves() const { // all 0 in a page of an older version
+    Moves moves;
+    if (!knows_moves_) return moves;
+    const fikit_moves& said = page_->moves;
+    moves.goal = goal_;
+    moves.reached = said.reached.load(std::memory_order_acquire);
+    moves.movable_bytes = bounded(said.movable_bytes);
+    moves.resident_bytes = std::min(bounded(said.resident_bytes), moves.movable_bytes);
+    moves.in_bytes = bounded(said.in_bytes);
+    moves.out_bytes = bounded(said.out_bytes);
+    moves.missed_bytes = bounded(said.missed_bytes);
+    moves.moving_ns = bounded(said.moving_ns);
+    moves.turns = said.turns.load(std::memory_order_relaxed);
+    moves.failures = said.failures.load(std::memory_order_relaxed);
+    return moves;
   }
   void set_mark_every(std::uint32_t launches) { page_->mark_every.store(launches, std::memory_order_relaxed); } // 0: no marks
   void set_known(std::uint32_t slot, bool gap) override {
@@ -76,7 +107,9 @@ class PageWords : public ClientPage {
 
  private:
   bool knows_copies_;
-  bool knows_runs_; // the client may write another version into its page; which one it was given does not change
+  bool knows_runs_;
+  bool knows_moves_; // the client may write another version into its page; which one it was given does not change
+  std::uint32_t goal_ = 0; // the number of the newest wish; the page's word is the client's to break
 };
 
 } // namespace fikit::tracking

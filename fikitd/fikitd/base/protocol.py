@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from fikitd.base.untrusted import printable
 
 OLDEST: Final = 2
-VERSION: Final = 5
+VERSION: Final = 6
 MEMORY_VERSION: Final = 2
 SOCKET_NAME: Final = "fikitd.sock"
 CONTROL_NAME: Final = "control.sock"

@@ -38,6 +38,7 @@ PAGE = {
     3: {"run_until": (104, 8)},
     4: {"copies_ask_from": (112, 16), "request_copy": (204, 4), "request_bytes": (248, 8)},
     5: {"fills_ask": (100, 4), "collective_names": (165376, 2048)},
+    6: {"moves": (167424, 128)},
 }  # fmt: skip
 PAGE_BYTES = 172032
 # Of the messages, by version: hello of a shim for a device named "Emulated GPU".
@@ -77,7 +78,7 @@ def test_a_word_that_is_added_was_padding_before() -> None:
 
 @pytest.mark.parametrize(
     ("oldest", "newest", "agreed"),
-    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 5), (1, 1, None), (1, 2, 2), (6, 6, None), (3, 2, None)],
+    [(2, 2, 2), (2, 3, 3), (3, 3, 3), (2, 4, 4), (2, 65535, 6), (1, 1, None), (1, 2, 2), (7, 7, None), (3, 2, None)],
 )
 def test_the_newest_version_that_both_know_is_agreed_upon(oldest: int, newest: int, agreed: int | None) -> None:
     assert Hello(oldest, newest, Device("", "", 0)).version == agreed
@@ -144,7 +145,7 @@ def test_a_shim_without_a_common_version_is_refused(daemon: Daemon, version: int
     client = FakeClient(daemon.run_dir)
     client.send(fakes.hello(version=version, newest=newest))
     assert client.refusal() == (
-        f"the shim speaks protocol {said} and fikitd 2 to 5; install the same fikit for jobs and daemon"
+        f"the shim speaks protocol {said} and fikitd 2 to 6; install the same fikit for jobs and daemon"
     )
 
 

@@ -37,8 +37,9 @@ def test_a_page_cannot_be_resized_by_whoever_holds_it() -> None:
 
 
 def test_the_fake_client_has_the_layout_of_the_header(cc: Callable[..., Path], tmp_path: Path) -> None:
-    names = [name for name, *_ in fake.Page._fields_]
-    prints = "".join(f'printf("%zu\\n", offsetof(struct fikit_page, {name}));' for name in names)
+    layouts = {"fikit_page": fake.Page, "fikit_moves": fake.Moves}
+    names = [(struct, name) for struct, layout in layouts.items() for name, *_ in layout._fields_]
+    prints = "".join(f'printf("%zu\\n", offsetof(struct {struct}, {name}));' for struct, name in names)
     source = tmp_path / "layout.c"
     source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n#include <fikit_protocol.h>\n"
@@ -48,7 +49,7 @@ def test_the_fake_client_has_the_layout_of_the_header(cc: Callable[..., Path], t
     offsets = [
         int(line) for line in subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     ]
-    assert offsets == [*(getattr(fake.Page, name).offset for name in names), fake.c.sizeof(fake.Page)]
+    assert offsets == [*(getattr(layouts[struct], name).offset for struct, name in names), fake.c.sizeof(fake.Page)]
 
 
 @pytest.mark.parametrize("size", [0, 4096, 1 << 20])

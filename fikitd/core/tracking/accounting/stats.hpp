@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "holds.hpp"
+#include "moves.hpp"
 
 namespace fikit::tracking {
 
@@ -43,6 +44,7 @@ struct Stats {
   };
   Spent spent;            // where its time went
   std::vector<Held> held; // what its waits are put down to, in no order
+  Moves moves;                // its memory that may leave the GPU; all 0: it has none
   std::int64_t heard_ns = 0; // as its dispatcher has it: one and the same for all whose news one round found
 };
 
