@@ -148,6 +148,8 @@ class DaemonConfig:
     admin_comment_s: int = _key(0, _whole(0, 3600))
     outcomes_dir: str = _key("", _directory_or_none)
     outcomes_user: str = _key("slurm", _name)
+    status_dir: str = _key("", _directory_or_none)
+    gpu_use_s: int = _key(0, _whole(0, 3600))
 
 
 @dataclass(frozen=True)

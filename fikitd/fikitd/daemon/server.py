@@ -41,12 +41,14 @@ from fikitd.history import SpoolHistory
 from fikitd.jobs.admin_comment import AdminComments
 from fikitd.jobs.auto_priority import AutoPriorities
 from fikitd.jobs.forgotten import Forgotten
+from fikitd.jobs.gpu_use import GpuUse
 from fikitd.jobs.job import Job
 from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
 from fikitd.jobs.registry import Jobs
 from fikitd.metrics.meter import Meter
 from fikitd.metrics.publisher import Publisher
+from fikitd.metrics.status_file import StatusFile
 from fikitd.mps.clients import Clients as MpsClients
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecords
@@ -134,6 +136,7 @@ class Server:
             proc=proc,
             after_s=config.daemon.forget_s,
         )
+        self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s)
         self._meter = self._meter_of(config)
         self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
         self._clients = Clients(
@@ -180,7 +183,7 @@ class Server:
 
     def _meter_of(self, config: Config) -> Meter | None:
         """None where nobody wants its figures: then nothing is counted for them."""
-        if not (config.metrics.listen or config.metrics.textfile):
+        if not (config.metrics.listen or config.metrics.textfile or config.daemon.status_dir):
             return None
         return Meter(config.scheduler.policy, self._jobs.all, self._unmanaged.around)
 
@@ -191,6 +194,17 @@ class Server:
     async def _publish(self) -> None:
         if self._meter:
             await Publisher(self._config.metrics, self._meter.values, self._storage).watch()
+
+    async def _tell_cluster(self) -> None:
+        if self._meter and (directory := self._config.daemon.status_dir):
+            told = StatusFile(
+                directory,
+                self._meter,
+                policy=self._config.scheduler.policy,
+                use=lambda: self._use.last,
+                storage=self._storage,
+            )
+            await told.watch()
 
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
@@ -220,7 +234,7 @@ class Server:
         listeners = self._listen()
         watches = (
             self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
-            self._auto.watch, self._publish,
+            self._auto.watch, self._publish, self._use.watch, self._tell_cluster,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

@@ -19,6 +19,7 @@ from fikitd.jobs.totals import Stats
 from fikitd.metrics import table
 from fikitd.metrics.table import Metric
 
+MOST_BROKEN: Final = 256  # that nobody has asked for yet
 FRESH_S: Final = 1.0  # so long one look serves all who ask
 LOOKS: Final = 20  # and for so many times as long as it took: looking takes a twentieth of fikitd's time at most
 BUSY_S: Final = 10.0
@@ -26,6 +27,18 @@ OTHER: Final = "other"  # GPUs beyond GPUS.all, which programs may only call so
 
 Values = dict[Metric, dict[tuple[str, ...], float]]
 """Of each metric its values, by its labels' values; a user is the digits of a uid."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """A client on a GPU. gpu_ns: what it has had of the GPU so far."""
+
+    number: int
+    gpu: str
+    device: Device
+    job: Job
+    gpu_ns: int
+    held_bytes: int
 
 
 @dataclass
@@ -56,6 +69,7 @@ class Meter:
         self._waits: Counter[str] = Counter()  # seconds by reason, of jobs that are over
         self._delays_s = 0.0
         self._ends: Counter[Metric] = Counter()
+        self._broken: list[dict[str, Any]] = []
         self._before: dict[int, tuple[Counter[str], float]] = {}  # of jobs that were there before this fikitd
         self._most: dict[Metric, dict[tuple[str, ...], float]] = defaultdict(dict)
         self._began_s, self._began_ns = clock(), Counter[str]()
@@ -103,6 +117,35 @@ class Meter:
         if promised:
             kept = {True: table.KEPT, False: table.EXCEEDED, None: table.UNKNOWN}[report["kept"]]
             self._ends[kept] += 1
+            if kept is table.EXCEEDED:
+                said = {
+                    "job": job.record.job,
+                    "uid": job.record.uid,
+                    "priority": job.record.priority,
+                    "ended_s": int(time.time()),
+                }
+                self._broken = [*self._broken, {**said, **{key: report[key] for key in ("slowdown", "max_slowdown")}}][
+                    -MOST_BROKEN:
+                ]
+
+    def broken(self) -> list[dict[str, Any]]:
+        """The promises that were not kept since the last call (status_format)."""
+        found, self._broken = self._broken, []
+        return found
+
+    def counted(self) -> dict[str, float]:
+        """Since fikitd began, by the names of status_format.COUNTS; and by each GPU's name what lower jobs had of it."""
+        ends = {"ended": table.ENDED, "kept": table.KEPT, "exceeded": table.EXCEEDED, "unknown": table.UNKNOWN}
+        sums = {"gpu_s": sum(self._gpu_ns.values()) / 1e9, "harvest_s": sum(self._harvest_ns.values()) / 1e9}
+        sums |= {name: float(self._ends[metric]) for name, metric in ends.items()}
+        return sums | {gpu: ns / 1e9 for gpu, ns in self._harvest_ns.items()}
+
+    def here(self) -> list[Here]:
+        """Who is there as of the last look (values)."""
+        return [
+            Here(number, client.gpu, client.device, client.job, client.seen_ns, client.held_bytes())
+            for number, client in self._clients.items()
+        ]
 
     def values(self) -> Values:
         """As of now, or of a moment ago."""
