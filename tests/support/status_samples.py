@@ -10,8 +10,18 @@ NOW_S = 1_790_000_000  # a Monday in September 2026
 GIB = 2**30
 
 
-def job(number: int, priority: int | None = 1, uid: int = 4711, share: float | None = 0.4, **more: Any) -> dict[str, Any]:
-    return {"job": str(number), "uid": uid, "priority": priority, "share": share, "slowdown": None, "max_slowdown": None, **more}
+def job(
+    number: int, priority: int | None = 1, uid: int = 4711, share: float | None = 0.4, **more: Any
+) -> dict[str, Any]:
+    return {
+        "job": str(number),
+        "uid": uid,
+        "priority": priority,
+        "share": share,
+        "slowdown": None,
+        "max_slowdown": None,
+        **more,
+    }
 
 
 def gpu(index: int, *jobs: dict[str, Any], node: int = 0, **more: Any) -> dict[str, Any]:
@@ -23,7 +33,15 @@ def gpu(index: int, *jobs: dict[str, Any], node: int = 0, **more: Any) -> dict[s
 
 
 def status(node: str, *gpus: dict[str, Any], today: dict[str, float] | None = None, **more: Any) -> dict[str, Any]:
-    counts = {"gpu_s": 0.0, "harvest_s": 0.0, "ended": 0.0, "kept": 0.0, "exceeded": 0.0, "unknown": 0.0, **(today or {})}
+    counts = {
+        "gpu_s": 0.0,
+        "harvest_s": 0.0,
+        "ended": 0.0,
+        "kept": 0.0,
+        "exceeded": 0.0,
+        "unknown": 0.0,
+        **(today or {}),
+    }
     return {
         "format": "fikit-status", "version": 1, "node": node, "policy": "budget", "written_s": NOW_S - 5, "every_s": 15.0, "gpus": list(gpus),
         "today": {"since_s": NOW_S - 3600, **counts}, "broken": [], **more,

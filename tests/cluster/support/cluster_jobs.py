@@ -45,7 +45,7 @@ class Cluster:
         )
 
     @contextmanager
-    def new_fikitd(self, **keys: int) -> Iterator[None]:
+    def new_fikitd(self, **keys: int | str) -> Iterator[None]:
         """One that has said nothing yet, meanwhile with these keys in fikit.toml's [daemon]; another one afterwards."""
         usual = SchedulerConfig().policy
         self.sandbox.daemon.update(keys)

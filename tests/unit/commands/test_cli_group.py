@@ -77,7 +77,7 @@ def test_unknown_option_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["top", "--bad"], "fikit: No such option '--bad'; see fikit top --help\n"),
+        (["top", "--qqqq"], "fikit: No such option '--qqqq'; see fikit top --help\n"),
         (["run"], "fikit: Missing argument '-- CMD...'; see fikit run --help\n"),
     ],
 )

@@ -48,7 +48,9 @@ def look(*gpus: dict[str, Any], alone: tuple[JobRecord, ...] = ()) -> Look:
 
 
 def file(node: Node, tmp_path: Path, wall: Any = lambda: NOW_S, look: Look = Look()) -> status_file.StatusFile:  # noqa: B008
-    return status_file.StatusFile(str(tmp_path), node.meter, policy="budget", use=lambda: look, storage=Storage(), wall=wall)
+    return status_file.StatusFile(
+        str(tmp_path), node.meter, policy="budget", use=lambda: look, storage=Storage(), wall=wall
+    )
 
 
 @pytest.fixture
@@ -69,7 +71,10 @@ def test_a_shared_gpu_has_its_jobs_with_their_shares_and_promises(node: Node, tm
     document = status_format.checked(told.document(today))
     [gpu] = document["gpus"]
     assert (gpu["uuid"], gpu["index"], gpu["use"], gpu["by_nvml"]) == (GPU, 3, pytest.approx(0.6), False)
-    assert [(job["job"], job["priority"], job["share"]) for job in gpu["jobs"]] == [("12", 1, pytest.approx(0.4)), ("18", 8, pytest.approx(0.2))]
+    assert [(job["job"], job["priority"], job["share"]) for job in gpu["jobs"]] == [
+        ("12", 1, pytest.approx(0.4)),
+        ("18", 8, pytest.approx(0.2)),
+    ]
     assert (gpu["jobs"][0]["slowdown"], gpu["jobs"][0]["max_slowdown"]) == (1.02, pytest.approx(0.05))
     assert gpu["harvest_s"] == document["today"]["harvest_s"] == 3.0
     assert document["today"]["gpu_s"] == 9.0
@@ -180,7 +185,9 @@ def test_nvml_is_not_asked_where_nobody_wants_to_know(tmp_path: Path) -> None:
     asyncio.run(GpuUse(tmp_path, 0, ask).watch())
 
 
-def test_a_fikitd_writes_what_its_jobs_do_and_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fikitd_writes_what_its_jobs_do_and_the_next_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(meter, "FRESH_S", 0.0)
     monkeypatch.setattr(status_file, "EVERY_S", 0.05)
     (shared := tmp_path / "shared").mkdir(mode=0o755)
@@ -232,7 +239,11 @@ def test_storage_that_is_away_costs_one_line(
 
 def test_the_largest_status_that_a_node_writes_is_read(node: Node, tmp_path: Path) -> None:
     for number in range(256):
-        node.client(number, node.job(1_000_000 + number, slowdown=1.0234567, max_slowdown=0.05), gpu=f"GPU-{number % 16:08x}-0405-0607-0809-0a0b0c0d0e0f")
+        node.client(
+            number,
+            node.job(1_000_000 + number, slowdown=1.0234567, max_slowdown=0.05),
+            gpu=f"GPU-{number % 16:08x}-0405-0607-0809-0a0b0c0d0e0f",
+        )
     asyncio.run(file(node, tmp_path).write())
     [path] = tmp_path.iterdir()
     document = statuses.read(tmp_path, NOW_S).by_node[os.uname().nodename.partition(".")[0].lower()]

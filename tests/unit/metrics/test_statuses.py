@@ -44,7 +44,16 @@ def test_what_is_no_status_hides_no_other_one(tmp_path: Path) -> None:
     (directory / ".i.status").write_text("unfinished")
     found = statuses.read(directory, NOW_S)
     assert list(found.by_node) == ["gpu17"]
-    assert sorted(found.refused) == ["a.status", "b.status", "c.status", "d.status", "e.status", "f.status", "g.status", "h?[2J.status"]
+    assert sorted(found.refused) == [
+        "a.status",
+        "b.status",
+        "c.status",
+        "d.status",
+        "e.status",
+        "f.status",
+        "g.status",
+        "h?[2J.status",
+    ]
     assert found.refused["b.status"] == "it is about node gpu17"
 
 

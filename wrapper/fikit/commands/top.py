@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import Any, NoReturn
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
 
 import click
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
@@ -14,30 +15,44 @@ from rich.text import Text
 
 from fikit import node_use
 from fikit.api import node_view
-from fikit.reporters import json, screen, table, top
+from fikit.cluster import look
+from fikit.reporters import cluster, json, screen, table, top
+
+NODE_S: Final = 1.0
+ALL_S: Final = 15.0  # as often as fikitd writes
 
 
 @click.command()
 @click.option(
-    "--interval", type=click.FloatRange(0.2, 60.0), default=1.0, show_default=True, metavar="SECONDS",
-    help="Show what happened in so long, and look again.",
+    "--interval", type=click.FloatRange(0.2, 60.0), metavar="SECONDS",
+    help="Show what happened in so long, and look again; 1, with --all 15.",
 )  # fmt: skip
+@click.option(
+    "--all", "of_all", is_flag=True, help="Every node and GPU of the cluster, from wherever Slurm's commands work."
+)
 @click.option("--once", is_flag=True, help="One look; so it is where the output is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One look, as JSON, with its time.")
-def command(interval: float, once: bool, as_json: bool) -> None:
+def command(interval: float | None, of_all: bool, once: bool, as_json: bool) -> None:
     """Who uses this node's GPUs now, through fikit and around it. q or Ctrl-C ends it, ? says which keys there are.
 
     For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, which parts of its elapsed time it waited and was
     delayed, were its host's or are unexplained, what it has come to so far against alone, of what is allowed, what it launches, how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
     and squeue show anyway.
+
+    With --all every node: Slurm's state, who is on each GPU, what lower jobs had of it today, and which promises were broken, from the files that the nodes' fikitd renew
+    where fikit.toml names a status_dir; of other nodes what Slurm says.
     """
+    if of_all:
+        _all(interval or ALL_S, once, as_json)
+        return
+    interval = interval or NODE_S
     if as_json or once or not sys.stdout.isatty():
         use = node_view.node(interval).record
         json.emit(use) if as_json else table.show(top.view(dict(use)))
         return
     control, before = node_view.first_look()
     console = screen.console()
-    if not console.is_dumb_terminal and sys.stdin.isatty() and sys.stderr.isatty():  # by which textual draws
+    if _draws(console):
         from fikit.live import app, looks  # noqa: PLC0415  # textual is loaded where there is a terminal for it
 
         shown = app.Top(looks.Looks(control, before), interval)
@@ -48,6 +63,29 @@ def command(interval: float, once: bool, as_json: bool) -> None:
         _watch_below(console, control, before, interval)
     except KeyboardInterrupt:
         return
+
+
+def _all(interval: float, once: bool, as_json: bool) -> None:
+    if as_json:
+        json.emit(cluster.document(look.look(), datetime.now(UTC)))
+    elif once or not sys.stdout.isatty() or not _draws(console := screen.console()):
+        found = cluster.lines(look.look())
+        if sys.stdout.isatty():
+            console.print(*found, sep="\n", no_wrap=True, overflow="ellipsis")
+        else:
+            for line in found:
+                screen.echo(line.plain.rstrip())
+    else:
+        from fikit.live.cluster import TopAll  # noqa: PLC0415  # textual is loaded where there is a terminal for it
+
+        shown = TopAll(look.look, interval)
+        shown.run()
+        sys.exit(shown.return_code)
+
+
+def _draws(console: Console) -> bool:
+    """Whether textual can use this terminal."""
+    return not console.is_dumb_terminal and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _watch_below(console: Console, control: Control, before: dict[str, Any] | None, interval: float) -> NoReturn:

@@ -1,0 +1,51 @@
+"""`fikit top --all` on a real Slurm: what its node's fikitd writes, and what Slurm says of the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cluster_jobs import Cluster
+
+
+def top(cluster: Cluster) -> dict[str, Any]:
+    done = cluster.sandbox.run(["fikit", "top", "--all", "--json"], timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_who_shares_a_gpu_and_who_has_one_alone(cluster: Cluster, spin: Path) -> None:
+    (status := cluster.directory / "status").mkdir(mode=0o755, exist_ok=True)
+    script = cluster.script("spins", f"{spin} 1000000 250000")
+    with cluster.new_fikitd(status_dir=str(status), gpu_use_s=1):
+        high = cluster.submit_running(script, "--fikit-priority=high")
+        alone = cluster.submit(script, "--gres=gpu:1")
+
+        def seen() -> dict[str, Any] | None:
+            """Once NVML has been asked since both jobs use their GPUs."""
+            [node] = (found := top(cluster))["nodes"]
+            gpus = node["gpus"]
+            known = {job["job"] for gpu in gpus for job in gpu["jobs"]}
+            return found if {high, alone} <= known and all(gpu["use"] for gpu in gpus) else None
+
+        found = cluster.until(seen, "top --all never showed both jobs", 90)
+        [node] = found["nodes"]
+        jobs = {job["job"]: (job["priority"], job["name"]) for gpu in node["gpus"] for job in gpu["jobs"]}
+        assert jobs == {high: (1, "spins"), alone: (None, "spins")}
+        assert [gpu["emulated"] for gpu in node["gpus"]] == [True, True]
+        assert {gpu["by_nvml"] for gpu in node["gpus"] if gpu["jobs"][0]["job"] == alone} == {True}
+        assert (found["totals"]["shared"], found["totals"]["alone"], node["late"], node["elsewhere"]) == (
+            1,
+            1,
+            False,
+            [],
+        )
+        text = cluster.sandbox.run(["fikit", "top", "--all"]).stdout
+        assert f"{high} spins root high" in text
+        assert f"alone: {alone} spins root" in text
+        cluster.run("scancel", high, alone)
+        for job in (high, alone):
+            cluster.end(job)
+        cluster.until(lambda: top(cluster)["totals"]["today"]["ended"] >= 1, "the job's end was not counted", 60)
