@@ -9,11 +9,11 @@ from fikitd.api import statuses
 from fikitd.config import fikit_toml
 from fikitd.store.storage import reason
 
-from fikit import slurm_config
 from fikit.advice import slurm
 from fikit.cluster import view
 from fikit.cluster.view import Cluster
 from fikit.errors import UserError
+from fikit.slurm import config as slurm_config
 
 
 def look() -> Cluster:

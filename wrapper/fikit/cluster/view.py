@@ -13,9 +13,9 @@ from typing import Any, Final
 from fikitd.api import statuses
 from fikitd.api.status_format import COUNTS
 
-from fikit import slurm_config
 from fikit.advice import slurm
 from fikit.advice.slurm import Queued
+from fikit.slurm import config as slurm_config
 
 IDLE: Final = 0.2  # who has a GPU alone and keeps it less busy would share it
 DAY_S: Final = 86_400
