@@ -34,9 +34,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "; did you mean " + " or ".join(f'"{name}"' for name in close) + "?"
 
 
-def write(file: Path, text: str) -> None:
-    """To a file that somebody named. UserError: it cannot be written."""
+def write(file: Path, content: str | bytes) -> None:
+    """To a file that somebody named, text as UTF-8. UserError: it cannot be written."""
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UserError(f"{file} could not be written: {error.strerror}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 import textwrap
@@ -176,8 +177,8 @@ def test_runs_are_extended_and_ended(scenario: Scenario, written: Callable[[str]
 
 
 def test_copies_ask_where_they_matter_and_go_when_they_are_chosen(written: Callable[[str], Path]) -> None:
-    high = recordings.Made(recordings.random.Random(1))
-    low = recordings.Made(recordings.random.Random(2))
+    high = recordings.Made(random.Random(1))
+    low = recordings.Made(random.Random(2))
     for made in (high, low):
         for _ in range(20):
             made.work("Memcpy HtoD (Pinned -> Device)", 400, size=4_000_000)

@@ -14,6 +14,7 @@ from fikit import jobs_known
 from fikit.errors import UserError, did_you_mean, write
 from fikit.options import policy_name
 from fikit.options.quantities import nanoseconds, share
+from fikit.recordings import source
 from fikit.reporters import json, simulation, table, units
 from fikit.reporters import picture as svg
 from fikit.reporters.line import say
@@ -21,15 +22,18 @@ from fikit.stored import played
 
 ALL = "all"
 NOTHING = 0.01  # of harvest: what had been launched before the gate was closed
-_TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--high", metavar="TRACE", type=_TRACE, help="Recording of the high-priority job.")
 @click.option(
-    "--low", "lows", multiple=True, metavar="TRACE", type=_TRACE,
+    "--high", metavar="RECORDING",
+    help="Recording of the high-priority job: a file of fikit's (fikit trace --recording), of PyTorch's profiler (JSON) or of Nsight Systems "
+    f"(SQLite), or one that comes with fikit: {', '.join(source.SHIPPED)}.",
+)  # fmt: skip
+@click.option(
+    "--low", "lows", multiple=True, metavar="RECORDING",
     help="Recording of a low-priority job, which repeats it for ever; may be given several times.",
 )  # fmt: skip
 @click.option(
@@ -92,11 +96,11 @@ _TRACE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="One object; times in the units of their names; of several policies it has a list.",
 )
 def command(  # noqa: PLR0917
-    high: Path | None, lows: tuple[Path, ...], job: str | None, others: tuple[str, ...], user: str | None, picture: Path | None, policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
+    high: str | None, lows: tuple[str, ...], job: str | None, others: tuple[str, ...], user: str | None, picture: Path | None, policies: tuple[str, ...], arrivals: str, max_slowdown: float, max_delay: int | None,
     device: str, slice_ns: int | None, switch_ns: int | None, overlap: float | None, requests: int | None, seed: int, cold: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """What a policy does to a high-priority job and to low ones, recorded timelines (*.csv.gz), or jobs of yours: --job 12 --with 18.
+    """What a policy does to a high-priority job and to low ones: recorded timelines (--high inference --low training), or jobs of yours (--job 12 --with 18).
 
     Nothing runs on a GPU: the device is the emulated one's model, in manual time. The same command prints the same numbers.
     """
@@ -136,21 +140,18 @@ def command(  # noqa: PLR0917
 
 
 def _jobs(
-    high: Path | None, lows: Sequence[Path], job: str | None, others: Sequence[str], user: str | None
+    high: str | None, lows: Sequence[str], job: str | None, others: Sequence[str], user: str | None
 ) -> tuple[simulator.Trace, list[simulator.Trace], list[str]]:
-    """The high job, the low ones, and what their traces lack."""
+    """The high job, the low ones, and what their recordings lack."""
     if (high is None) == (job is None) or bool(lows) == bool(others):
         raise click.UsageError(
-            "name a high job (--high TRACE or --job JOBID) and at least one low one (--low TRACE or --with JOBID)"
+            "name a high job (--high RECORDING or --job JOBID) and at least one low one (--low RECORDING or --with JOBID)"
         )
     uid = None if user is None else jobs_known.user(user)
-    first, lacking = (simulator.load(high), []) if high is not None else played.load(str(job), uid)
-    rest = [simulator.load(low) for low in lows]
-    for each in others:
-        made, more = played.load(each, uid)
-        rest.append(made)
-        lacking = [*lacking, *more]
-    return first, rest, lacking
+    first = source.named(high) if high is not None else played.of_job(str(job), uid)
+    rest = [*map(source.named, lows), *(played.of_job(each, uid) for each in others)]
+    lacking = [text for found in (first, *rest) for text in found.lacking]
+    return first.trace(), [found.trace() for found in rest], lacking
 
 
 def _policies(asked: Sequence[str], gpu: simulator.Device) -> list[str | simulator.PolicyFile]:
