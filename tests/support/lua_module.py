@@ -64,8 +64,9 @@ def lua(source: str, **env: str) -> list[str]:
 
 
 def alike(printed: str) -> str:
-    """What differs from Lua to Lua without a meaning: the order of pairs(), 4.0 for 4."""
-    return "\n".join(sorted(re.sub(r"(?<=\d)\.0\b", "", line) for line in printed.splitlines()))
+    """What differs from Lua to Lua without a meaning: the order of pairs(), 4.0 for 4, where a long path is cut."""
+    whole = re.sub(r"(\.\.\.)?\S*/(?=\w+\.lua:)", "", printed)
+    return "\n".join(sorted(re.sub(r"(?<=\d)\.0\b", "", line) for line in whole.splitlines()))
 
 
 def submit(options: dict[str, str], job: dict[str, object], **env: str) -> Submitted:

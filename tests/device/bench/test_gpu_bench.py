@@ -22,6 +22,7 @@ from bench.gpu import conformance, crew, pairs, parts, processes
 from bench.gpu.crew import Worker
 from bench.gpu.place import Place, place
 from bench.record import ROOT, BenchError
+from fikitd import paths
 
 # What a machine with a GPU has: no toml++, hypothesis, xdist, tomlkit, pynvml, scikit-build-core, and nothing of Slurm.
 PACKAGES = ("nanobind", "click", "rich", "pygments", "markdown_it", "mdurl", "pytest", "_pytest", "pluggy", "iniconfig",
@@ -361,6 +362,15 @@ def with_mps(somewhere: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return program
 
 
+@pytest.fixture
+def slow_device(somewhere: Place, tmp_path: Path) -> None:
+    """What is queued keeps it busy while other programs have its hosts' cores: kernels overlap where the device lets them."""
+    profile = tmp_path / "slow.toml"
+    profile.write_text((paths.emulator_dir() / "default.toml").read_text().replace("dilation = 1.0", "dilation = 40"))
+    somewhere.env["EMUCUDA_CONFIG"] = str(profile)
+
+
+@pytest.mark.usefixtures("slow_device")
 def test_by_mps_kernels_overlap(somewhere: Place, with_mps: Path) -> None:
     found = parts.by_mps(somewhere, parts.QUICK, "")
     assert found["chains"]["overlap"] > 0.5, found

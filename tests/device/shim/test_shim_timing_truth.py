@@ -129,16 +129,19 @@ def test_durations_are_the_devices_own(truth: Truth, work: str, profile: str) ->
 @pytest.mark.parametrize(("pause_us", "profile"), [(50, "at once"), (50, "like a driver"), (500, "like a driver")])
 def test_gaps_are_the_devices_own(truth: Truth, pause_us: int, profile: str) -> None:
     pause = pause_us * DILATION / 1e6
-    code = f"for i in range(12):\n spin(f, 20); synchronize(); time.sleep({pause})"
+    once = "for i in range(1, 13):\n spin(f, 20, grid=i); synchronize()"
+    code = f"{once}\n{once}; time.sleep({pause})"
 
     def check() -> None:
         fikitd, kernels = truth(code, measure=True, **PROFILES[profile])
-        recorded = [
-            (after["start_ns"] - before["end_ns"]) / DILATION / 1e3 for before, after in pairwise(kernels[-12:])
-        ]
-        gaps = [entry.value / 1e3 for entry in fikitd.page().of_kind(GAP)]
+        recorded = {
+            before["grid"][0]: (after["start_ns"] - before["end_ns"]) / DILATION / 1e3
+            for before, after in pairwise(kernels[-12:])
+        }
+        gaps = {grid: entries[-1].value / 1e3 for grid, entries in by_grid(fikitd, GAP).items() if grid in recorded}
         assert len(gaps) >= 8
-        assert statistics.median(gaps) == pytest.approx(statistics.median(recorded), rel=0.1)
+        # Each beside its own: how long a pause becomes is up to the machine.
+        assert statistics.median(gaps[grid] / recorded[grid] for grid in gaps) == pytest.approx(1, rel=0.1)
 
     once_of(3, check)
 
