@@ -60,8 +60,8 @@ def take() -> None:
         job = re.findall(r"fikit: job (\S+) low", low[0])[0]
         page = work / "page.html"
         subprocess.run([*FIKIT, "report", job, "--html", str(page)], check=True)
-        photograph(page, DOCS / "report-page.png", 900, 1320)
-        photograph(work / "top.svg", DOCS / "top.png", 1120, 330)
+        photograph(page, DOCS / "pictures" / "report-page.png", 900, 1320)
+        photograph(work / "top.svg", DOCS / "pictures" / "top.png", 1120, 330)
 
 
 @contextmanager

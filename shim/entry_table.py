@@ -1,6 +1,6 @@
 """Read entry_points.def, the one table of what the shim does with each of the driver's calls.
 
-The build (generate.py), the tests and docs/interception.md come from it. `entry_table.py docs/interception.md` rewrites
+The build (generate.py), the tests and docs/design/interception.md come from it. `entry_table.py docs/design/interception.md` rewrites
 the generated part of that page.
 """
 
@@ -62,7 +62,7 @@ def _listed(symbols: list[str]) -> str:
 
 
 def markdown(table: Table) -> str:
-    """The generated part of docs/interception.md."""
+    """The generated part of docs/design/interception.md."""
     lines = ["### Handled", "", "| treatment | calls |", "|---|---|"]
     for treatment, words in table.treatments.items():
         symbols = [symbol for symbol, chosen in table.handled.items() if chosen == treatment]

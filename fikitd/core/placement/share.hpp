@@ -1,4 +1,4 @@
-// Share a GPU now, or wait? Theorem 1 of SJF-BSBF (arXiv 2407.13088) for jobs of which one goes first. docs/placement.md derives it.
+// Share a GPU now, or wait? Theorem 1 of SJF-BSBF (arXiv 2407.13088) for jobs of which one goes first. docs/design/placement.md derives it.
 #pragma once
 
 namespace fikit::placement {

@@ -11,7 +11,7 @@ constexpr double kLeastShare = 0.01; // of the device: the slowest of 121 simula
 
 } // namespace
 
-// one_queue: derived, and checked against an earlier simulator. slices, mps: fitted to `python -m bench slowdowns` (docs/placement.md has
+// one_queue: derived, and checked against an earlier simulator. slices, mps: fitted to `python -m bench slowdowns` (docs/design/placement.md has
 // the errors).
 Slowdowns::Constants Slowdowns::constants(Device device) {
   constexpr Form kDerived{.granted = 0.9, .power = 1, .crossing = 0};

@@ -40,7 +40,7 @@ class Slowdowns {
   void measured(Priorities priorities, std::size_t first, std::size_t second, double slowdown_first, double slowdown_second);
 
   // Priorities::automatic: nobody goes first only where that makes the sum of ends less than this share of what it is with an order.
-  // Below 1 where the closed form knows less of equal sharing than of an order (docs/placement.md has its errors).
+  // Below 1 where the closed form knows less of equal sharing than of an order (docs/design/placement.md has its errors).
   double equal_below() const { return form_.equal_below; }
 
   // Not with Priorities::automatic: that is a choice between the other two. The rate of each job, 1 = as alone, when all of `loads` (highest priority first) are on one GPU. `rates` is as long as `loads`,

@@ -1,4 +1,4 @@
-// A job with less room on the GPU than it touches (case B of docs/residency.md): which chunk leaves when, and comes back when. TENSILE's greedy
+// A job with less room on the GPU than it touches (case B of docs/design/residency.md): which chunk leaves when, and comes back when. TENSILE's greedy
 // plan (arXiv 2105.13336), for chunks of an unmodified program's memory.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Who of the lower jobs has its memory on the GPU in the next epoch, where not all of them fit at once (case A of docs/residency.md).
+// Who of the lower jobs has its memory on the GPU in the next epoch, where not all of them fit at once (case A of docs/design/residency.md).
 #pragma once
 
 #include <cstddef>

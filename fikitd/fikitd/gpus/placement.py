@@ -36,4 +36,4 @@ __all__ = [
 ]  # fmt: skip
 
 PAIR: Final = Rules(most=0, saved_worth=0.5)
-"""What `pair` goes by: as many on a GPU as memory has room for; docs/placement.md has what half a second was chosen by."""
+"""What `pair` goes by: as many on a GPU as memory has room for; docs/design/placement.md has what half a second was chosen by."""

@@ -1,6 +1,6 @@
 """Whose memory is on the GPU, where that of all jobs does not fit: the pure rules (fikitd/core/residency), as daemon, bench and advice use them.
 
-No clock, no file, no driver: numbers in, plans out. Times are ns, memory is bytes. docs/residency.md says how they decide.
+No clock, no file, no driver: numbers in, plans out. Times are ns, memory is bytes. docs/design/residency.md says how they decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long a job still runs, how busy it keeps a GPU and how much memory it needs, by the earlier runs of its user and name.
 
-docs/placement.md, "The rules". Times are seconds. A run counts with its time alone, where it is known: what it met
+docs/design/placement.md, "The rules". Times are seconds. A run counts with its time alone, where it is known: what it met
 on its GPU was not its own doing.
 """
 

@@ -5,7 +5,7 @@ its time, and beside hardly anybody else, says how much that one slowed it while
 
     alone = (elapsed - together) + together / slowdown
 
-The median of such runs is the pair's slowdown. docs/placement.md, "The rules": a measured pair is believed before the closed form.
+The median of such runs is the pair's slowdown. docs/design/placement.md, "The rules": a measured pair is believed before the closed form.
 """
 
 from __future__ import annotations

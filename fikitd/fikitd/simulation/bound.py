@@ -1,6 +1,6 @@
 """How much of what a high job leaves idle any policy could give to a low job: an upper bound, whatever the policy knows.
 
-docs/scheduling-results.md says why it is one, for each way in which a GPU is shared.
+docs/results/scheduling-results.md says why it is one, for each way in which a GPU is shared.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from bench.scheduling import seeds
 from bench.scheduling.pairs import PAIRS
 
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()
-RESULTS = (ROOT / "docs" / "scheduling-results.md").read_text()
+RESULTS = (ROOT / "docs" / "results" / "scheduling-results.md").read_text()
 RUNS = len(PAIRS) * sum(len(seeds.of(arrivals, seeds.SEEDS)) for arrivals in ARRIVALS)
 UNITS = {"": 1.0, "%": 0.01, "us": 1e3, "ms": 1e6, "s": 1e9}
 

@@ -86,7 +86,7 @@ def test_sharing_at_once_or_one_after_the_other_is_never_worse_than_between(
 def test_the_closed_tests_of_the_reference_decide_as_the_sums_do(
     b: float, a: float, high_xi: float, low_xi: float, wait: float
 ) -> None:
-    """docs/placement.md: four inequalities, by who outlives whom under sharing; and what a free GPU in `wait` changes."""
+    """docs/design/placement.md: four inequalities, by who outlives whom under sharing; and what a free GPU in `wait` changes."""
     low, high = Couple(b, a, high_xi, low_xi), Couple(a, b, high_xi, low_xi)
     outlives_as_low, outlives_as_high = low_xi * a >= high_xi * b, high_xi * a >= low_xi * b
     as_low = high_xi < 2 * low_xi / (2 * low_xi - 1) if outlives_as_low else a * (low_xi * (2 - 1 / high_xi) - 1) < b
@@ -120,7 +120,7 @@ def ends_in_small_steps(jobs: list[Resident], priorities: Priorities) -> list[fl
 
 
 def closed_form(busy: list[float], priorities: Priorities) -> list[float]:
-    """As docs/placement.md has it, in another way than the library."""
+    """As docs/design/placement.md has it, in another way than the library."""
     if len(busy) == 1:
         return [1.0]
     found: list[float] = []

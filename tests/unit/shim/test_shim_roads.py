@@ -1,4 +1,4 @@
-"""The table of roads to the driver in docs/interception.md and the tests of test_shim_loading.py are about the same roads."""
+"""The table of roads to the driver in docs/design/interception.md and the tests of test_shim_loading.py are about the same roads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def roads() -> Iterator[str]:
 
 
 def test_every_road_is_a_row_and_every_row_a_test() -> None:
-    page = (ROOT / "docs" / "interception.md").read_text()
+    page = (ROOT / "docs" / "design" / "interception.md").read_text()
     rows = re.findall(r"^\|.*\| `(test_\w+(?:\[.+\])?)` \|$", page, re.MULTILINE)
     assert len(rows) == len(set(rows)) >= 16
     assert set(rows) == set(roads())

@@ -80,5 +80,5 @@ def test_table_that_contradicts_itself_does_not_build(rows: str, fault: str, tmp
 
 
 def test_docs_are_generated_from_the_table() -> None:
-    page = (ROOT / "docs" / "interception.md").read_text()
-    assert entry_table.update(page, TABLE) == page, "run: python shim/entry_table.py docs/interception.md"
+    page = (ROOT / "docs" / "design" / "interception.md").read_text()
+    assert entry_table.update(page, TABLE) == page, "run: python shim/entry_table.py docs/design/interception.md"

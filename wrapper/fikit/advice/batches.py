@@ -1,4 +1,4 @@
-"""Smaller steps where it is memory that is missing: gradient accumulation, from two runs' peaks (docs/placement.md, "The rules").
+"""Smaller steps where it is memory that is missing: gradient accumulation, from two runs' peaks (docs/design/placement.md, "The rules").
 
 A hint only: whether a program can accumulate gradients, and whether the result is the same, its owner knows.
 """

@@ -1,6 +1,6 @@
 """Each GPU for the job: from when, beside whom, under which priority, what that costs it and them, or why not.
 
-Reckoned with the rules of placement (fikitd.gpus.placement, docs/placement.md): ends are played through with and without the job. Where several
+Reckoned with the rules of placement (fikitd.gpus.placement, docs/design/placement.md): ends are played through with and without the job. Where several
 jobs have one priority and others another, those of one priority are taken one after the other, the job behind its equals.
 """
 

@@ -1,6 +1,6 @@
 """Jobs whose memory does not fit on a GPU at once: would they fit by what runs needed, in turns, or with a budget, and what would that cost? Pure.
 
-What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/residency.md). fikit moves no memory for it: this says what moving would be like.
+What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/design/residency.md). fikit moves no memory for it: this says what moving would be like.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GIB: Final = 2**30
 LINK_BYTES_PER_S: Final = 24e9
 """Assumed: what a PCIe 4 link of 16 lanes carries in one direction; the node's own is not measured yet."""
 LEAST_BUDGET: Final = 0.7
-"""Of what a job needs: with so much, four of five networks took at most a tenth longer, simulated and with known lifetimes (docs/residency.md)."""
+"""Of what a job needs: with so much, four of five networks took at most a tenth longer, simulated and with known lifetimes (docs/design/residency.md)."""
 MOST_NAMED: Final = 4
 HOW: Final = ("together", "turns", "budget")
 """The better first."""

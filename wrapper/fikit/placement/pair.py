@@ -1,6 +1,6 @@
 """Which GPU a waiting job should share, or for whose end it should wait: the rules of `fikitd.gpus.placement` on what is where now. Pure.
 
-As in the simulator (docs/placement.md): in the order of the queue, an idle GPU before all, else the one where the sum of all ends gains
+As in the simulator (docs/design/placement.md): in the order of the queue, an idle GPU before all, else the one where the sum of all ends gains
 most, else none, if waiting is better. A job for which no GPU has room is Slurm's.
 """
 
