@@ -10,7 +10,8 @@ import pytest
 from fikit.advice import offers, rules
 from fikit.advice.facts import Busy, Expectation, Facts, Gpu, Neighbour, Request
 from fikit.advice.residency import LINK_BYTES_PER_S, arrange, beside, residency
-from fikit.advice.situation import Advice, Situation
+from fikit.advice.situation import Situation
+from fikit.api.advice import Advice
 from fikitd.history import Known
 from hypothesis import given
 from hypothesis import strategies as st

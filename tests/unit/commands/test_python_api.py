@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import json
 import os
 import pickle
 import re
@@ -17,6 +20,7 @@ import pytest
 from cli_samples import MEASURED, REPORT, site_without_daemon, without_advice
 from click.testing import CliRunner
 from fikit import api, node_use
+from fikit.advice import rules, run_rules
 from fikit.api import job_report, node_view
 from fikit.commands import report as report_command
 from fikitd.api.reports import ReportStore
@@ -78,6 +82,7 @@ def test_the_example_of_the_page_runs(store: ReportStore, capsys: pytest.Capture
         "waited 0.009 s: behind, job 17",
         "waited 0.002 s: does_not_fit, job 17",
         "waited 0.001 s: reaction, job 12",
+        *(line for each in fikit.report(12).advice for line in (each.text, f"    {each.line}")),
         "12 serve 1.0395",
         "1.0395",
     ]
@@ -100,6 +105,44 @@ def test_a_report_says_what_its_record_says(store: ReportStore) -> None:
     assert report.wait_reasons[1].kernel == "gemm_[64]"
     assert report.delays == (fikit.Delay("18", 8, 0.013, 7),)
     assert report.memory == fikit.Memory(10 * 2**30, 9_400_000_000, 3)
+
+
+def test_a_reports_advice_is_what_the_command_line_says(store: ReportStore) -> None:
+    store.save({**REPORT, "kept": False, "memory": {**REPORT["memory"], "refused": 3}})
+    advice = fikit.report(12).advice
+    said = json.loads(CliRunner().invoke(report_command.command, ["12", "--json"]).output)["advice"]
+    assert [dataclasses.asdict(each) for each in advice] == said
+    assert {each.rule for each in advice} >= {"promise", "refused memory"}
+    text = CliRunner().invoke(report_command.command, ["12"]).output
+    assert all(" ".join(each.text.split()) in " ".join(text.split()) for each in advice)
+
+
+def test_the_page_names_every_rule_of_reports_and_its_figures() -> None:
+    table = PAGE.split("## Advice")[1].split("## ")[0].split("|---|---|")[1]
+    rows = dict(re.findall(r"^\| `([a-z ]+)` \| (.+) \|$", table, re.MULTILINE))
+    found = _figures(inspect.getsource(run_rules)) | {
+        rule: keys for rule, keys in _figures(inspect.getsource(rules)).items() if rule == "memory"
+    }
+    assert {rule: set(re.findall(r"`(\w+)`", row)) for rule, row in rows.items()} == found
+    assert all(
+        re.search(r"_(s|us|bytes|gib|share)$", key) or key in {"job", "kernel", "kernels", "untimed", "refused", "slowdown", "max_slowdown", "more_gpus"}
+        for keys in found.values()
+        for key in keys
+    )  # fmt: skip
+
+
+def _figures(source: str) -> dict[str, set[str]]:
+    """By rule the names of its figures: of every function that returns an Advice, the keys of its dicts."""
+    found: dict[str, set[str]] = {}
+    for function in [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]:
+        advices = [
+            each for each in ast.walk(function) if isinstance(each, ast.Call) and ast.unparse(each.func) == "Advice"
+        ]
+        for name in {ast.literal_eval(each.args[0]) for each in advices}:
+            found[name] = {
+                str(ast.literal_eval(key)) for each in ast.walk(function) if isinstance(each, ast.Dict) for key in each.keys if key is not None
+            }  # fmt: skip
+    return found
 
 
 def test_a_report_can_be_hashed_compared_and_sent_to_another_process() -> None:

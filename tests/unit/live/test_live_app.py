@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cli_samples import REPORT
 from fikit import jobs_known
+from fikit.advice import reported
 from fikit.errors import NoReport
 from fikit.live import dialogs
 from fikit.live.app import Top
@@ -162,7 +163,7 @@ def test_a_new_look_keeps_the_place_and_lengthens_the_history() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch, find: Callable[..., dict[str, Any]]) -> str:
     monkeypatch.setattr(dialogs, "find", find)
     monkeypatch.setattr(jobs_known, "find", find)
-    monkeypatch.setattr(dialogs.reported, "advise", lambda run: [])
+    monkeypatch.setattr(reported, "advise", lambda run: [])
     found: list[str] = []
 
     async def entered(pilot: Pilot[None], app: Top) -> None:

@@ -15,8 +15,8 @@ import pytest
 from cli_samples import MEASURED, REPORT, site_without_daemon
 from click.testing import CliRunner
 from fikit.advice import of_run
-from fikit.advice.situation import Advice
 from fikit.api import job_report
+from fikit.api.advice import Advice
 from fikit.commands.report import command
 from fikit.page import document, render
 from fikit.page.document import Sources

@@ -12,7 +12,8 @@ from fikitd.base import priorities
 from fikit.advice import speeds
 from fikit.advice.facts import Facts, Neighbour
 from fikit.advice.offers import Choice, Offer
-from fikit.advice.situation import Advice, Situation
+from fikit.advice.situation import Situation
+from fikit.api.advice import Advice
 
 
 def of(situation: Situation, advices: Sequence[Advice]) -> dict[str, Any]:

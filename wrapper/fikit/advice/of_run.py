@@ -13,7 +13,8 @@ from fikitd.history import Known
 from fikit.advice import rules
 from fikit.advice.facts import Busy, Expectation, Facts, Request
 from fikit.advice.offers import Alone
-from fikit.advice.situation import Advice, Situation
+from fikit.advice.situation import Situation
+from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
 
 GIB: Final = 2**30

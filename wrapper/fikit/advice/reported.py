@@ -10,7 +10,7 @@ from fikitd.profiles.peaks import Peaks
 from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import gather, of_run
-from fikit.advice.situation import Advice
+from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
 from fikit.site_paths import places
 

@@ -13,7 +13,8 @@ from fikitd.gpus.placement import shards_for
 from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
 
 from fikit.advice.facts import Gpu, Neighbour
-from fikit.advice.situation import Advice, Situation, asked_priority, typed
+from fikit.advice.situation import Situation, asked_priority, typed
+from fikit.api.advice import Advice
 from fikit.reporters.units import duration
 
 GIB: Final = 2**30

@@ -13,16 +13,8 @@ from fikitd.gpus.placement import shards_for
 
 from fikit.advice import batches, deadlines, residency, run_rules
 from fikit.advice.offers import Choice
-from fikit.advice.situation import (
-    WORTH,
-    Advice,
-    Rule,
-    Situation,
-    asked_priority,
-    typed,
-    with_limit,
-    with_priority,
-)
+from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_limit, with_priority
+from fikit.api.advice import Advice
 from fikit.reporters.units import gibibytes, span
 
 FEW_RUNS: Final = 3
@@ -177,7 +169,7 @@ def memory(situation: Situation) -> Advice | None:
     if peak is None or facts.request.shards_source != "asked" or not facts.request.shares:
         return None
     needed, asked = shards_for(peak), facts.request.shards
-    figure = {"peak_bytes": peak, "shards": asked, "needed": needed}
+    figure = {"peak_bytes": peak, "asked_gib": asked, "needed_gib": needed}
     if needed > asked:
         text = f"it asks for {asked} GiB, and a run needed {_gib(peak)}: it may run out of memory"
         return Advice("memory", text, figure, typed(facts, f"--fikit-mem={needed}G"))

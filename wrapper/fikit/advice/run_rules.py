@@ -13,7 +13,8 @@ from fikitd.api import elapsed
 from fikitd.base import priorities
 from fikitd.gpus.placement import shards_for
 
-from fikit.advice.situation import WORTH, Advice, Rule, Situation, asked_priority, typed, with_priority
+from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_priority
+from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport, WaitReason
 from fikit.reporters.units import count, duration, gibibytes, percent
 
@@ -62,7 +63,7 @@ def idle(situation: Situation) -> Advice | None:
     line = typed(
         situation.facts, "--gres=gpu:1", f"--fikit-priority={priorities.name(max(1, situation.facts.highest))}"
     )
-    return Advice("share", text, {"busy": busy}, line)
+    return Advice("share", text, {"busy_share": busy}, line)
 
 
 def long_kernel(situation: Situation) -> Advice | None:
@@ -108,7 +109,7 @@ def raise_priority(situation: Situation) -> Advice | None:
     return Advice(
         "raise priority",
         text,
-        {"waited_s": cost_s, "share": _share(cost_s, run), "job": worst.job},
+        {"waited_s": cost_s, "waited_share": _share(cost_s, run), "job": worst.job},
         with_priority(facts, equal),
     )
 
@@ -121,7 +122,7 @@ def lower_priority(situation: Situation) -> Advice | None:
     if not any(each.priority is not None and each.priority > run.priority for each in run.delays):
         return None
     text = f"its kernels kept the GPU busy {percent(busy, 1)} of its time, so jobs below it got next to nothing: if it is not urgent, take priority low"
-    return Advice("lower priority", text, {"busy": busy}, with_priority(facts, LOW))
+    return Advice("lower priority", text, {"busy_share": busy}, with_priority(facts, LOW))
 
 
 def promise(situation: Situation) -> Advice | None:
@@ -188,7 +189,7 @@ def late_host(situation: Situation) -> Advice | None:
         return None
     text = f"its host was late by {duration(run.host.late_s)} between launches, {percent(run.host.late_s, run.elapsed_s or 0.0)} of its time: if its CPUs were full, ask for more of them (--cpus-per-task)"
     line = f"sacct -j {run.job} --format=AllocCPUS,TotalCPU,Elapsed" if run.job.isdecimal() else ""
-    return Advice("late host", text, {"late_s": run.host.late_s, "share": _share(run.host.late_s, run)}, line)
+    return Advice("late host", text, {"late_s": run.host.late_s, "late_share": _share(run.host.late_s, run)}, line)
 
 
 RULES: Final[tuple[Rule, ...]] = (

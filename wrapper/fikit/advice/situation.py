@@ -1,28 +1,19 @@
-"""What the rules of advice go by, what one says, and the lines to type. Pure."""
+"""What the rules of advice go by, and the lines to type. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 from fikitd.base import priorities
 
 from fikit.advice.facts import Facts
 from fikit.advice.offers import Alone, Offer
+from fikit.api.advice import Advice
 
 WORTH: Final = 0.02  # of the time: less is no advice
-
-
-@dataclass(frozen=True)
-class Advice:
-    """rule: its name. text: one sentence. figure: numbers by name, times in seconds. line: what to type, "" where there is nothing to type."""
-
-    rule: str
-    text: str
-    figure: dict[str, Any]
-    line: str = ""
 
 
 @dataclass(frozen=True)

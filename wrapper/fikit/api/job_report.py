@@ -12,6 +12,8 @@ from typing import Any, Literal, cast
 
 from fikitd.api.reports import has_times, place_of, summary_line
 
+from fikit.api.advice import Advice
+
 State = Literal["running", "ended"]
 DeviceMode = Literal["slices", "mps", "other-mps", "mixed"]
 
@@ -140,6 +142,13 @@ class JobReport:
     def summary(self) -> str:
         """One line, as at the end of the job's output."""
         return summary_line(dict(self.record))
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What the run suggests, the most important first. Reads what is stored of the name's last runs, and fikit.toml, each time that it is asked."""
+        from fikit.advice import reported  # noqa: PLC0415  # it knows reports, and most who read one ask for no advice
+
+        return tuple(reported.advise(self))
 
 
 def of(record: Mapping[str, Any]) -> JobReport:

@@ -10,7 +10,7 @@ import click
 from fikitd.base.command_line import run_command, version_option
 
 from fikit import jobs_known
-from fikit.advice import of_run, reported
+from fikit.advice import of_run
 from fikit.api import moments, queries, sums
 from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
@@ -118,7 +118,7 @@ def _show_many(reports: list[JobReport], as_csv: bool, as_json: bool) -> None:
 def _write_page(found: JobReport, file: Path) -> None:
     from fikit.page import document, look_up, render  # noqa: PLC0415  # Jinja2 is loaded where a page is asked for
 
-    made = document.of(found, reported.advise(found), look_up.sources(found.record), datetime.now(UTC))
+    made = document.of(found, found.advice, look_up.sources(found.record), datetime.now(UTC))
     write(file, render.html(made))
 
 
@@ -142,7 +142,7 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
     else:
         found = queries.one(jobid, uid)
-        advices = reported.advise(found)
+        advices = found.advice
         if as_json:
             json.emit({**found.record, "advice": of_run.document(advices)})
         else:

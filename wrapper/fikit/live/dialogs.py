@@ -14,7 +14,6 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from fikit.advice import reported
 from fikit.api import job_report
 from fikit.errors import UserError
 from fikit.jobs_known import find
@@ -93,4 +92,4 @@ def _report(job: str, uid: int) -> RenderableType:
         run = job_report.of(find(job, uid))
     except (UserError, ControlError, DaemonUnreachable) as error:
         return Text(f"{error}\n\nOnly its own user and root see a job's report.")
-    return job_table.report(dict(run.record), advices=reported.advise(run))
+    return job_table.report(dict(run.record), advices=run.advice)

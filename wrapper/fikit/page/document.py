@@ -11,7 +11,7 @@ from fikitd.api import elapsed
 from fikitd.api.reports import has_times
 from fikitd.base import priorities
 
-from fikit.advice.situation import Advice
+from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
 from fikit.page import timeline
 from fikit.page.figures import Figure, Source

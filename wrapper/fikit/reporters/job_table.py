@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.advice.situation import Advice
+from fikit.api.advice import Advice
 from fikit.api.job_report import moment
 from fikit.reporters import auto, device_mode, elapsed, table, units, verdict
 from fikit.reporters.grid import bar
