@@ -15,9 +15,9 @@ from fikitd.api.traces import TraceError
 from fikitd.base.untrusted import AHEAD_S
 
 from fikit.errors import NoReport, UserError, nearest
-from fikit.reporters.line import say
 from fikit.site_paths import Place, elsewhere, looked_in, places
 from fikit.slurm import jobs as slurm_jobs
+from fikit.wording.line import say
 
 LISTED = 20
 COMPARED = 1000  # of the newest numbers, with one that is not there

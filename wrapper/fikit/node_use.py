@@ -7,7 +7,7 @@ from typing import Any
 
 from fikitd.api.report_format import MIXED
 
-from fikit.reporters.elapsed import PARTS
+from fikit.wording.elapsed import PARTS
 
 Look = dict[str, Any]
 Client = dict[str, Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from compiler import Compiler
 from cross import PREFIX, Aarch64, missing
-from fikit import elf
+from fikit.slurm import elf
 from shim_daemon import Daemon, Layout
 from shim_program import DRIVER_FLAGS, FAKE_CUDA, driver_of
 from shim_table import SYMBOLS

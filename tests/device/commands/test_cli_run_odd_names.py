@@ -69,7 +69,8 @@ def test_the_current_directory_may_be_gone(home: dict[str, str], tmp_path: Path,
 # In place of one function of fikit's: a fault that nobody has thought of.
 BREAK = """
 import sys
-from fikit import cli, daemon
+from fikit import cli
+from fikit.running import daemon
 from fikit.commands import run
 def broken(*_, **__): raise ZeroDivisionError("a fault")
 setattr({where}, "{name}", broken)

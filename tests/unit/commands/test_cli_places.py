@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fikit import daemon, site_paths
+from fikit import site_paths
+from fikit.running import daemon
 from fikitd.store import mounts
 
 

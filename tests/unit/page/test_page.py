@@ -21,7 +21,7 @@ from fikit.commands.report import command
 from fikit.page import document, render
 from fikit.page.document import Sources
 from fikit.page.figures import Source
-from fikit.reporters import units
+from fikit.wording import units
 from fikitd.api.elapsed import KEYS
 from fikitd.api.reports import ReportStore
 from fikitd.api.traces import TraceStore

@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 import pytest
 from cli_samples import REPORT
-from fikit.reporters import auto, table
+from fikit.reporters import table
+from fikit.wording import auto
 from fikitd.api import report_format
 from fikitd.jobs.auto_levels import State
 

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from cli_samples import CHECKS, MEASURED, PROFILE, REPORT, SUMMARY
-from fikit.reporters import demo_table, grid, job_table, picture, table, units, verdict
+from fikit.reporters import demo_table, grid, job_table, picture, table
+from fikit.wording import units, verdict
 from fikitd.api.elapsed import KEYS
 from pictures import drawn, matches
 from rich.console import RenderableType

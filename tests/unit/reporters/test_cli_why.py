@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cli_samples import REPORT
-from fikit.reporters.wait_phrases import PHRASES, delayed, why
+from fikit.wording.wait_phrases import PHRASES, delayed, why
 from fikitd._core import REASONS
 
 

@@ -24,9 +24,10 @@ from fikit.api.queries import Choice
 from fikit.api.sums import totals
 from fikit.commands import report
 from fikit.reporters import csv as csv_reporter
-from fikit.reporters import job_table, many, perfetto, screen, table, top
+from fikit.reporters import job_table, many, perfetto, table, top
 from fikit.reporters import json as json_reporter
-from fikit.reporters.line import say
+from fikit.wording import screen
+from fikit.wording.line import say
 from fikitd.api import node_format, report_format, trace_format
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.reports import ReportStore, summary_line
@@ -302,7 +303,7 @@ def test_everything_that_is_shown_goes_one_way() -> None:
             continue
         for ours in ("screen.echo(", "screen.console(", "\nprint(json"):
             code = code.replace(ours, "")
-        assert [way for way in ways if way in code] == [], f"{file}: use fikit.reporters.screen"
+        assert [way for way in ways if way in code] == [], f"{file}: use fikit.wording.screen"
 
 
 def test_one_client_whose_counters_are_nonsense_hides_no_other() -> None:

@@ -15,7 +15,7 @@ from fikitd.gpus.residency import EpochRules, Tenant, next_epoch
 from fikit.advice.facts import Gpu, Neighbour
 from fikit.advice.situation import Situation, asked_priority, typed
 from fikit.api.advice import Advice
-from fikit.reporters.units import duration
+from fikit.wording.units import duration
 
 GIB: Final = 2**30
 LINK_BYTES_PER_S: Final = 24e9

@@ -15,7 +15,7 @@ from fikit.advice import batches, deadlines, residency, run_rules
 from fikit.advice.offers import Choice
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_limit, with_priority
 from fikit.api.advice import Advice
-from fikit.reporters.units import gibibytes, span
+from fikit.wording.units import gibibytes, span
 
 FEW_RUNS: Final = 3
 GENEROUS: Final = 1.5  # times the longest run: a limit that no run of this name needs

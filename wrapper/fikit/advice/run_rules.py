@@ -16,7 +16,7 @@ from fikitd.gpus.placement import shards_for
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_priority
 from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport, WaitReason
-from fikit.reporters.units import count, duration, gibibytes, percent
+from fikit.wording.units import count, duration, gibibytes, percent
 
 HEAVY: Final = 0.1  # of the elapsed time: so much waiting is worth a higher priority, which costs others theirs
 IDLE: Final = 0.5  # of the time alone: who leaves so much of a GPU can share it

@@ -15,8 +15,8 @@ from fikit import site_paths
 from fikit.checks.check import Check, fail, ok, warn
 from fikit.disk_space import is_full
 from fikit.errors import UserError
-from fikit.reporters import gpu_switch
 from fikit.site_paths import Place
+from fikit.wording import gpu_switch
 
 
 def area() -> Iterator[Check]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fikit import elf
 from fikit.checks import host_memory, mps
 from fikit.checks.check import Check, fail, ok, warn
+from fikit.slurm import elf
 from fikitd import paths
 
 # Run in a process of its own: a driver that misbehaves must not take the doctor with it.

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fikit import elf
 from fikit.checks.check import Check, fail, ok
+from fikit.slurm import elf
 from fikitd import paths
 
 OLDEST_PYTHON = (3, 11)

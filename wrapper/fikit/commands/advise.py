@@ -14,7 +14,7 @@ from fikit.errors import UserError
 from fikit.options import quantities
 from fikit.reporters import advice as reporter
 from fikit.reporters import json, table
-from fikit.reporters.line import say_warnings
+from fikit.wording.line import say_warnings
 
 
 @click.command()

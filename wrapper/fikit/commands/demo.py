@@ -19,8 +19,9 @@ from fikit.demo.experiment import Experiment, Look, Outcome
 from fikit.demo.launchers import Launcher, launcher_of
 from fikit.demo.result import Result
 from fikit.errors import UserError
-from fikit.reporters import demo_table, json, picture, screen, table
-from fikit.reporters.line import say
+from fikit.reporters import demo_table, json, picture, table
+from fikit.wording import screen
+from fikit.wording.line import say
 
 LAST_WORDS = "fikit: job "
 

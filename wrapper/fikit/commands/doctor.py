@@ -6,7 +6,8 @@ import click
 from rich.progress import track
 
 from fikit.checks import all_checks
-from fikit.reporters import json, screen, table
+from fikit.reporters import json, table
+from fikit.wording import screen
 
 
 @click.command()

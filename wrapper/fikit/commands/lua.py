@@ -9,9 +9,9 @@ import click
 
 from fikit.checks.native import slurm_files
 from fikit.errors import UserError
-from fikit.reporters.line import say
 from fikit.slurm import config as slurm_config
 from fikit.slurm import lua_scripts
+from fikit.wording.line import say
 
 
 @click.command()

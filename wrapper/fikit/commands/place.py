@@ -22,9 +22,10 @@ from fikit.placement.commands import Commands, SlurmError, setting
 from fikit.placement.journal import Journal
 from fikit.placement.pairing import Pairing
 from fikit.placement.plan import Change, Settings
-from fikit.reporters import json, screen, table
+from fikit.reporters import json, table
 from fikit.reporters import placement as shown
 from fikit.slurm import versions as slurm_versions
+from fikit.wording import screen
 
 STATE_DIR = Path("/var/lib/fikit-place")
 ORDERED_BY = "priority/multifactor"

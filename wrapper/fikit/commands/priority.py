@@ -10,8 +10,9 @@ from fikitd.base import priorities
 
 from fikit import jobs_known
 from fikit.errors import UserError
-from fikit.reporters import auto, json, screen
+from fikit.reporters import json
 from fikit.site_paths import places
+from fikit.wording import auto, screen
 
 
 @click.command()

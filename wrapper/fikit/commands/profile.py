@@ -12,10 +12,11 @@ from fikitd.store.storage import reason
 
 from fikit.advice import residency
 from fikit.errors import UserError, did_you_mean
-from fikit.reporters import json, screen, table
-from fikit.reporters.line import say_warnings
+from fikit.reporters import json, table
 from fikit.site_paths import closed, looked_in, places
 from fikit.stored import kernels
+from fikit.wording import screen
+from fikit.wording.line import say_warnings
 
 
 @click.group()

@@ -16,8 +16,9 @@ from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
 from fikit.errors import write
 from fikit.jobs_known import LISTED
-from fikit.reporters import csv, job_table, json, many, screen, table
-from fikit.reporters.line import say
+from fikit.reporters import csv, job_table, json, many, table
+from fikit.wording import screen
+from fikit.wording.line import say
 
 
 def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:

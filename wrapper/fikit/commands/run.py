@@ -17,13 +17,13 @@ from fikitd.mps.control import joined
 from fikitd.mps.notes import DIRECTORY
 from fikitd.store.records import JobRecord, start_ticks, stat_fields
 
-from fikit import child, daemon
 from fikit.errors import UserError
 from fikit.options.policy_name import PolicyName
 from fikit.options.quantities import nanoseconds, share
 from fikit.options.sizes import parse_size
-from fikit.reporters.line import say
+from fikit.running import child, daemon
 from fikit.site_paths import Place
+from fikit.wording.line import say
 from fikitd import paths
 
 SOCKET_NAME = "fikitd.sock"  # FIKIT_SOCKET_NAME of fikit_protocol.h

@@ -12,14 +12,14 @@ import click
 from fikitd.config import fikit_toml
 from rich.text import Text
 
-from fikit import child
 from fikit.commands.run import NotExecutable, NotFound
 from fikit.errors import UserError
 from fikit.options.policy_name import PolicyName
-from fikit.reporters import screen
-from fikit.reporters.line import say
+from fikit.running import child
 from fikit.sandbox import slurm_root
 from fikit.sandbox.sandbox import Sandbox
+from fikit.wording import screen
+from fikit.wording.line import say
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by default they would leave a whole Slurm behind
 

@@ -15,10 +15,11 @@ from fikit.errors import UserError, did_you_mean, write
 from fikit.options import policy_name
 from fikit.options.quantities import nanoseconds, share
 from fikit.recordings import source
-from fikit.reporters import json, simulation, table, units
+from fikit.reporters import json, simulation, table
 from fikit.reporters import picture as svg
-from fikit.reporters.line import say
 from fikit.stored import played
+from fikit.wording import units
+from fikit.wording.line import say
 
 ALL = "all"
 NOTHING = 0.01  # of harvest: what had been launched before the gate was closed

@@ -16,7 +16,8 @@ from rich.text import Text
 from fikit import node_use
 from fikit.api import node_view
 from fikit.cluster import look
-from fikit.reporters import cluster, json, screen, table, top
+from fikit.reporters import cluster, json, table, top
+from fikit.wording import screen
 
 NODE_S: Final = 1.0
 ALL_S: Final = 15.0  # as often as fikitd writes

@@ -16,10 +16,11 @@ from fikitd.api.traces import TraceStore
 from fikit import jobs_known
 from fikit.errors import UserError, write
 from fikit.recordings import source
-from fikit.reporters import perfetto, screen
-from fikit.reporters.line import say
+from fikit.reporters import perfetto
 from fikit.site_paths import Place, elsewhere, places
 from fikit.stored import played
+from fikit.wording import screen
+from fikit.wording.line import say
 
 NAMED = 10  # of an array's tasks, or components
 

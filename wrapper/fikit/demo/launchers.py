@@ -17,9 +17,9 @@ from typing import Protocol
 from fikitd.api.client import Control, DaemonUnreachable
 from fikitd.config.fikit_toml import Config, DaemonConfig, SchedulerConfig
 
-from fikit.daemon import IDLE_EXIT_S
 from fikit.demo.plan import Job
 from fikit.errors import UserError
+from fikit.running.daemon import IDLE_EXIT_S
 from fikit.sandbox.sandbox import Sandbox
 from fikitd import paths
 

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from fikit.live.history import History
 from fikit.live.node import Gpu, Job, Node, Outside
-from fikit.reporters import device_mode, table, units
+from fikit.reporters import table
+from fikit.wording import device_mode, units
 
 LEAST_OF_NAME, MOST_OF_NAME = 16, 48  # of a job's number and name
 HISTORY, LONG_HISTORY = 8, 20

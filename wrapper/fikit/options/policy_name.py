@@ -7,7 +7,7 @@ from typing import Any
 import click
 from fikitd.config import fikit_toml
 
-from fikit.reporters.line import say
+from fikit.wording.line import say
 
 
 def current(name: str) -> str:

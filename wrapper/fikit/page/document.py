@@ -16,7 +16,8 @@ from fikit.api.job_report import JobReport
 from fikit.page import timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
-from fikit.reporters import auto, device_mode, table, units, verdict, wait_phrases
+from fikit.reporters import table
+from fikit.wording import auto, device_mode, units, verdict, wait_phrases
 
 Record = Mapping[str, Any]
 

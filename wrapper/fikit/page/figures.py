@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fikit.reporters import units
+from fikit.wording import units
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from fikitd.base import priorities
 from rich.console import RenderableType
 from rich.text import Text
 
-from fikit.reporters import units
 from fikit.reporters.grid import WORDS, Column, Grid
+from fikit.wording import units
 
 SOURCES: Final = {
     "name": "of its last {runs} runs", "user": "as your {runs} other runs", "cluster": "as the jobs of {runs} users here",

@@ -12,7 +12,8 @@ from fikitd.base.untrusted import printable
 from rich.text import Text
 
 from fikit.cluster.view import Broken, Cluster, Gpu, Job, Node, Totals, totals
-from fikit.reporters import table, units
+from fikit.reporters import table
+from fikit.wording import units
 
 MOST_REFUSED: Final = 3
 MODEL_WIDTH: Final = 10

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from fikit.api.job_report import JobReport
-from fikit.reporters import screen
+from fikit.wording import screen
 
 SAME: Final = (
     "job", "part", "name", "uid", "node", "state", "priority", "priority_name", "measured", "started", "ended", "elapsed_s", "alone_s",

@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.text import Text
 
 from fikit.demo.told import APART
-from fikit.reporters import elapsed, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.table import BAR_WIDTH, NAME_WIDTH, PRIORITY_STYLES, device, title
+from fikit.wording import elapsed, units
 
 JOBS = ("high", "low")
 MODES = {"solo_s": "alone", "shared_s": "default sharing", "fikit_s": "fikit"}

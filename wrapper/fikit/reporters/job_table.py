@@ -14,9 +14,10 @@ from rich.text import Text
 
 from fikit.api.advice import Advice
 from fikit.api.job_report import moment
-from fikit.reporters import auto, device_mode, elapsed, table, units, verdict
+from fikit.reporters import table
 from fikit.reporters.grid import bar
-from fikit.reporters.wait_phrases import delayed, waits_now_s, why
+from fikit.wording import auto, device_mode, elapsed, units, verdict
+from fikit.wording.wait_phrases import delayed, waits_now_s, why
 
 BAR_WIDTH: Final = 20
 SLIGHT = 0.01  # of the launches: what is not known of so few changes no sum that is shown

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from fikit.reporters import screen
+from fikit.wording import screen
 
 
 def emit(data: Any) -> None:

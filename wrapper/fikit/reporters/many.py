@@ -11,7 +11,8 @@ from rich.text import Text
 
 from fikit.api.job_report import JobReport
 from fikit.api.sums import Totals
-from fikit.reporters import elapsed, table, units
+from fikit.reporters import table
+from fikit.wording import elapsed, units
 
 MOST: Final = 1000  # lines: nobody reads more, and rich takes its time for each
 

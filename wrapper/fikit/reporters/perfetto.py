@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fikitd.api.reports import against_alone, has_times
 
-from fikit.reporters import elapsed
+from fikit.wording import elapsed
 
 TRACKS: Final = ("launches", "kernels, as reckoned", "waits", "gaps", "gaps, as predicted", "grants", "host waited")
 LAUNCHES, KERNELS, WAITS, GAPS, PREDICTED, GRANTS, HOST = range(1, len(TRACKS) + 1)

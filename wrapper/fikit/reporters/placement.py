@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from fikit.reporters import units
 from fikit.reporters.grid import WORDS, Column, Grid
+from fikit.wording import units
 
 
 def wanted(rows: Sequence[dict[str, Any]], mode: str) -> Grid | Text:

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import units
 from fikit.reporters.grid import Column, Grid
+from fikit.wording import units
 
 LABEL_WIDTH = 12
 """What a narrow terminal leaves of a policy's name."""

@@ -17,8 +17,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fikit.reporters import device_mode, screen, units
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
+from fikit.wording import device_mode, screen, units
 
 PRIORITY_STYLES = {"high": "bold green", "normal": "cyan", "low": "blue"}
 STATUS_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -9,9 +9,10 @@ from fikitd.api.report_format import MIXED
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fikit.reporters import device_mode, gpu_switch, table, units
-from fikit.reporters.elapsed import PARTS
+from fikit.reporters import table
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
+from fikit.wording import device_mode, gpu_switch, units
+from fikit.wording.elapsed import PARTS
 
 BAR_WIDTH = 10
 

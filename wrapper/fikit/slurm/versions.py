@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fikit import elf
+from fikit.slurm import elf
 
 SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 Version = tuple[int, ...]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fikit import jobs_known
 from fikit.errors import UserError
 from fikit.recordings.source import Found
-from fikit.reporters import units
 from fikit.stored import recording, traces
+from fikit.wording import units
 
 
 def of_job(jobid: str, uid: int | None) -> Found:

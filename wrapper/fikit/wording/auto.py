@@ -6,7 +6,7 @@ from typing import Any
 
 from fikitd.gpus.placement import PATIENCE_S
 
-from fikit.reporters import units
+from fikit.wording import units
 
 
 def why(auto: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fikit.reporters import units
+from fikit.wording import units
 
 PARTS: Final = {"waited_s": "waited", "delayed_s": "delayed", "host_s": "host", "unexplained_s": "unexplained"}
 HOST: Final = {

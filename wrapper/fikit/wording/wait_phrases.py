@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from fikit.reporters import units
+from fikit.wording import units
 
 TOLD = 3  # reasons; the rest is one sum
 NAME_LENGTH = 48

@@ -6,7 +6,7 @@ import logging
 
 from fikitd.base.untrusted import printable
 
-from fikit.reporters import screen
+from fikit.wording import screen
 
 
 def say(text: str) -> None:
