@@ -33,6 +33,18 @@ REPORT: dict[str, Any] = {
     "memory": {"limit_bytes": 10 * 2**30, "peak_bytes": 9_400_000_000, "refused": 3},
     "expired": 0, "profile": {"key": "classify-0a1b2c3d", "found": True, "stored": None}, "warnings": [],
 }  # fmt: skip
+MOVED: dict[str, Any] = {  # `memory` of a job with --fikit-mem=8G --fikit-mem-host=16G
+    "limit_bytes": 24 * 2**30, "peak_bytes": 22_978_074_214, "refused": 1,
+    "moved": {
+        "host_limit_bytes": 16 * 2**30, "resident_peak_bytes": 8_482_560_409, "in_bytes": 60 * 2**30, "out_bytes": 36 * 2**30,
+        "missed_bytes": 258_000_000, "moving_s": 0.189, "turns": 40, "failures": 2,
+        "history": [
+            {"t_s": 1.0, "resident_bytes": 8_482_560_409, "others_bytes": 6 * 2**30, "moved_bytes": 8 * 2**30, "turns": 1},
+            {"t_s": 3.0, "resident_bytes": 0, "others_bytes": 12 * 2**30, "moved_bytes": 16 * 2**30, "turns": 1},
+            {"t_s": 5.0, "resident_bytes": 4 * 2**30, "others_bytes": 6 * 2**30, "moved_bytes": 96 * 2**30, "turns": 40},
+        ],
+    },
+}  # fmt: skip
 MEASURED: dict[str, Any] = {
     **REPORT, "job": "run-77-1", "name": "[red]x", "priority": 5, "priority_name": "normal", "measured": True,
     "held": [], "delayed": [], "solo_s": None, "slowdown": None, "no_slowdown": "measured", "max_slowdown": 0.05,

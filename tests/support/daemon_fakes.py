@@ -161,6 +161,9 @@ class FakeDispatcher:
     def spent(self, client_id: int) -> dict[str, int]:
         return dict(self.stats(client_id)["spent"])
 
+    def moves(self, client_id: int) -> dict[str, int]:
+        return dict(self.stats(client_id)["moves"])
+
     def journal(self, client_id: int) -> dict[str, Any]:
         assert client_id in self.clients
         return journal_of(self.core.journal)

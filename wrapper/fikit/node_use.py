@@ -77,6 +77,7 @@ def _job(clients: list[Client], earlier: dict[int, Client], elapsed_s: float) ->
         "others_kernels_per_s": per_s("others_kernels"),
         "memory_bytes": sum(client["memory_bytes"] for client in clients),
         "memory_limit_bytes": first["memory_limit_bytes"],
+        "memory_on_gpu_bytes": first.get("memory_on_gpu_bytes"),
         "device_mode": _together(client.get("device_mode") for client in clients),
     }
 

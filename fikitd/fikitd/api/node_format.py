@@ -32,6 +32,7 @@ TIME: Final = {  # of the client's job so far, as in its report
 }  # fmt: skip
 _LATELY: Final = {  # which a fikitd of before does not say
     "device_mode": MODE, "job_time": schema.fields(TIME), "auto": null_or(one_of(*AUTO_STATES)),
+    "memory_on_gpu_bytes": null_or(_COUNT),
 }  # fmt: skip
 _OTHERS_CLIENT, _OWN_CLIENT = schema.fields(PUBLIC), schema.fields({**PUBLIC, **_OWN}, _LATELY)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fikitd.api import memory_story
 from fikitd.api.elapsed import WHY_NOT
 from fikitd.base import schema
 from fikitd.base.schema import amount, empty_or, flag, moment, name, null_or, one_of, several, text, whole
@@ -47,7 +48,9 @@ _HELD = schema.fields(
 )  # fmt: skip
 _HOST = schema.fields({"start_s": _TIME, "late_s": _TIME, "end_s": _TIME, "unknown_s": _TIME})
 _DELAYED = schema.fields({"job": null_or(name), "priority": null_or(_PRIORITY), "total_s": _TIME, "count": _COUNT})
-_MEMORY = schema.fields({"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT})
+_MEMORY = schema.fields(
+    {"limit_bytes": null_or(_COUNT), "peak_bytes": _COUNT, "refused": _COUNT}, {"moved": null_or(memory_story.CHECK)}
+)
 _BORROWED = schema.fields({"run": text(1024), "kernels": _COUNT, "known": _COUNT, "borrowed": _COUNT})
 AUTO_STATES: Final = ("alone", "ordered", "equal", "turn", "unknown", "user")  # fikitd.jobs.auto_levels.State
 AUTO = schema.fields(

@@ -120,6 +120,7 @@ def summary_line(record: Report) -> str:
         facts.append(_count(kernels, "kernel"))
         facts += _gpu_time(record)
         facts.append(f"waited {duration(record['wait']['total_s'])}")
+        facts += _moved(record)
         facts += [how] if (how := _UNDER_MPS.get(record.get("device_mode", ""))) else []
         if not profile["found"] and kernels and profile["stored"]:
             facts.append(f"no profile yet; samples of this run are stored as {profile['key']}")
@@ -139,6 +140,16 @@ def summary_line(record: Report) -> str:
     task = f" ({place})" if place else ""
     who = f"job {record['job']}{task} {f'priority {name}' if name.isdigit() else name}"
     return f"fikit: {who}: {', '.join(facts)}{' (emulated GPU)' if record['device']['emulated'] else ''}"
+
+
+def _moved(record: Report) -> list[str]:
+    """How much of its memory was moved between GPU and host ahead of need; nothing where none was."""
+    moved = (record.get("memory") or {}).get("moved")
+    if not moved or not (moved["in_bytes"] or moved["out_bytes"]):
+        return []
+    return [
+        f"memory moved {(moved['in_bytes'] + moved['out_bytes']) / 2**30:.3g} GiB ({duration(moved['moving_s'])} waited for it)"
+    ]
 
 
 def place_of(record: Report) -> str:

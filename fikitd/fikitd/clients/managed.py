@@ -174,7 +174,7 @@ class Managed:
         number, pid, device, job = client.number, client.peer.pid, client.device, client.job
         self._users[number] = client.record.uid
         stats_now = partial(dispatcher.stats, number)
-        job.client_came(number, pid, stats_now, partial(dispatcher.spent, number))
+        job.client_came(number, pid, stats_now, partial(dispatcher.spent, number), partial(dispatcher.moves, number))
         job.time.knows(number, client.known_edges)
         if client.kept is None:  # of others the job knows it
             job.ran_in(client.mode)

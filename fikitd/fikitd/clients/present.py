@@ -186,6 +186,7 @@ def _seen(number: int, client: _Client, job_time: dict[str, Any]) -> dict[str, A
         "others_kernels": stats["others_kernels"],
         "memory_bytes": client.held_bytes(),
         "memory_limit_bytes": client.job.memory_limit_bytes,
+        "memory_on_gpu_bytes": client.job.bytes_on_gpu(client.device.uuid) if client.job.memory_story else None,
         "device_mode": client.mode,
         "auto": (client.job.auto_said() or {}).get("state"),
         "job_time": job_time,

@@ -45,6 +45,7 @@ from fikitd.jobs.gpu_use import GpuUse
 from fikitd.jobs.job import Job
 from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
+from fikitd.jobs.memory_watch import MemoryWatch
 from fikitd.jobs.registry import Jobs
 from fikitd.metrics.meter import Meter
 from fikitd.metrics.publisher import Publisher
@@ -234,7 +235,7 @@ class Server:
         listeners = self._listen()
         watches = (
             self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
-            self._auto.watch, self._publish, self._use.watch, self._tell_cluster,
+            self._auto.watch, self._publish, self._use.watch, self._tell_cluster, MemoryWatch(self._jobs).watch,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

@@ -72,6 +72,16 @@ class MemoryPage:
         """What the process of a share holds now."""
         return _bounded(self._page.share[share].held_bytes)
 
+    @property
+    def held_bytes(self) -> int:
+        """What all its processes hold now."""
+        return _bounded(sum(self._page.share[share].held_bytes for share in self._taken))
+
+    @property
+    def plain_bytes(self) -> int:
+        """Of it, in a job with host memory, what cannot leave the GPU."""
+        return min(_bounded(sum(self._page.share[share].plain_bytes for share in self._taken)), self.held_bytes)
+
     def peak_of(self, share: int) -> int:
         """Most that the process of a share held at a time."""
         return _bounded(self._page.share[share].peak_bytes)

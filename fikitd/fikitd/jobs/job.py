@@ -16,6 +16,7 @@ from fikitd.api import elapsed, trace_format, traces
 from fikitd.api.elapsed import About
 from fikitd.api.held import Cost, Held, Owners
 from fikitd.api.job_time import Edges, JobTime, SpentNow
+from fikitd.api.memory_story import MemoryStory, Moves
 from fikitd.api.report_format import FORMAT, MIXED, SLICES, VERSION, Report
 from fikitd.api.traces import JobTrace
 from fikitd.base import priorities
@@ -31,6 +32,7 @@ from fikitd.store.storage import Storage
 _log = logging.getLogger("fikitd")
 
 StatsNow = Callable[[], Stats]
+MovesNow = Callable[[], Moves]
 MAX_WARNING: Final = 4096  # characters of one
 
 
@@ -95,6 +97,8 @@ class Job:
         )  # clients whose counters are ours, and which a next fikitd may be handed all the same
         self._memory: dict[str, MemoryPage] = {}
         self._host_bytes = host_bytes
+        self._moves: dict[int, MovesNow] = {}  # by client
+        self.memory_story = MemoryStory(host_bytes) if host_bytes else None
         self._pids: set[int] = set()
         self._saving: set[asyncio.Future[None]] = set()  # profiles on their way to storage
         self._most_kernels = -1
@@ -125,6 +129,7 @@ class Job:
             time=self.time.rows(time.time_ns()),
             max_slowdown=self.max_slowdown,
             beside_others=self.beside_others,
+            moved=self.memory_story.rows() if self.memory_story else {},
         )
 
     def go_on_from(self, entry: Entry) -> None:
@@ -142,6 +147,8 @@ class Job:
         self.modes = set(entry.modes)
         self.time.go_on_from(entry.time)
         self.max_slowdown, self.beside_others = entry.max_slowdown, entry.beside_others
+        if self.memory_story:
+            self.memory_story.go_on_from(entry.moved)
         self._changed()
 
     @property
@@ -177,9 +184,18 @@ class Job:
             self.complete.set()
         self._changed()
 
-    def client_came(self, client_id: int, pid: int, stats_now: StatsNow, spent_now: SpentNow | None = None) -> None:
-        """`spent_now`: the part of `stats_now` that says where its time went, where that can be had for less."""
+    def client_came(
+        self,
+        client_id: int,
+        pid: int,
+        stats_now: StatsNow,
+        spent_now: SpentNow | None = None,
+        moves_now: MovesNow | None = None,
+    ) -> None:
+        """`spent_now`, `moves_now`: the parts of `stats_now` that say where its time went and what was moved of its memory, where these can be
+        had for less."""
         self._clients[client_id] = stats_now
+        self._moves[client_id] = moves_now or (lambda: stats_now()["moves"])
         self.time.came(client_id, spent_now or (lambda: stats_now()["spent"]), time.time_ns())
         self._owners.note(client_id, self.record)
         if pid not in self._pids:  # a process with several GPUs has a client for each
@@ -208,6 +224,9 @@ class Job:
     def client_went(self, client_id: int, pid: int, stats: Stats) -> Edges:
         """How long its start and its end took, for its profile."""
         self._clients.pop(client_id, None)
+        self._moves.pop(client_id, None)
+        if self.memory_story:
+            self.memory_story.went(stats["moves"])
         edges = self.time.went(client_id, stats["spent"], time.time_ns())
         self._pids.discard(pid)
         self._settled_totals = self._settled_totals.plus(stats)
@@ -234,6 +253,21 @@ class Job:
         if uuid not in self._memory:
             self._memory[uuid] = MemoryPage(self.record.mem_bytes, kept)
         return self._memory[uuid]
+
+    def bytes_on_gpu(self, uuid: str) -> int:
+        """What of its memory is on this GPU now, as its processes say."""
+        page = self._memory.get(uuid)
+        if page is None:
+            return 0
+        if self.memory_story is None:
+            return page.held_bytes
+        return page.plain_bytes + sum(int(moves()["resident_bytes"]) for moves in self._moves.values())
+
+    def look_at_memory(self, others_bytes: int) -> None:
+        """Note how much of its memory is on the GPU now, beside so much of other jobs'. Only of a job that may have some on the host."""
+        if self.memory_story and (page := self._memory.get(self.device.uuid)):
+            t_s = max(time.time_ns() - self.started_ns, 0) / 1e9
+            self.memory_story.look(t_s, page.plain_bytes, others_bytes, [moves() for moves in self._moves.values()])
 
     def close_memory(self) -> None:
         """Nobody of the job is there any more: its pages go now, whoever still holds the job (an error's traceback does)."""
@@ -318,6 +352,7 @@ class Job:
                 "limit_bytes": self.memory_limit_bytes,
                 "peak_bytes": self.peak_memory_bytes,
                 "refused": self.refused,
+                **self._moved(),
             },
             "profile": {
                 "key": self.profile_key,
@@ -327,6 +362,12 @@ class Job:
             },
             "warnings": list(self.warnings),
         }
+
+    def _moved(self) -> dict[str, Any]:
+        """Nothing of a job whose memory stays on the GPU."""
+        if self.memory_story is None:
+            return {}
+        return {"moved": self.memory_story.fields([moves() for moves in self._moves.values()])}
 
     def auto_said(self) -> dict[str, Any] | None:
         """Its range and why it has its priority; None where it has no range."""

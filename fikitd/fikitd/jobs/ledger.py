@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from fikitd.api.held import Held
 from fikitd.api.job_time import JobTime
+from fikitd.api.memory_story import MemoryStory
 from fikitd.base.protocol import Device
 from fikitd.base.threads import Thread
 from fikitd.base.untrusted import is_name
@@ -62,6 +63,7 @@ class Entry:
     time: dict[str, Any] = field(default_factory=dict)  # JobTime.rows()
     max_slowdown: float | None = None
     beside_others: bool = False
+    moved: dict[str, Any] = field(default_factory=dict)  # MemoryStory.rows()
 
 
 class Ledger:
@@ -160,6 +162,7 @@ def _read(path: Path) -> Entry:
         raise ValueError("of another version of fikitd")
     Held.from_rows(document.get("held", []))  # or it cannot be used
     JobTime(0, measured=False).go_on_from(document.get("time", {}))
+    MemoryStory(0).go_on_from(document.get("moved", {}))
     if document.get("record"):
         JobRecord.parse(document["record"])
     counted = document["totals"]

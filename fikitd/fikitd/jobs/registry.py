@@ -39,6 +39,7 @@ class Jobs:
         self._changes = changes or asyncio.Event()
         self._ended = ended
         self._host_memory = host_memory
+        self.memory_on_host = asyncio.Event()  # a job came that may have memory there
         self._owners = Owners()
         self._jobs: dict[str, Job] = {}
         self._gave: Counter[str] = Counter()  # ns that a job which is there cost jobs that are forgotten
@@ -130,10 +131,19 @@ class Jobs:
             if job is not None:
                 self._ended(job)
             job = self._jobs[record.job] = Job(record, device, self._policy, self._owners, self.host_bytes(record))
+            if job.memory_story:
+                self.memory_on_host.set()
             if why := self.no_host_memory(record):
                 job.warnings.append(f"--fikit-mem-host has no effect: {why}")
         job.record = self._records.in_force(record)  # its first step has written the name into it
         return job
+
+    def look_at_memory(self) -> bool:
+        """Note how much memory is on the GPUs, for jobs that may have some on the host; False: there is no such job."""
+        seen = [job for job in self.all() if job.memory_story]
+        for job in seen:
+            job.look_at_memory(sum(other.bytes_on_gpu(job.device.uuid) for other in self.all() if other is not job))
+        return bool(seen)
 
     def change_priority(self, record: JobRecord) -> None:
         """The job of this record has the record's priority from now on."""

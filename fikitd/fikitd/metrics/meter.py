@@ -208,6 +208,14 @@ class Meter:
                 found[table.SLOWDOWN][labels] = report["slowdown"]
             if report["max_slowdown"] is not None:
                 found[table.ALLOWED][labels] = 1 + report["max_slowdown"]
+            if moved := report["memory"].get("moved"):
+                found[table.RESIDENT][labels] = job.bytes_on_gpu(job.device.uuid)
+                found[table.MOVED][*labels, "in"], found[table.MOVED][*labels, "out"] = (
+                    moved["in_bytes"],
+                    moved["out_bytes"],
+                )
+                found[table.MISSED][labels], found[table.MOVING][labels] = moved["missed_bytes"], moved["moving_s"]
+                found[table.TURNS][labels] = moved["turns"]
         found[table.WAITS] = {(reason,): seconds for reason, seconds in waits.items()}
         found[table.DELAYS] = {(): delays_s}
 

@@ -90,6 +90,33 @@ ALLOWED: Final = Metric(
     _JOB,
     "What lower jobs may make of fikit_job_slowdown_ratio; missing where the policy promises nothing",
 )
+RESIDENT: Final = Metric(
+    "fikit_job_memory_resident_bytes",
+    GAUGE,
+    _JOB,
+    "GPU memory of a job that is on the GPU now, of jobs that may have some on the host, as their preload library says",
+)
+MOVED: Final = Metric(
+    "fikit_job_memory_moved_bytes_total",
+    COUNTER,
+    (*_JOB, "direction"),
+    "Memory of such a job that was moved ahead of need, to the GPU (in) and to the host (out)",
+)
+MISSED: Final = Metric(
+    "fikit_job_memory_missed_bytes_total",
+    COUNTER,
+    _JOB,
+    "Memory of such a job that was to be on the GPU and was not when its work went on",
+)
+MOVING: Final = Metric(
+    "fikit_job_memory_moving_seconds_total",
+    COUNTER,
+    _JOB,
+    "Time that programs of such a job have waited for moves of its memory",
+)
+TURNS: Final = Metric(
+    "fikit_job_memory_turns_total", COUNTER, _JOB, "Turns on the GPU that such a job's memory has had"
+)
 WAITS: Final = Metric(
     "fikit_gate_wait_seconds_total",
     COUNTER,
@@ -117,8 +144,8 @@ UNKNOWN: Final = Metric(
 )
 
 METRICS: Final = (
-    BUILD, JOBS, PROCESSES, UNMANAGED, EMULATED, BUSY, GPU_TIME, HARVEST, MEMORY, SWITCH, JOB_TIME, SLOWDOWN, ALLOWED, WAITS, DELAYS,
-    ENDED, KEPT, EXCEEDED, UNKNOWN,
+    BUILD, JOBS, PROCESSES, UNMANAGED, EMULATED, BUSY, GPU_TIME, HARVEST, MEMORY, SWITCH, JOB_TIME, SLOWDOWN, ALLOWED, RESIDENT, MOVED,
+    MISSED, MOVING, TURNS, WAITS, DELAYS, ENDED, KEPT, EXCEEDED, UNKNOWN,
 )  # fmt: skip
 
 

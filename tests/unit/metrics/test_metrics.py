@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cli_samples import MOVED, REPORT
 from daemon_fakes import NOTHING
 from fikitd.api.elapsed import NO_PROMISE
 from fikitd.base.protocol import Device
@@ -37,10 +38,20 @@ class Node:
     def job(self, number: int, priority: int = 1, uid: int = 4711, **report: Any) -> Any:
         said = {
             "held": [], "delayed": [], "gpu_time_s": 0.0, "gpu_time_at_most_s": None, "slowdown": None, "max_slowdown": None, "kept": None,
-            "kept_unknown": NO_PROMISE, **report,
+            "kept_unknown": NO_PROMISE, "memory": REPORT["memory"], **report,
         }  # fmt: skip
         record = SimpleNamespace(job=str(number), uid=uid, priority=priority)
-        self.jobs.append(SimpleNamespace(number=number, record=record, quiet=False, said=said, report=lambda: said))
+        self.jobs.append(
+            SimpleNamespace(
+                number=number,
+                record=record,
+                quiet=False,
+                said=said,
+                report=lambda: said,
+                device=DEVICE,
+                bytes_on_gpu=lambda _: 5,
+            )
+        )
         return self.jobs[-1]
 
     def client(self, number: int, job: Any, gpu: str = GPU, gpu_s: float = 0.0, switch_ns: int | None = None) -> None:
@@ -73,7 +84,7 @@ def full(node: Node) -> meter.Values:
     high = node.job(
         12, held=[{"reason": "turn", "total_s": 1.5}], delayed=[{"total_s": 0.5}], slowdown=1.02, max_slowdown=0.05
     )
-    low = node.job(18, 8)
+    low = node.job(18, 8, memory=MOVED)
     node.client(1, high, switch_ns=50_000)
     node.client(2, low)
     node.ran(1, 3)
@@ -124,6 +135,17 @@ def test_a_user_whom_nobody_knows_is_a_number() -> None:
 def test_no_name_of_a_job_is_told(node: Node) -> None:
     node.job(12, name="secret", profile={"key": "secret"})
     assert b"secret" not in page.text(node.look())
+
+
+def test_a_jobs_moved_memory_is_as_its_report_says(node: Node) -> None:
+    node.client(1, node.job(18, 8, memory=MOVED))
+    values, labels, moved = node.look(), ("18", "4711", "8"), MOVED["moved"]
+    assert values[table.MOVED] == {(*labels, "in"): moved["in_bytes"], (*labels, "out"): moved["out_bytes"]}
+    said = {metric: values[metric] for metric in (table.RESIDENT, table.MISSED, table.MOVING, table.TURNS)}
+    assert said == {
+        table.RESIDENT: {labels: 5}, table.MISSED: {labels: moved["missed_bytes"]}, table.MOVING: {labels: moved["moving_s"]},
+        table.TURNS: {labels: moved["turns"]},
+    }  # fmt: skip
 
 
 def test_gpu_time_stays_when_its_client_and_its_job_are_gone(node: Node) -> None:

@@ -75,12 +75,46 @@ class HostTime:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryMoment:
+    """From `t_s` of the job's elapsed time until the next one: the most GPU memory that was on the GPU of the job and of others there, and
+    bytes moved and turns that it had had at its end."""
+
+    t_s: float
+    resident_bytes: int
+    others_bytes: int
+    moved_bytes: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MovedMemory:
+    """What became of a job's memory that may lie on the host, as its preload library says, which sees no page fault (docs/memory.md).
+
+    host_limit_bytes: what may lie there. resident_peak_bytes: most on the GPU at a time, as looked at once a second; None where nobody looked.
+    in_bytes, out_bytes: moved to the GPU and away ahead of need. missed_bytes: were to be there and were not when its work went on. moving_s:
+    that its threads waited for moves. turns: times on the GPU. failures: moves that the driver refused.
+    """
+
+    host_limit_bytes: int
+    resident_peak_bytes: int | None
+    in_bytes: int
+    out_bytes: int
+    missed_bytes: int
+    moving_s: float
+    turns: int
+    failures: int
+    history: tuple[MemoryMoment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """GPU memory: what the job may have (--fikit-mem; None: no limit of its own), had at most, and how many requests were beyond it."""
 
     limit_bytes: int | None
     peak_bytes: int
     refused: int
+    moved: MovedMemory | None = None
+    """Of a job with memory on the host (--fikit-mem-host); else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +207,18 @@ def of(record: Mapping[str, Any]) -> JobReport:
         waits=Waits(**wait),
         wait_reasons=tuple(WaitReason(**{"cost_s": None, **each}) for each in record.get("held", ())),
         delays=tuple(Delay(**each) for each in record.get("delayed", ())),
-        memory=Memory(**memory) if memory else None,
+        memory=_memory(memory) if memory else None,
         profile_key=record["profile"]["key"],
         warnings=tuple(record["warnings"]),
         record=record,
     )
+
+
+def _memory(memory: Mapping[str, Any]) -> Memory:
+    moved = memory.get("moved")
+    if moved:
+        moved = MovedMemory(**{**moved, "history": tuple(MemoryMoment(**each) for each in moved["history"])})
+    return Memory(**{**memory, "moved": moved})
 
 
 _SAME = (

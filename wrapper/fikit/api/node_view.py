@@ -47,6 +47,8 @@ class GpuJob:
     others_kernels_per_s: float | None
     memory_bytes: int | None
     memory_limit_bytes: int | None
+    memory_on_gpu_bytes: int | None
+    """Of a job that may have memory on the host (--fikit-mem-host); else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,4 +160,5 @@ def _job(job: Mapping[str, Any]) -> GpuJob:
         others_kernels_per_s=job.get("others_kernels_per_s"),
         memory_bytes=job.get("memory_bytes"),
         memory_limit_bytes=job.get("memory_limit_bytes"),
+        memory_on_gpu_bytes=job.get("memory_on_gpu_bytes"),
     )

@@ -114,7 +114,8 @@ def memory(one: Job) -> str:
         return ""
     limit = f"/{units.gibibytes(one.memory_limit_bytes)}" if one.memory_limit_bytes else ""
     held = units.gibibytes(one.memory_bytes)
-    return f"{held.removesuffix(' GiB') if limit else held}{limit}"
+    on_gpu = "" if one.memory_on_gpu_bytes is None else f", {units.gibibytes(one.memory_on_gpu_bytes)} on the GPU"
+    return f"{held.removesuffix(' GiB') if limit else held}{limit}{on_gpu}"
 
 
 def _model(gpu: Gpu) -> str:

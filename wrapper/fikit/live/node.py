@@ -31,6 +31,7 @@ class Job:
     max_slowdown: float | None
     memory_bytes: int | None
     memory_limit_bytes: int | None
+    memory_on_gpu_bytes: int | None
     behind: str
     own: bool
 
@@ -117,6 +118,7 @@ def _job(job: Record, behind: Mapping[str, str]) -> Job:
     return Job(
         job["job"], job.get("name", ""), job["uid"], job["priority"], job["priority_name"], job["device_share"], shares.get("waited"),
         so_far.get("slowdown"), so_far.get("max_slowdown"), job.get("memory_bytes"), job.get("memory_limit_bytes"),
+        job.get("memory_on_gpu_bytes"),
         behind.get(job["job"], ""), "pids" in job,
     )  # fmt: skip
 

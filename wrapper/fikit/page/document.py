@@ -13,7 +13,7 @@ from fikitd.base import priorities
 
 from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
-from fikit.page import timeline
+from fikit.page import memory_picture, timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
 from fikit.reporters import table
@@ -95,6 +95,25 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class MemoryRow:
+    """figure: the most of it, or the sum. path: its outline, PIECES wide and 20 high."""
+
+    kind: str
+    name: str
+    figure: Figure | None
+    path: str
+
+
+@dataclass(frozen=True)
+class MemoryStory:
+    """A job's memory on the GPU over time. whole: what the whole height of the first two rows is. ticks: as a Picture's."""
+
+    rows: Sequence[MemoryRow]
+    whole: str
+    ticks: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Kernel:
     name: str
     shape: str
@@ -123,6 +142,7 @@ class Page:
     delays: Sequence[Wait]
     pictures: Sequence[Picture]
     memory: Sequence[tuple[str, Figure]]
+    memory_story: MemoryStory | None
     memory_share: Figure | None
     memory_of: str
     kernels: Sequence[Kernel]
@@ -148,7 +168,7 @@ def of(run: JobReport, advices: Sequence[Advice], sources: Sources, now: datetim
         elapsed=source.time("elapsed_s") if has_times(record) else None, busy=source.share("gpu_time_s", "elapsed_s"), parts=_parts(source, record),
         host=_host(source, record), waits=_waits(source, record), delays=_delays(source, record),
         pictures=[] if trace is None else [_picture(each, run) for each in timeline.of(trace, partners)],
-        memory=_memory(source), memory_share=source.share("memory.peak_bytes", _memory_whole(source)),
+        memory=_memory(source), memory_story=_memory_story(source, record), memory_share=source.share("memory.peak_bytes", _memory_whole(source)),
         memory_of="of what it may have (--fikit-mem)" if source.at("memory.limit_bytes") else "of the GPU's", kernels=kernels[:MOST_KERNELS],
         kernels_more=max(len(kernels) - MOST_KERNELS, 0), profile_key=run.profile_key,
         profile_runs=None if profile is None else Source(profile, "profile:").count("runs"), advices=advices, warnings=run.warnings,
@@ -225,11 +245,37 @@ def _delays(source: Source, record: dict[str, Any]) -> list[Wait]:
 
 def _memory(source: Source) -> list[tuple[str, Figure]]:
     """The most that it held, what it may have, what the GPU has, and requests that were refused."""
+    allowed = "allowed (--fikit-mem and --fikit-mem-host)" if source.at("memory.moved") else "allowed (--fikit-mem)"
     rows = (
-        ("most held at a time", source.size("memory.peak_bytes")), ("allowed (--fikit-mem)", source.size("memory.limit_bytes")),
+        ("most held at a time", source.size("memory.peak_bytes")), (allowed, source.size("memory.limit_bytes")),
         ("the GPU has", source.size("device.memory_bytes")), ("requests beyond it", source.count("memory.refused")),
+        ("of it may lie on the host", source.size("memory.moved.host_limit_bytes")), ("most on the GPU at a time", source.size("memory.moved.resident_peak_bytes")),
+        ("moved to the GPU ahead of need", source.size("memory.moved.in_bytes")), ("moved away", source.size("memory.moved.out_bytes")),
+        ("turns on the GPU", source.count("memory.moved.turns")), ("waited for moves", source.time("memory.moved.moving_s")),
+        ("missed when its work went on", source.size("memory.moved.missed_bytes")), ("moves that the driver refused", source.count("memory.moved.failures")),
     )  # fmt: skip
     return [(name, figure) for name, figure in rows if figure is not None] if source.at("memory") else []
+
+
+def _memory_story(source: Source, record: dict[str, Any]) -> MemoryStory | None:
+    """Where its memory lay over time, by the looks that its report has."""
+    history = source.at("memory.moved.history") or []
+    drawn = memory_picture.of(history, record.get("elapsed_s") or 0.0, source.at("device.memory_bytes"))
+    resident, moved = (
+        source.size("memory.moved.resident_peak_bytes"),
+        source.total("memory.moved.in_bytes", "memory.moved.out_bytes"),
+    )
+    turns = source.count("memory.moved.turns")
+    if drawn is None or resident is None or moved is None or turns is None:
+        return None
+    rows = [
+        MemoryRow("partner", "on the GPU, of all jobs under fikit", None, timeline.path([round(each, 3) for each in drawn.all_jobs], 20)),
+        MemoryRow("own", "on the GPU, of this job", resident, timeline.path([round(each, 3) for each in drawn.own], 20)),
+        MemoryRow("waited", "moved between GPU and host", moved, timeline.path([round(each, 3) for each in drawn.moved], 20)),
+        MemoryRow("alone", "turns that began", turns, timeline.path(drawn.granted, 20)),
+    ]  # fmt: skip
+    ticks = [units.duration(drawn.seconds * number / (TICKS - 1)) for number in range(TICKS)]
+    return MemoryStory(rows, units.gibibytes(drawn.whole_bytes), ticks)
 
 
 def _memory_whole(source: Source) -> str:

@@ -11,7 +11,7 @@ from fikit.wording import units
 
 @dataclass(frozen=True)
 class Figure:
-    """of: the path of the field (`held.0.total_s`), or two of them with a `/` between; `profile:` and `trace:` before one that is not the report's."""
+    """of: the path of the field (`held.0.total_s`), or two of them with a `/` or `+` between; `profile:` and `trace:` before one that is not the report's."""
 
     value: float
     text: str
@@ -38,6 +38,15 @@ class Source:
 
     def size(self, path: str) -> Figure | None:
         return self._figure(path, lambda value: units.gibibytes(round(value)))
+
+    def total(self, *paths: str) -> Figure | None:
+        """Bytes of several fields together; None where one of them is not there."""
+        values = [self.at(path) for path in paths]
+        if None in values:
+            return None
+        return Figure(
+            sum(values), units.gibibytes(round(sum(values))), "+".join(f"{self._prefix}{path}" for path in paths)
+        )
 
     def ratio(self, path: str) -> Figure | None:
         return self._figure(path, units.ratio)

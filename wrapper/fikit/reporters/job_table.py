@@ -16,7 +16,7 @@ from fikit.api.advice import Advice
 from fikit.api.job_report import moment
 from fikit.reporters import table
 from fikit.reporters.grid import bar
-from fikit.wording import auto, device_mode, elapsed, units, verdict
+from fikit.wording import auto, device_mode, elapsed, memory_moved, units, verdict
 from fikit.wording.wait_phrases import delayed, waits_now_s, why
 
 BAR_WIDTH: Final = 20
@@ -63,6 +63,7 @@ def _facts(record: dict[str, Any], verbose: bool) -> Table:
         *(("delayed on the GPU", Text(line)) for line in delayed(record)),
         *([("its host", Text(late))] if has_times(record) and (late := elapsed.host(record)) else []),
         ("GPU memory", _memory(record)),
+        *([("", Text(moved))] if (moved := memory_moved.sentence(record.get("memory") or {}, record.get("elapsed_s"))) else []),
         ("profile", Text(_profile(record))),
     ]  # fmt: skip
     if verbose:
@@ -148,7 +149,8 @@ def _memory(record: dict[str, Any]) -> str:
     if not memory:
         return "-"
     whole = record["device"].get("memory_bytes")
-    limit = f" of {units.gibibytes(memory['limit_bytes'])} (--fikit-mem)" if memory["limit_bytes"] else ""
+    options = "--fikit-mem and --fikit-mem-host" if memory.get("moved") else "--fikit-mem"
+    limit = f" of {units.gibibytes(memory['limit_bytes'])} ({options})" if memory["limit_bytes"] else ""
     refused = f"; {units.count(memory['refused'])} requests were beyond it" if memory["refused"] else ""
     most = memory["limit_bytes"] or whole
     drawn = f"{_drawn(memory['peak_bytes'], most)} " if most else ""

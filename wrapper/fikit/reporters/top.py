@@ -77,12 +77,14 @@ def _own(job: dict[str, Any]) -> tuple[str, ...]:
     if "pids" not in job:
         return ("",) * (len(PARTS) + 5)
     limit = f" / {units.gibibytes(job['memory_limit_bytes'])}" if job["memory_limit_bytes"] else ""
+    resident = job.get("memory_on_gpu_bytes")
+    on_gpu = "" if resident is None else f", {units.gibibytes(resident)} on the GPU"
     return (
         *(_percent((job["shares"] or {}).get(word)) for word in PARTS.values()),
         _against_alone(job["job_time"]),
         _rate(job["launches_per_s"]),
         _rate(job["others_kernels_per_s"]),
-        f"{units.gibibytes(job['memory_bytes'])}{limit}",
+        f"{units.gibibytes(job['memory_bytes'])}{limit}{on_gpu}",
         str(len(job["pids"])),
     )
 

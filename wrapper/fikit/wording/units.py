@@ -59,8 +59,8 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 
 
-def percent(part: float, whole: float) -> str:
-    return "-" if whole <= 0 else f"{100 * part / whole:.0f} %"
+def percent(part: float, whole: float, places: int = 0) -> str:
+    return "-" if whole <= 0 else f"{100 * part / whole:.{places}f} %"
 
 
 def _three(value: float) -> str:

@@ -1,0 +1,61 @@
+"""What a job's report says in words of its memory on the host."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from cli_samples import MOVED, REPORT
+from fikit.api import job_report
+from fikit.reporters import memory_moved
+from fikit.reporters.job_table import report
+from rich.console import Console
+
+ALL = "peak 21.4 GiB, resident 7.90 GiB at most, moved 96.0 GiB in 40 turns, waited 189 ms for it (2.1 %), misses 0.4 %, the driver refused 2 moves"
+
+
+def of(**moved: Any) -> str:
+    return memory_moved.sentence({**MOVED, "moved": {**MOVED["moved"], **moved}}, 9.0)
+
+
+def test_it_has_every_figure_with_its_unit() -> None:
+    assert of() == ALL
+    assert memory_moved.sentence(MOVED, None) == ALL.replace(" (2.1 %)", "")
+
+
+@pytest.mark.parametrize(
+    ("moved", "said"),
+    [
+        ({"resident_peak_bytes": None}, "peak 21.4 GiB, moved 96.0 GiB"),
+        ({"turns": 1, "failures": 0, "missed_bytes": 0}, "moved 96.0 GiB in 1 turn, waited 189 ms for it (2.1 %), misses 0.0 %"),
+        (
+            {"in_bytes": 0, "out_bytes": 0, "turns": 0, "moving_s": 0.0, "failures": 0, "missed_bytes": 0},
+            "at most, nothing moved ahead of need",
+        ),
+    ],
+)  # fmt: skip
+def test_what_there_was_not_is_not_said(moved: dict[str, Any], said: str) -> None:
+    assert said in of(**moved)
+
+
+def test_a_job_whose_memory_stays_on_the_gpu_has_no_such_line() -> None:
+    assert memory_moved.sentence(REPORT["memory"], 9.0) == memory_moved.sentence({}, 9.0) == ""
+
+
+def test_the_report_has_the_line_below_the_bar() -> None:
+    console = Console(width=400, file=io.StringIO(), record=True)
+    console.print(report({**REPORT, "memory": MOVED}))
+    text = console.export_text()
+    assert "21.4 GiB at most of 24.0 GiB (--fikit-mem and --fikit-mem-host)" in text
+    assert text.index("GPU memory") < text.index(ALL) < text.index("profile")
+
+
+def test_in_python_it_has_its_types() -> None:
+    memory = job_report.of({**REPORT, "memory": MOVED}).memory
+    assert memory is not None
+    assert memory.moved is not None
+    assert (memory.moved.turns, memory.moved.history[-1].moved_bytes) == (40, 96 * 2**30)
+    plain = job_report.of(REPORT).memory
+    assert plain is not None
+    assert plain.moved is None
