@@ -167,4 +167,6 @@ say(all(read(p) == bytes([i]) * 8 * MIB for i, p in enumerate(buffers)), *(n // 
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "True 0 96 2\n"), err
     runner.end(job)
-    assert daemon.report(job)["memory"] == {"limit_bytes": 96 * MIB, "peak_bytes": 96 * MIB, "refused": 1}
+    memory = daemon.report(job)["memory"]
+    assert (memory["limit_bytes"], memory["peak_bytes"], memory["refused"]) == (96 * MIB, 96 * MIB, 1)
+    assert memory["moved"]["host_limit_bytes"] == 48 * MIB

@@ -78,7 +78,7 @@ def test_what_makes_no_client_is_dropped_and_said(
         os.ftruncate(notes, 10)
     assert handed_over(monkeypatch, descriptors) == []
     why = {
-        version: f"its page is of protocol version {number}, and fikitd knows 2 to 5"
+        version: f"its page is of protocol version {number}, and fikitd knows 2 to {protocol.VERSION}"
         for version, number in versions.items()
     }
     said = why.get(fault, "what was kept of it is not whole")
