@@ -14,7 +14,7 @@ from fikit.page import document, memory_picture, render
 from fikit.page.document import Sources
 from fikit.page.figures import Source
 from fikit.page.timeline import PIECES
-from fikit.reporters import units
+from fikit.wording import units
 from page_samples import Seen, seen
 
 GIB = 2**30

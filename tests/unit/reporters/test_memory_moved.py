@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cli_samples import MOVED, REPORT
 from fikit.api import job_report
-from fikit.reporters import memory_moved
 from fikit.reporters.job_table import report
+from fikit.wording import memory_moved
 from rich.console import Console
 
 ALL = "peak 21.4 GiB, resident 7.90 GiB at most, moved 96.0 GiB in 40 turns, waited 189 ms for it (2.1 %), misses 0.4 %, the driver refused 2 moves"
