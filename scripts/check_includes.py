@@ -93,8 +93,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "shim": ("fikitd/core/protocol", "driver_api"),
     "shim/base": ("fikitd/core/protocol",),
     "shim/memory": ("fikitd/core/protocol", "shim/base"),
-    # These four are a circle, by stream.c alone: who has waited for work reports what else is complete (fikit_after_sync).
-    "shim/streams": ("fikitd/core/protocol", "shim/base", "shim/gate", "shim/identity", "shim/timing"),
+    "shim/streams": ("fikitd/core/protocol", "shim/base"),
     "shim/gate": ("fikitd/core/protocol", "shim/base", "shim/streams"),
     "shim/timing": ("fikitd/core/protocol", "shim/base", "shim/streams"),
     "shim/identity": ("fikitd/core/protocol", "shim/base", "shim/memory", "shim/timing"),

@@ -58,6 +58,7 @@ struct fikit_device {
   struct fikit_markers *markers;       /* marker.c */
   struct fikit_page_marks *page_marks; /* page_mark.c */
   struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
+  void (*stream_found)(struct fikit_device *device); /* measure.c: called for a thread's first use of a stream; NULL: nobody asks */
   _Atomic uint32_t before_dependent[FIKIT_SLOTS / 32]; /* a bit for each slot: a dependent launch came behind it (dependent.h) */
   _Atomic uint64_t time_from;          /* launches are timed once launch_seq is this far (measure.c) */
 };

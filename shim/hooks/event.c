@@ -1,4 +1,5 @@
 #include "hooks/event.h"
+#include "hooks/complete.h"
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "base/lock.h"
@@ -82,7 +83,7 @@ static CUresult complete(struct recorded before, CUevent event, int64_t began_ns
   if (result != CUDA_SUCCESS || !event || before.event != event)
     return result;
   if (atomic_load_explicit(&before.stream->handle, memory_order_acquire) == (uintptr_t)before.handle)
-    fikit_stream_drained(before.stream, before.issued, began_ns);
+    fikit_complete_stream(before.stream, before.issued, began_ns);
   return result;
 }
 

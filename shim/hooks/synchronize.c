@@ -1,11 +1,12 @@
 /* Host synchronisation: never held, but for a long copy that is one; what it proves is reported. */
 #include "base/clock.h"
+#include "hooks/complete.h"
 #include "hooks/copy.h"
 #include "base/symbols.h"
 
 static CUresult drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns, CUresult result) {
   if (stream->device && result == CUDA_SUCCESS)
-    fikit_stream_drained(stream, issued, began_ns);
+    fikit_complete_stream(stream, issued, began_ns);
   return result;
 }
 
@@ -69,7 +70,7 @@ static CUresult synchronize_all(CUresult (*synchronize)(CUcontext ctx), CUcontex
     fikit_drain_begin(&drain, entry);
   CUresult result = synchronize(ctx);
   if (managed && result == CUDA_SUCCESS)
-    fikit_drain_end(&drain);
+    fikit_complete_context(&drain);
   return result;
 }
 

@@ -1,11 +1,7 @@
 #include "streams/stream.h"
-#include "identity/identity.h"
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "gate/marker.h"
-#include "timing/measure.h"
-#include "base/monitor.h"
 #include "base/page.h"
 #include "base/symbols.h"
 
@@ -115,8 +111,8 @@ struct fikit_stream *fikit_stream_find(CUstream stream) {
   else
     device = device_of_stream(stream, &context, device, &of_context_of_its_own);
   struct fikit_stream *entry = device ? search_or_add((uintptr_t)stream, scope, context, device) : &unmanaged;
-  if (device)
-    fikit_measure_stock(device);
+  if (device && device->stream_found)
+    device->stream_found(device);
   struct fikit_stream_cache *cache = fikit_stream_cache_line(stream);
   *cache = (struct fikit_stream_cache){stream, epoch, entry};
   const unsigned line = 1U << (cache - fikit_stream_cache);
@@ -221,18 +217,13 @@ static void claim(struct fikit_device *device, int64_t began_ns) {
     fikit_doorbell(device); /* somebody may be waiting for us to be done */
 }
 
-void fikit_after_sync(struct fikit_device *device) {
-  fikit_markers_poll(device);
-  fikit_measure_harvest(device);
-  fikit_identity_send(device);
-  fikit_monitor_look(device, FIKIT_LOOK_RUNNING_NS);
-}
-
 void fikit_stream_drained(struct fikit_stream *stream, uint64_t issued, int64_t began_ns) {
   raise_drained(stream, issued);
   claim(stream->device, waits_since(stream->device, began_ns));
-  fikit_after_sync(stream->device);
-  waited.wait.until_ns = fikit_now_ns(); /* our own time is not the host's */
+}
+
+void fikit_wait_over(void) {
+  waited.wait.until_ns = fikit_now_ns();
 }
 
 /* Other contexts' work on the device goes on, but for a primary context's green ones (CUDA manual, cuCtxSynchronize). */
@@ -260,8 +251,6 @@ void fikit_drain_end(const struct fikit_drain *drain) {
         atomic_store_explicit(&streams[i].handle, FREE, memory_order_release);
     fikit_unlock(&changing);
   }
-  fikit_after_sync(drain->device);
-  waited.wait.until_ns = fikit_now_ns();
 }
 
 void fikit_stream_forget_all(void) {

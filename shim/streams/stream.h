@@ -77,8 +77,8 @@ struct fikit_drain {
 void fikit_drain_begin(struct fikit_drain *drain, const struct fikit_stream *of_context);
 void fikit_drain_end(const struct fikit_drain *drain);
 
-/* After any successful synchronisation: report what it may have completed (markers, samples, descriptions). */
-void fikit_after_sync(struct fikit_device *device);
+/* The calling thread goes back to the program: what the shim has done since the wait ended was not the host's time. */
+void fikit_wait_over(void);
 
 /* In the child of a fork. */
 void fikit_stream_forget_all(void);

@@ -72,6 +72,7 @@ bool fikit_measure_start(struct fikit_device *device) {
   if (!measure)
     return false;
   pthread_mutex_init(&measure->mutex, NULL);
+  device->stream_found = fikit_measure_stock;
   measure->every = page->measure;
   measure->last = &measure->first;
   measure->interval = FIRST_INTERVAL;
