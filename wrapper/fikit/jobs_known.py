@@ -12,6 +12,7 @@ from fikitd.api import reports
 from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.reports import ReportError, ReportStore
 from fikitd.api.traces import TraceError
+from fikitd.api.uses import Use, UseError, UseStore
 from fikitd.base.untrusted import AHEAD_S
 
 from fikit.errors import NoReport, UserError, nearest
@@ -120,6 +121,17 @@ def stored(jobid: str, uid: int | None = None) -> dict[str, Any] | None:
         return ReportStore(place.report_dir).load(jobid, uid)
 
     return first(load)
+
+
+def use(jobid: str, uid: int | None = None) -> Use | None:
+    """What NVML saw of a job without a report, by its own number."""
+    for place in places():
+        try:
+            if (found := UseStore(place.report_dir).load(jobid, uid)) is not None:
+                return found
+        except UseError as error:
+            raise UserError(str(error)) from None
+    return None
 
 
 def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | None:

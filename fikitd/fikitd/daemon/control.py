@@ -177,10 +177,8 @@ class Control:
         _only_master(peer, "end a job's report")
         await self._mps.job_is_over(arguments[0])
         job = self._jobs.get(arguments[0])
-        if job is None:
-            return ()
         await self._jobs.end(arguments[0])
-        return (summary_line(job.report()), "\n")
+        return () if job is None else (summary_line(job.report()), "\n")
 
     async def _priority(self, peer: Peer, arguments: list[str]) -> Answer:
         """Its owner may lower it, and raise it again to what was approved; root may do anything. `auto` leaves it to fikitd again."""

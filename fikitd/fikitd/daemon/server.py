@@ -94,16 +94,18 @@ class Server:
         self._ledger = Ledger(self._run_dir)
         self._jobs = Jobs(
             records=self._records,
-            files=JobFiles(
-                reports=reports,
-                store=store,
-                storage=self._storage,
-                work=call,
-                pruner=Pruner(kept, reports.directory, store.directory, self._storage, call),
-                comments=self._comments,
-                spool=Spool(
-                    config.daemon.outcomes_dir, config.daemon.outcomes_user, socket.gethostname().partition(".")[0]
-                ),
+            files=(
+                files := JobFiles(
+                    reports=reports,
+                    store=store,
+                    storage=self._storage,
+                    work=call,
+                    pruner=Pruner(kept, reports.directory, store.directory, self._storage, call),
+                    comments=self._comments,
+                    spool=Spool(
+                        config.daemon.outcomes_dir, config.daemon.outcomes_user, socket.gethostname().partition(".")[0]
+                    ),
+                )
             ),
             ledger=self._ledger,
             policy=config.scheduler.policy,
@@ -137,7 +139,7 @@ class Server:
             proc=proc,
             after_s=config.daemon.forget_s,
         )
-        self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s)
+        self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s, files.used)
         self._meter = self._meter_of(config)
         self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
         self._clients = Clients(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from fikitd.api import uses
+from fikitd.api.uses import MOST_GPUS, Use
 from fikitd.base.scarcity import scarce
 from fikitd.gpus.devices import digits, given, uuids_of
 from fikitd.gpus.nvml import NoNvml, Seen, ask
@@ -34,13 +38,43 @@ class Look:
         return (self.alone or {}).get(digits(uuid))
 
 
+@dataclass
+class _Watched:
+    """A job that has its GPUs alone, and what NVML said of them at each look."""
+
+    record: JobRecord
+    gpus: Mapping[str, Seen] = field(default_factory=dict)
+    looks: int = 0
+    use: float = 0.0
+    peak_bytes: int | None = None
+
+    def add(self, gpus: Mapping[str, Seen]) -> None:
+        known = [gpu["use"] for gpu in gpus.values() if gpu.get("use") is not None]
+        if not known or len(known) < len(gpus):
+            return
+        self.gpus, self.looks, self.use = gpus, self.looks + 1, self.use + sum(known) / len(known)
+        held = [gpu["held_bytes"] for gpu in gpus.values() if gpu.get("held_bytes") is not None]
+        self.peak_bytes = max(self.peak_bytes or 0, sum(held)) if held else self.peak_bytes
+
+    def ended(self, now_s: float, every_s: float) -> Use:
+        busy = self.use / self.looks if self.looks else None
+        return use_of(
+            self.record, now_s, gpus=self.gpus, looks=self.looks, every_s=every_s, busy=busy, peak_bytes=self.peak_bytes
+        )
+
+
 class GpuUse:
-    """Asks while fikitd runs. Only the event loop touches it."""
+    """Asks while fikitd runs. Only the event loop touches it.
+
+    `ended` hears how busy the GPU of each job was that had one alone, once its epilog has run; of one that began under an earlier fikitd, since then.
+    """
 
     def __init__(
-        self, run_dir: Path, interval_s: int, ask: Callable[[bool], Coroutine[None, None, list[Seen]]] = ask
-    ) -> None:
-        self._directory, self._interval_s, self._ask = run_dir / CANDIDATES, interval_s, ask
+        self, run_dir: Path, interval_s: int, ended: Callable[[JobRecord, Use], None] = lambda record, use: None,
+        ask: Callable[[bool], Coroutine[None, None, list[Seen]]] = ask, wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._run_dir, self._interval_s, self._ended, self._ask, self._wall = run_dir, interval_s, ended, ask, wall
+        self._jobs: dict[str, _Watched] = {}
         self.last = Look()
         self._silent = False
 
@@ -61,7 +95,41 @@ class GpuUse:
 
     async def look(self) -> None:
         seen = await self._ask(True)
-        self.last = Look(seen, holders(candidates(self._directory), seen))
+        records = candidates(self._run_dir / CANDIDATES)
+        alone = holders(records, seen)
+        self.last = Look(seen, alone)
+        self._count(records, alone, {digits(str(gpu["uuid"])): gpu for gpu in seen})
+
+    def _count(self, records: Sequence[JobRecord], alone: Mapping[str, JobRecord], seen: Mapping[str, Seen]) -> None:
+        there = {record.job: record for record in records}
+        for job, watched in list(self._jobs.items()):
+            if (now := there.get(job)) is None or now.started_ns != watched.record.started_ns:
+                del self._jobs[job]
+                if watched.looks and not (self._run_dir / "jobs" / job).exists():  # else it has shards: it shares
+                    self._ended(watched.record, watched.ended(self._wall(), self._interval_s))
+        for record in records:
+            watched = self._jobs.setdefault(record.job, _Watched(record))
+            watched.add({uuid: seen[uuid] for uuid, holder in alone.items() if holder.job == record.job})
+
+
+def use_of(
+    record: JobRecord, now_s: float, *, gpus: Mapping[str, Seen] | None = None, looks: int = 0, every_s: float = 0.0,
+    busy: float | None = None, peak_bytes: int | None = None, shared: bool = False,
+) -> Use:  # fmt: skip
+    """Of a job that ended now (fikitd.api.uses)."""
+    described = [
+        {"uuid": str(gpu["uuid"]), "name": str(gpu["name"]), "emulated": "emulated" in str(gpu["name"]).lower(), "memory_bytes": gpu.get("memory_bytes")}
+        for gpu in (gpus or {}).values()
+    ]  # fmt: skip
+    return {
+        "format": uses.FORMAT, "version": uses.VERSION, "job": record.job, "uid": record.uid, "node": socket.gethostname().partition(".")[0],
+        "name": record.name, "gpus": described[:MOST_GPUS], "started": _moment(record.started_ns / 1e9), "ended": _moment(now_s), "shared": shared,
+        "looks": looks, "every_s": float(every_s), "busy": None if busy is None else min(busy, 1.0), "peak_bytes": peak_bytes,
+    }  # fmt: skip
+
+
+def _moment(at_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
 
 
 def candidates(directory: Path) -> list[JobRecord]:

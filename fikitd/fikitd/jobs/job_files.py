@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from typing import Final
 
@@ -12,6 +12,7 @@ from fikitd.api import outcomes
 from fikitd.api.outcomes import Outcome, Spool
 from fikitd.api.reports import NOT_STORED, ReportStore
 from fikitd.api.traces import TraceStore
+from fikitd.api.uses import Use, UseStore
 from fikitd.jobs.admin_comment import AdminComments
 from fikitd.jobs.job import Job
 from fikitd.profiles.peaks import NAMELESS_BATCH
@@ -44,6 +45,7 @@ class JobFiles:
     ) -> None:
         self._reports = reports
         self._traces = TraceStore(reports.directory)
+        self._uses = UseStore(reports.directory)
         self._store = store
         self._storage = storage
         self._work = work
@@ -60,10 +62,35 @@ class JobFiles:
         report = job.report()
         outcome = outcomes.of_report(report, given_ns / 1e9, job.last_seen_ns // 10**9)
         self._comments.note(report, outcome)
-        works = [self._pruner.after(job.record), *([self._spool_outcome(job, outcome)] if outcome else [])]
-        for task in map(asyncio.ensure_future, works):
-            self._pruning.add(task)
-            task.add_done_callback(self._pruning.discard)
+        for work in (self._pruner.after(job.record), *([self._spool_outcome(job, outcome)] if outcome else [])):
+            self._begin(work)
+
+    def used(self, record: JobRecord, use: Use) -> None:
+        """Note how busy the GPU was of a job whose launches fikit did not see; nobody waits for it. A job that has a report has that."""
+        self._begin(self._store_use(record, use))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._pruning.add(task)
+        task.add_done_callback(self._pruning.discard)
+
+    async def _store_use(self, record: JobRecord, use: Use) -> None:
+        def save() -> None:
+            own_directory.prepare(self._reports.directory, record.uid, record.gid)
+            become(record.uid, record.gid)
+            if not self._reports.has(record.job):
+                self._uses.save(use)
+
+        try:
+            await self._storage.run(record.uid, save)
+        except (OSError, ValueError) as error:
+            _log.warning(
+                "job %s: how busy its GPU was cannot be stored: %s",
+                record.job,
+                reason(error),
+                extra={"uid": record.uid},
+            )
+        await self._pruner.after(record)
 
     async def _spool_outcome(self, job: Job, outcome: Outcome) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Final
 
 from fikitd.api.held import Owners
 from fikitd.base.protocol import Device
+from fikitd.jobs.gpu_use import use_of
 from fikitd.jobs.job import Job
 from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
@@ -172,6 +174,7 @@ class Jobs:
         """The job is over: store its report and forget it. Clients still there stay managed and report at their end."""
         job = self._jobs.get(job_id)
         if job is None:
+            self._used_nothing(self._records.get(job_id))
             return
         await self._close(job, ENDING_S)
         given_ns = self._given_ns(job)
@@ -180,6 +183,11 @@ class Jobs:
         if job.quiet and not job.settled.is_set():
             self._went_quiet(job)  # a profile is still on its way: whether it could be stored belongs into the report
         await self._ledger.settle(NOTING_S)
+
+    def _used_nothing(self, record: JobRecord | None) -> None:
+        """No program of a job of Slurm's came, although it had a GPU."""
+        if record is not None and record.gpus and not record.pid:
+            self._files.used(record, use_of(record, time.time(), shared=True))
 
     async def _close(self, job: Job, timeout_s: float) -> None:
         await self.settle(job, timeout_s)

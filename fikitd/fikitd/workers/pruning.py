@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fikitd.api.traces import SUFFIX
+from fikitd.api.uses import SUFFIX as USE
 from fikitd.base.untrusted import integer, is_name
 from fikitd.profiles.peaks import DIRECTORY as PEAKS
 from fikitd.store import own_directory
@@ -117,7 +118,7 @@ def prune_reports(directory: Path, uid: int, kept: Kept, have: Have = NONE) -> H
     with os.scandir(directory) as entries:
         own = [entry for entry in itertools.islice(entries, MOST_LOOKED_AT) if _belongs(entry, uid)]
     traces = [entry for entry in own if entry.name.endswith(SUFFIX)]
-    reports = [entry for entry in own if entry.name.endswith(".json")]
+    reports = [entry for entry in own if entry.name.endswith((".json", USE))]
     old_reports = _oldest(reports, kept.reports, have.reports)
     old_traces = _oldest(traces, kept.traces, have.traces)
     for entry in [*old_reports, *old_traces][:MOST_REMOVED]:

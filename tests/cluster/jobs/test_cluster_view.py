@@ -49,3 +49,33 @@ def test_who_shares_a_gpu_and_who_has_one_alone(cluster: Cluster, spin: Path) ->
         for job in (high, alone):
             cluster.end(job)
         cluster.until(lambda: top(cluster)["totals"]["today"]["ended"] >= 1, "the job's end was not counted", 60)
+
+
+def test_a_job_that_leaves_its_gpu_idle_is_told_that_it_would_share(cluster: Cluster, spin: Path) -> None:
+    idle = cluster.script("idles", f"for i in $(seq 40); do {spin} 1 1000; sleep 0.2; done")
+    nothing = cluster.script("nothing", "true")
+    with cluster.new_fikitd(gpu_use_s=1):
+        unused = cluster.submit(nothing, "--gres=gpu:1", "--fikit-priority=low")
+        cluster.wait(unused)
+        alone = cluster.submit(idle, "--gres=gpu:1")
+        cluster.wait(alone)
+
+        def told(job: str) -> dict[str, Any] | None:
+            done = cluster.sandbox.run(["fikit-report", job, "--json"])
+            return json.loads(done.stdout) if done.returncode == 0 else None
+
+        found = cluster.until(lambda: told(alone), "nothing was stored of the job that had its GPU alone")
+        assert found["busy"] is not None
+        assert found["looks"] >= 3
+        assert found["busy"] < 0.5
+        [advice] = found["advice"]
+        assert (advice["rule"], advice["line"].split()[:3]) == (
+            "share",
+            ["sbatch", "--gres=gpu:1", "--fikit-priority=high"],
+        )
+        found = cluster.until(lambda: told(unused), "nothing was stored of the job that used no GPU")
+        assert (found["shared"], found["name"], [each["rule"] for each in found["advice"]]) == (
+            True,
+            "nothing",
+            ["unused"],
+        )

@@ -25,22 +25,11 @@ from fikitd.metrics.meter import Here
 from fikitd.metrics.today import Today, midnight
 from fikitd.store.records import JobRecord
 from fikitd.store.storage import Storage
+from nvml_looks import OTHER, candidate, record, seen
 from status_samples import NOW_S
 from test_metrics import DEVICE, GPU, Node
 
-OTHER = "GPU-11111111-0405-0607-0809-0a0b0c0d0e0f"
 S = 10**9
-
-
-def seen(uuid: str, index: int, use: float | None = 0.21, processes: tuple[int, ...] = ()) -> dict[str, Any]:
-    return {
-        "uuid": uuid, "index": index, "minor": index, "mig": False, "name": "H200", "memory_bytes": 2**37, "held_bytes": 2**30,
-        "use": use, "processes": list(processes), "owners": {},
-    }  # fmt: skip
-
-
-def record(number: int, gpus: str) -> JobRecord:
-    return JobRecord(job=str(number), uid=4712, gid=100, priority=5, gpus=gpus)
 
 
 def look(*gpus: dict[str, Any], alone: tuple[JobRecord, ...] = ()) -> Look:
@@ -131,13 +120,6 @@ def test_promises_that_were_broken_today_are_named_and_yesterdays_are_not(node: 
     assert node.meter.broken() == []
 
 
-def candidate(run_dir: Path, record: JobRecord) -> Path:
-    (run_dir / "candidates").mkdir(exist_ok=True)
-    path = run_dir / "candidates" / record.job
-    path.write_text(record.text())
-    return path
-
-
 def test_nvml_is_asked_who_has_which_gpu_alone(tmp_path: Path) -> None:
     async def ask(view: bool) -> list[dict[str, Any]]:
         assert view
@@ -146,7 +128,7 @@ def test_nvml_is_asked_who_has_which_gpu_alone(tmp_path: Path) -> None:
     candidate(tmp_path, record(31, "1"))
     (tmp_path / "candidates" / "32").write_text("no record")
     (tmp_path / "candidates" / ".33.77").write_text("unfinished")
-    use = GpuUse(tmp_path, 15, ask)
+    use = GpuUse(tmp_path, 15, ask=ask)
     asyncio.run(use.look())
     holder = use.last.holder(OTHER)
     assert holder is not None
@@ -168,7 +150,7 @@ def test_without_nvml_nothing_is_known_and_the_log_says_it_once(
         raise NoNvml("no driver")
 
     async def watch() -> None:
-        use = GpuUse(tmp_path, 1, ask)
+        use = GpuUse(tmp_path, 1, ask=ask)
         use._interval_s = 0.001  # type: ignore[assignment]
         with pytest.raises(asyncio.CancelledError):
             await use.watch()
@@ -182,7 +164,7 @@ def test_nvml_is_not_asked_where_nobody_wants_to_know(tmp_path: Path) -> None:
     async def ask(view: bool) -> list[dict[str, Any]]:
         raise AssertionError
 
-    asyncio.run(GpuUse(tmp_path, 0, ask).watch())
+    asyncio.run(GpuUse(tmp_path, 0, ask=ask).watch())
 
 
 def test_a_fikitd_writes_what_its_jobs_do_and_the_next_one_goes_on(

@@ -126,6 +126,17 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Used:
+    """What NVML saw of a job whose launches fikit did not. busy: the mean of so many looks. shared: it had a share of a GPU and did not use it."""
+
+    busy: float | None
+    looks: int
+    peak_bytes: int | None
+    gpus: int
+    shared: bool
+
+
+@dataclass(frozen=True)
 class Facts:
     """All of it. run: the report of the run that is asked about, where one is. ahead: jobs that wait before this one, for a whole GPU and for a part. highest: priority that the site allows it.
 
@@ -151,4 +162,5 @@ class Facts:
     wanted_batch: int | None = None
     pairs: Mapping[Pair, float] = field(default_factory=dict)  # measured slowdowns
     notes: tuple[str, ...] = ()
+    used: Used | None = None
     run: JobReport | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from fikitd.api.uses import Use
 from fikitd.config import fikit_toml
 from fikitd.profiles.peaks import Peaks
 from fikitd.profiles.profile_store import ProfileStore
 
-from fikit.advice import gather, of_run
+from fikit.advice import gather, of_run, rules, use_rules
 from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
 from fikit.site_paths import places
@@ -18,6 +19,11 @@ from fikit.site_paths import places
 def advise(run: JobReport) -> list[Advice]:
     """Never raises: a report is shown without what cannot be read."""
     return of_run.advise(run, _peaks_bytes(run), _highest())
+
+
+def advise_of_use(use: Use) -> list[Advice]:
+    """As advise(), of a job whose launches fikit did not see."""
+    return rules.advise(use_rules.situation(use, _highest()))
 
 
 def _peaks_bytes(run: JobReport) -> Iterator[int]:

@@ -7,16 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from fikitd.api.uses import Use
 from fikitd.base.command_line import run_command, version_option
 
 from fikit import jobs_known
-from fikit.advice import of_run
+from fikit.advice import of_run, reported
 from fikit.api import moments, queries, sums
 from fikit.api.job_report import JobReport, State
 from fikit.api.queries import Choice
-from fikit.errors import write
+from fikit.errors import NoReport, write
 from fikit.jobs_known import LISTED
-from fikit.reporters import csv, job_table, json, many, table
+from fikit.reporters import csv, job_table, job_use, json, many, table
 from fikit.wording import screen
 from fikit.wording.line import say
 
@@ -74,6 +75,8 @@ def command(
     user: str | None,
 ) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs of this node are reported as they stand.
+
+    Of a job that had a GPU to itself, or did not use its share of one, what NVML saw, where the site's fikitd looks (gpu_use_s).
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
     """
@@ -142,12 +145,27 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
         how = f"{jobid}{'_' if part == 'task' else '+'}{part.upper()}"
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
     else:
-        found = queries.one(jobid, uid)
+        try:
+            found = queries.one(jobid, uid)
+        except NoReport:
+            if jobid is None or (use := jobs_known.use(jobs_known.own_number(jobid), uid)) is None:
+                raise
+            _show_use(use, as_json)
+            return
         advices = found.advice
         if as_json:
             json.emit({**found.record, "advice": of_run.document(advices)})
         else:
             table.show(job_table.report(dict(found.record), verbose, advices))
+
+
+def _show_use(use: Use, as_json: bool) -> None:
+    """Of a job that had its GPU alone, or did not use its share."""
+    advices = reported.advise_of_use(use)
+    if as_json:
+        json.emit({**use, "advice": of_run.document(advices)})
+    else:
+        table.show(job_use.report(use, advices))
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ WITHOUT_TIME = {  # why the time on the GPU is not quite known, by the report's 
 
 def report(record: dict[str, Any], verbose: bool = False, advices: Sequence[Advice] = ()) -> Group:
     """What fikit knows about one job, the answer first and what to do last; `verbose`: and what its policy made of its gaps."""
-    return Group(_facts(record, verbose), *_advice(advices))
+    return Group(_facts(record, verbose), *advice(advices))
 
 
 def _facts(record: dict[str, Any], verbose: bool) -> Table:
@@ -111,7 +111,7 @@ def _drawn(part: float, whole: float) -> str:
     return f"[{bar(part, whole, BAR_WIDTH):<{BAR_WIDTH}}]"
 
 
-def _advice(advices: Sequence[Advice]) -> Iterator[RenderableType]:
+def advice(advices: Sequence[Advice]) -> Iterator[RenderableType]:
     if advices:
         yield Text("What to do", style="bold")
     for each in advices:

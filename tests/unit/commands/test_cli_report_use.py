@@ -1,0 +1,86 @@
+"""`fikit report` of a job whose launches fikit did not see."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import REPORT, site_without_daemon
+from click.testing import CliRunner
+from fikit.advice import rules, use_rules
+from fikit.commands.report import command
+from fikitd.api.reports import ReportStore
+from fikitd.api.uses import UseStore
+
+GPU = {"uuid": "GPU-1", "name": "H200", "emulated": False, "memory_bytes": 141 * 2**30}
+USE: dict[str, Any] = {
+    "format": "fikit-use", "version": 1, "job": "31", "uid": os.getuid(), "node": "n1", "name": "", "gpus": [GPU], "started": "2026-11-21T12:00:00Z",
+    "ended": "2026-11-21T12:29:00Z", "shared": False, "looks": 115, "every_s": 15.0, "busy": 0.21, "peak_bytes": 10 * 2**30,
+}  # fmt: skip
+UNUSED = {**USE, "shared": True, "looks": 0, "busy": None, "peak_bytes": None, "gpus": [], "name": "train.sh"}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return site_without_daemon(tmp_path, monkeypatch)
+
+
+def said(use: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(advice.rule, advice.text, advice.line) for advice in rules.advise(use_rules.situation(use))]
+
+
+def test_a_gpu_that_was_idle_for_the_most_part_would_be_shared() -> None:
+    [(rule, text, line)] = said(USE)
+    assert (rule, text) == ("share", "it kept its GPU busy 21 % of the time: beside others it leaves 79 % to them")
+    assert line == "sbatch --gres=gpu:1 --fikit-priority=high --fikit-mem=11G SCRIPT"
+
+
+@pytest.mark.parametrize("more", [{"busy": 0.6}, {"looks": 2}, {"busy": None}])
+def test_of_a_busy_gpu_or_of_few_looks_nothing_is_said(more: dict[str, Any]) -> None:
+    assert said({**USE, **more}) == []
+
+
+def test_of_several_gpus_there_is_no_line_to_type() -> None:
+    [(_, text, line)] = said({**USE, "gpus": [GPU, GPU]})
+    assert ("its 2 GPUs, in the mean, busy 21 %" in text, "fewer GPUs would do" in text, line) == (True, True, "")
+
+
+def test_a_share_that_nobody_used_is_left_to_others() -> None:
+    [(rule, text, line)] = said(UNUSED)
+    assert (rule, line) == ("unused", "sbatch --gres=none SCRIPT")
+    assert "no program of it used that through fikit" in text
+
+
+def test_the_report_has_the_looks_and_what_to_do(store: Path) -> None:
+    UseStore(store).save(USE)
+    done = CliRunner().invoke(command, ["31"])
+    assert done.exit_code == 0, done.output
+    assert "had its GPU to itself, so fikit did nothing for it" in done.output
+    assert "21 %, in the mean of 115 looks by NVML, 15 s apart" in done.output
+    assert "at most 10.0 GiB of 141 GiB, by NVML" in done.output
+    assert done.output.index("What to do") > done.output.index("GPU memory")
+    assert "(29 min) on n1" in done.output
+
+
+def test_json_is_the_record_and_what_to_do(store: Path) -> None:
+    UseStore(store).save(UNUSED)
+    found = json.loads(CliRunner().invoke(command, ["31", "--json"]).output)
+    assert [each["rule"] for each in found.pop("advice")] == ["unused"]
+    assert found == UNUSED
+
+
+def test_a_report_goes_before_it(store: Path) -> None:
+    UseStore(store).save({**USE, "job": "12"})
+    ReportStore(store).save(REPORT)
+    assert "of its time alone" in CliRunner().invoke(command, ["12"]).output
+
+
+def test_a_damaged_one_is_one_sentence(store: Path) -> None:
+    UseStore(store).save(USE).write_text("{")
+    done = CliRunner().invoke(command, ["31"])
+    assert done.exit_code == 1
+    assert "31.use" in done.output
+    assert done.output.count("\n") == 1

@@ -1,0 +1,70 @@
+"""The rules that go by what NVML saw of a job whose launches fikit did not: it had a GPU alone, or used none. Pure."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from fikitd.api.uses import Use
+from fikitd.base import priorities
+from fikitd.gpus.placement import shards_for
+
+from fikit.advice.facts import Busy, Expectation, Facts, Request, Used
+from fikit.advice.offers import Alone
+from fikit.advice.situation import Rule, Situation, typed
+from fikit.api.advice import Advice
+from fikit.wording.units import percent
+
+IDLE: Final = 0.5  # who leaves so much of a GPU can share it
+FEW_LOOKS: Final = 3  # of less nobody knows anything
+
+
+def situation(use: Use, highest: int = 0) -> Situation:
+    """Of a job that ended. highest: the highest priority that the site allows."""
+    peak = use["peak_bytes"]
+    used = Used(use["busy"], use["looks"], peak, len(use["gpus"]), use["shared"])
+    request = Request(
+        name=use["name"],
+        uid=use["uid"],
+        gpus=max(len(use["gpus"]), 1),
+        shares=use["shared"],
+        script="SCRIPT",
+        job=use["job"],
+    )
+    facts = Facts(
+        request=request,
+        expected=Expectation(0.0, "name", 1),
+        busy=Busy(),
+        known=None,
+        gpus=(),
+        highest=highest,
+        used=used,
+    )
+    return Situation(facts, (), Alone("", inf, inf))
+
+
+def would_share(situation: Situation) -> Advice | None:
+    """It had a GPU alone, and left most of it idle."""
+    facts, used = situation.facts, situation.facts.used
+    if used is None or used.shared or used.busy is None or used.looks < FEW_LOOKS or used.busy >= IDLE:
+        return None
+    whose = "its GPU" if used.gpus == 1 else f"its {used.gpus} GPUs, in the mean,"
+    text = f"it kept {whose} busy {percent(used.busy, 1)} of the time: beside others it leaves {percent(1 - used.busy, 1)} to them"
+    figure = {"busy": used.busy, "looks": used.looks, "gpus": used.gpus}
+    if used.gpus != 1:  # only jobs of one GPU share it
+        return Advice("share", f"{text}, or fewer GPUs would do", figure)
+    memory = [f"--fikit-mem={shards_for(used.peak_bytes)}G"] if used.peak_bytes else []
+    priority = f"--fikit-priority={priorities.name(max(1, facts.highest))}"
+    return Advice("share", text, figure, typed(facts, "--gres=gpu:1", priority, *memory))
+
+
+def unused(situation: Situation) -> Advice | None:
+    """It had a share of a GPU, and no program of it launched anything there under fikit."""
+    facts, used = situation.facts, situation.facts.used
+    if used is None or not used.shared:
+        return None
+    text = "it had a share of a GPU, and no program of it used that through fikit: if it needs none, leave the GPU to others"
+    return Advice("unused", text, {"kernels": 0}, typed(facts, "--gres=none"))
+
+
+RULES: Final[tuple[Rule, ...]] = (would_share, unused)
