@@ -7,7 +7,7 @@ WORKERS ?= 2
 QUICK_WORKERS ?= 4
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test release demo test quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
+.PHONY: help setup build slurm-plugin install uninstall deb rpm deb-test release demo test slow quick test-slowest cluster cluster-all lint aarch64 sanitize fuzz bench clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,14 +52,17 @@ release: ## VERSION=0.2.0 in dist/: version, changelog, source distribution, whe
 demo: setup ## two jobs on one GPU under a throw-away Slurm; DEVICE=real uses the machine's GPU
 	@$(VENV)/bin/fikit demo --device $(DEVICE) --out out/demo
 
-test: setup ## linters, then every test; what fails of device and cluster beside others, once more alone
+test: setup ## linters, then every test but make slow's; what fails of device and cluster beside others, once more alone
 	@$(MAKE) --no-print-directory lint
 	@$(PY) scripts/suite.py $(WORKERS)
+
+slow: setup ## the other tests: with a browser, Prometheus, qemu, sanitizers, packages, storms, Slurms of their own
+	@$(PY) scripts/suite.py --slow $(WORKERS)
 
 quick: ## lint of what changed since BASE (main), and the unit tests that start no process; also the pre-commit hook
 	@BASE="$(BASE)" WORKERS=$(QUICK_WORKERS) bash scripts/quick.sh
 
-test-slowest: ## where the last `make test` spent its time
+test-slowest: ## where the last `make test` and `make slow` spent their time
 	@$(PY) scripts/slowest.py
 
 SLURM ?= 22.05

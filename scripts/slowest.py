@@ -1,6 +1,6 @@
-"""Where a run of the suite spent its time, from pytest's JUnit file: folders, then the slowest files, then the slowest tests.
+"""Where runs of the suite spent their time, from pytest's JUnit files: folders, then the slowest files, then the slowest tests.
 
-slowest.py [build/tests.xml]; the seconds of a test include those of its fixtures, and those of two workers add up.
+slowest.py [FILE...], of make test and make slow, as far as they ran, by default; the seconds of a test include those of its fixtures, and those of two workers add up.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
+WRITTEN = (Path("build/tests.xml"), Path("build/tests-slow.xml"))  # by scripts/suite.py
 FILES, TESTS = 15, 25  # that are shown
 
 
@@ -38,12 +39,16 @@ def table(title: str, rows: list[tuple[str, float]]) -> str:
 
 def main(words: list[str]) -> int:
     """Exit status 1 when there is no file to read."""
-    path = Path(words[0] if words else "build/tests.xml")
-    try:
-        spent = seconds_by_test(path)
-    except (OSError, ElementTree.ParseError) as error:
-        print(f"slowest: cannot read {path}, which make test writes at its end: {error}", file=sys.stderr)
-        return 1
+    paths = [Path(word) for word in words] or [path for path in WRITTEN if path.exists()] or [WRITTEN[0]]
+    spent: dict[tuple[str, str, str], float] = {}
+    for path in paths:
+        try:
+            spent |= seconds_by_test(path)
+        except (OSError, ElementTree.ParseError) as error:
+            print(
+                f"slowest: cannot read {path}, which make test or make slow writes at its end: {error}", file=sys.stderr
+            )
+            return 1
     print(table(f"{sum(spent.values()):.0f} s of tests, by folder", summed(spent, 1)))
     print(table("slowest files", summed(spent, 2)[:FILES]))
     print(table("slowest tests", summed(spent, 3)[:TESTS]))

@@ -1,8 +1,8 @@
-"""Every test, side by side; what failed of those that real processes and clocks take part in once more, alone and on a machine
-that is quiet by then. A test that fails twice has failed; one that passes alone is named at the end and in build/tests-alone.txt:
-it does not bear other tests beside it, and wants mending.
+"""The tests of `make test`, or of `make slow`, side by side; what failed of those that real processes and clocks take part in once more, alone and on a machine
+that is quiet by then. A test that fails twice has failed; one that passes alone is named at the end and in build/tests-alone.txt
+(tests-slow-alone.txt): it does not bear other tests beside it, and wants mending.
 
-suite.py [WORKERS]; exit status of pytest.
+suite.py [--slow] [WORKERS]; exit status of pytest. Where the time went is in build/tests.xml (tests-slow.xml).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 LIVE = ("tests/device/", "tests/cluster/")  # no test of tests/unit is given a second try
 MOST = 5  # with more, something is broken
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
-ALONE = Path("build/tests-alone.txt")
 PYTEST = (sys.executable, "-m", "pytest")
 GROUP = re.compile(r"@[\w.-]+$")  # pytest-xdist's name of the tests that stay together, behind a test's own
 
@@ -29,10 +28,14 @@ def second_tries(failed: list[str]) -> list[str]:
 
 
 def main(words: list[str]) -> int:
+    slow = "--slow" in words
+    name, chosen = ("tests-slow", "slow") if slow else ("tests", "not slow")
+    alone = Path(f"build/{name}-alone.txt")
     FAILED.unlink(missing_ok=True)
-    ALONE.unlink(missing_ok=True)
-    workers = words[0] if words else "2"
-    status = subprocess.call([*PYTEST, "-n", workers, "--dist", "loadgroup", "--junitxml=build/tests.xml"])
+    alone.unlink(missing_ok=True)
+    workers = next((word for word in words if word != "--slow"), "2")
+    side_by_side = ("-m", chosen, "-n", workers, "--dist", "loadgroup", f"--junitxml=build/{name}.xml")
+    status = subprocess.call([*PYTEST, *side_by_side])
     if status != 1 or not FAILED.exists():
         return status
     tests = second_tries(list(json.loads(FAILED.read_text())))
@@ -41,7 +44,7 @@ def main(words: list[str]) -> int:
     print(f"suite: once more, alone: {', '.join(tests)}", flush=True)
     status = subprocess.call([*PYTEST, "-n", "0", "-rfE", *tests])
     if status == 0:
-        ALONE.write_text("".join(f"{test}\n" for test in tests))
+        alone.write_text("".join(f"{test}\n" for test in tests))
         print(f"suite: passed alone, not beside others: {', '.join(tests)}")
     return status
 

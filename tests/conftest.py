@@ -13,6 +13,7 @@ import pytest
 from compiler import ROOT, Compiler
 from hypothesis import settings
 from quick import OPTION, Quick
+from slow import why_slow
 
 from examples import FULL, QUICK
 from fikitd import paths
@@ -37,10 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With workers (`make test`): a file's tests stay together, and so do all that share the one Slurm."""
+    """With workers (`make test`): a file's tests stay together, and so do all that share the one Slurm. What `make slow` has is marked."""
     for item in items:
         of_cluster = item.path.is_relative_to(CLUSTER)
         item.add_marker(pytest.mark.xdist_group("cluster" if of_cluster else item.path.stem))
+        if item.path.is_relative_to(ROOT) and why_slow(item.path.relative_to(ROOT)):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

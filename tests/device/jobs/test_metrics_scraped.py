@@ -106,6 +106,7 @@ def test_prometheus_reads_what_the_reports_say(site: Site, jobs: Jobs) -> None:
     assert site.file.read_text().startswith("# HELP fikit_build_info")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus (Debian's package)")
 def test_a_real_prometheus_scrapes_it(site: Site, jobs: Jobs, tmp_path: Path) -> None:
     job, _, _ = jobs.run(200, 1_000_000, priority=8)

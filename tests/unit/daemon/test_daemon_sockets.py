@@ -137,6 +137,7 @@ def hello_at(path: Path, patience_s: float = 20.0) -> FakeClient:
 @pytest.mark.starts_processes
 @needs_root
 @pytest.mark.parametrize("name", ["own", "everybody's"])
+@pytest.mark.slow
 def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, name: str) -> None:
     daemon.job()
     open_to_all(daemon)
@@ -156,6 +157,7 @@ def test_under_a_storm_on_both_sockets_all_others_are_served(daemon: Daemon, nam
 
 @pytest.mark.starts_processes
 @needs_root
+@pytest.mark.slow
 def test_a_storm_takes_little_of_fikitds_time(daemon: Daemon) -> None:
     open_to_all(daemon)
     run_dir = Path(daemon.run_dir)

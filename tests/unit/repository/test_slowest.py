@@ -34,4 +34,20 @@ def test_without_a_run_it_says_what_writes_the_file(
     if text is not None:
         (tmp_path / "tests.xml").write_text(text)
     assert slowest.main([str(tmp_path / "tests.xml")]) == 1
-    assert "make test writes" in capsys.readouterr().err
+    assert "make test or make slow writes" in capsys.readouterr().err
+
+
+def test_both_runs_of_the_suite_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/tests.xml").write_text(RUN)
+    (tmp_path / "build/tests-slow.xml").write_text(RUN.replace("test_small", "test_browser"))
+    assert slowest.main([]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("7 s of tests")
+    assert "test_browser" in said
+    (tmp_path / "build/tests-slow.xml").unlink()
+    assert slowest.main([]) == 0
+    assert "test_browser" not in capsys.readouterr().out

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from slow import SLOW
 
 from scripts import suite
 
+ROOT = Path(__file__).resolve().parents[3]
+
+ALONE, SLOW_ALONE = Path("build/tests-alone.txt"), Path("build/tests-slow-alone.txt")
 LIVE = "tests/device/test_gate.py::test_waits[a@b]@test_gate"
 Runs = Callable[..., list[list[str]]]
 
@@ -41,14 +45,14 @@ def test_what_passes_alone_is_named(runs: Runs, capsys: pytest.CaptureFixture[st
     assert suite.main([]) == 0
     name = "tests/device/test_gate.py::test_waits[a@b]"
     assert (commands[1][-1], commands[1][3:5]) == (name, ["-n", "0"])
-    assert suite.ALONE.read_text() == f"{name}\n"
+    assert ALONE.read_text() == f"{name}\n"
     assert f"passed alone, not beside others: {name}" in capsys.readouterr().out
 
 
 def test_what_fails_twice_has_failed(runs: Runs) -> None:
     runs(1, 1, failed=(LIVE,))
     assert suite.main([]) == 1
-    assert not suite.ALONE.exists()
+    assert not ALONE.exists()
 
 
 @pytest.mark.parametrize(
@@ -70,3 +74,30 @@ def test_no_second_try_where_no_clock_is_to_blame(failed: tuple[str, ...], runs:
 def test_the_exit_status_is_that_of_pytest(status: int, runs: Runs) -> None:
     runs(status, failed=(LIVE,))
     assert suite.main([]) == status
+
+
+def test_what_is_slow_runs_by_itself_and_leaves_the_other_run_s_files(runs: Runs) -> None:
+    ALONE.write_text("of make test\n")
+    commands = runs(1, 0, failed=(LIVE,))
+    assert suite.main(["--slow", "3"]) == 0
+    words = commands[0]
+    assert words[words.index("-m", 2) + 1] == "slow"
+    assert words[words.index("-n") + 1] == "3"
+    assert "--junitxml=build/tests-slow.xml" in words
+    assert SLOW_ALONE.exists()
+    assert ALONE.read_text() == "of make test\n"
+
+
+def test_make_test_leaves_out_what_make_slow_has(runs: Runs) -> None:
+    words = runs(0)
+    assert suite.main(["2"]) == 0
+    assert "not slow" in words[0]
+
+
+def test_what_is_called_slow_is_there() -> None:
+    assert [name for name in SLOW if not (ROOT / name).exists()] == []
+
+
+def test_ci_runs_both() -> None:
+    commands = [line for line in (ROOT / ".ci/run").read_text().splitlines() if line.startswith("make")]
+    assert commands == ["make test", "make slow"]
