@@ -134,6 +134,11 @@ def use(jobid: str, uid: int | None = None) -> Use | None:
     return None
 
 
+def uses(since_s: float) -> list[Use]:
+    """Of all jobs without a report that the caller may see, written since (Unix time), the newest first."""
+    return [found for place in places() for found in UseStore(place.report_dir).newest(since_s)]
+
+
 def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | None:
     """What the first place has. One that cannot be read hides no other; it is a UserError where nobody else has anything."""
     hidden = None

@@ -22,7 +22,8 @@ from fikit.wording import screen
 from fikit.wording.line import say
 
 
-def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:
+def since_moment(ctx: click.Context, param: click.Parameter, text: str | None) -> datetime | None:
+    """The value of --since: `7d`, `2026-11-21T08:00`."""
     try:
         return None if text is None else moments.since(text, datetime.now(UTC))
     except ValueError as error:
@@ -37,7 +38,7 @@ def _since(ctx: click.Context, param: click.Parameter, text: str | None) -> date
 @click.option(
     "--since",
     metavar="TIME",
-    callback=_since,
+    callback=since_moment,
     help="Of all jobs that ran since then, with totals: 90min, 12h, 1d or 2w ago, or 2026-11-21T08:00.",
 )
 @click.option("--state", type=click.Choice(["running", "ended"]), help="Of all jobs that run, or have ended.")

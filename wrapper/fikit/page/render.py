@@ -11,6 +11,7 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fikit.page import site as site_page
 from fikit.page.document import Page
 from fikit.page.timeline import PIECES
 from fikitd import __version__
@@ -25,6 +26,13 @@ def html(page: Page) -> str:
     record = json.dumps(page.record, indent=1, sort_keys=True)
     text = _environment().get_template("job.html")
     return text.render(page=page, style=style, digest=digest, record=record, version=__version__, pieces=PIECES)
+
+
+def site(page: site_page.Page) -> str:
+    """The same of `fikit advise --site`."""
+    style = _style()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _environment().get_template("site.html").render(page=page, style=style, digest=digest, version=__version__)
 
 
 @cache

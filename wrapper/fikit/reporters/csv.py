@@ -21,24 +21,25 @@ FORMULA: Final = ("=", "+", "-", "@")  # what a spreadsheet would compute; names
 
 def emit(reports: Iterable[JobReport]) -> None:
     """A line of names, then a line for each."""
+    emit_rows(COLUMNS, map(_row, reports))
+
+
+def emit_rows(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """The same of any rows."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for report in reports:
-        memory = report.memory
-        writer.writerow(
-            _cell(value)
-            for value in (
-                *(getattr(report, column) for column in SAME),
-                memory and memory.peak_bytes,
-                memory and memory.limit_bytes,
-                report.device.name,
-                report.device.emulated,
-                report.device_mode,
-                len(report.warnings),
-            )
-        )
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(map(_cell, row))
     screen.echo(sink.getvalue().rstrip("\n"))
+
+
+def _row(report: JobReport) -> tuple[object, ...]:
+    memory = report.memory
+    return (
+        *(getattr(report, column) for column in SAME), memory and memory.peak_bytes, memory and memory.limit_bytes, report.device.name,
+        report.device.emulated, report.device_mode, len(report.warnings),
+    )  # fmt: skip
 
 
 def _cell(value: object) -> str:
