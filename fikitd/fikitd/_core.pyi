@@ -423,9 +423,11 @@ class JobWork:
 
 class TimeAccount:
     """Where a client's time goes, driven by hand. `others`: how many kernels other jobs have sent to the GPU by then; `under_way`: whether
-    some of them are not known to be complete."""
+    some of them are not known to be complete. `overlaps`: its kernels run beside those of other processes (MPS)."""
 
-    def __init__(self, time_ns: int, job: JobWork | None = None, measured: bool = False) -> None: ...
+    def __init__(
+        self, time_ns: int, job: JobWork | None = None, measured: bool = False, overlaps: bool = False
+    ) -> None: ...
     def at_gate(self, time_ns: int) -> None:
         """A request stands at the gate."""
 

@@ -18,8 +18,12 @@ void bind_time_account(nb::module_& m) {
   using tracking::TimeAccount;
   nb::class_<JobWork>(m, "JobWork").def(nb::init<>());
   nb::class_<TimeAccount>(m, "TimeAccount")
-      .def(nb::init<std::int64_t, JobWork*, bool>(), "time_ns"_a, "job"_a.none() = nb::none(), "measured"_a = false,
-           nb::keep_alive<1, 3>())
+      .def(
+          "__init__",
+          [](TimeAccount* self, std::int64_t time_ns, JobWork* job, bool measured, bool overlaps) {
+            new (self) TimeAccount(time_ns, {.job = job, .measured = measured, .overlaps = overlaps});
+          },
+          "time_ns"_a, "job"_a.none() = nb::none(), "measured"_a = false, "overlaps"_a = false, nb::keep_alive<1, 3>())
       .def("at_gate", &TimeAccount::at_gate, "time_ns"_a)
       .def("left_gate",
            [](TimeAccount& self, std::int64_t time_ns) {

@@ -23,7 +23,7 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
       solo_(FIKIT_SLOTS),
       room_(std::move(client.room)),
       journal_(claim_.more(client.journal * sizeof(JournalEvent)) ? client.journal : 0),
-      account_(now_ns, siblings_ == nullptr ? nullptr : &siblings_->reckoned, client.measure),
+      account_(now_ns, {.job = siblings_ == nullptr ? nullptr : &siblings_->reckoned, .measured = client.measure, .overlaps = client.overlaps}),
       holds_(client.id, journal_, account_),
       switch_watch_(client.id, client.priority, client.overlaps, traffic.use, traffic.switches) {
   for (predictor::Model* model : {&measured_.alone, &measured_.beside, &measured_.doubtful}) model->keep_within(room_);

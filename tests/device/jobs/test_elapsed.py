@@ -28,7 +28,11 @@ from fikitd import paths
 MS = 1_000_000
 PARTS = ("alone_s", "waited_s", "delayed_s", "host_s", "unexplained_s")
 RANKS = 'n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n - 1)); done; wait; echo done'
-MODES = ("slices", "mps")
+MODES = {
+    "slices": 'sharing = "slices"',
+    "mps": 'sharing = "mps"',
+    "crowded": 'sharing = "mps"\noverlap_slowdown = 2.0',
+}
 NEAR, HOST_S = 0.03, 0.15  # of its elapsed time, and what a busy machine's hosts add to a job of half a second
 ALONE = 2
 
@@ -54,14 +58,14 @@ def daemon(tmp_path: Path) -> Iterator[Service]:
     daemon.systemd.stop()
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=("slices", "mps"))
 def environment(
     request: pytest.FixtureRequest, tmp_path: Path, emulator_env: Callable[..., dict[str, str]]
 ) -> dict[str, str]:
     """Of programs on an emulated GPU in each device mode, which keeps a record."""
     config = tmp_path / "device.toml"
     kernels = '[[kernel]]\nmatch = "*"\nduration = "param0_ns"\nregisters = 1\n'
-    config.write_text(f'[device]\nsharing = "{request.param}"\n{kernels}')
+    config.write_text(f"[device]\n{MODES[request.param]}\n{kernels}")
     return emulator_env(EMUCUDA_CONFIG=str(config), EMUCUDA_TRACE="on")
 
 
@@ -74,6 +78,13 @@ def work_s(environment: dict[str, str], pids: set[int]) -> float:
     """What these processes' kernels needed of the device, by its own record."""
     done = subprocess.run([paths.emuctl(), "trace", "--json"], env=environment, capture_output=True, check=True)
     return sum(event["work_ns"] for event in json.loads(done.stdout)["events"] if event["pid"] in pids) / 1e9
+
+
+def span_s(environment: dict[str, str], since_ns: int) -> float:
+    """From the first kernel since then handed over until the last one's end, by the device's own record."""
+    done = subprocess.run([paths.emuctl(), "trace", "--json"], env=environment, capture_output=True, check=True)
+    mine = [event for event in json.loads(done.stdout)["events"] if event["enqueue_ns"] > since_ns]
+    return (max(event["end_ns"] for event in mine) - min(event["enqueue_ns"] for event in mine)) / 1e9
 
 
 def checked(report: dict[str, Any], clock_s: float) -> dict[str, Any]:
@@ -158,6 +169,29 @@ def test_the_parts_of_jobs_side_by_side_sum_to_the_clocks_time(
         least_s, most_s = (1 - NEAR) * work_s, took_s + NEAR * report["elapsed_s"] + HOST_S
         assert least_s <= report["alone_s"] <= most_s, "as the same job took alone"
     assert high["waited_s"] + high["delayed_s"] < low["waited_s"] + low["delayed_s"]
+
+
+@pytest.mark.parametrize("environment", ["mps", "crowded"], indirect=True)
+def test_ranks_whose_kernels_overlap_take_alone_what_the_devices_record_says(
+    daemon: Service, runner: Runner, client: Path, environment: dict[str, str]
+) -> None:
+    """Also where they slow one another down, alone as beside another job."""
+    words = ("-c", RANKS, "sh", 4, client, 300, 2 * MS)
+    runner.run(*words, measure=True, profile="ranks")
+    spans, said = [], []
+    for _ in range(ALONE):
+        begun_ns = time.monotonic_ns()
+        job, _, _ = runner.run(*words, priority=8, profile="ranks", started_ns=time.time_ns())
+        spans.append(span_s(environment, begun_ns))
+        said.append(daemon.report(job)["alone_s"])
+    other, program = runner.start("-c", RANKS, "sh", 1, client, 100, 2 * MS, priority=8, started_ns=time.time_ns())
+    begun_s = time.time()
+    job, _, _ = runner.run(*words, priority=8, profile="ranks", started_ns=time.time_ns())
+    report = checked(daemon.report(job), time.time() - begun_s)
+    program.communicate(timeout=60)
+    runner.end(other)
+    assert min(said) == pytest.approx(min(spans), abs=NEAR * min(spans) + HOST_S), "and its start and end"
+    assert report["alone_s"] == pytest.approx(min(spans), abs=NEAR * report["elapsed_s"] + HOST_S)
 
 
 @pytest.mark.parametrize("how", [";", "&"], ids=["one-after-the-other", "side-by-side"])

@@ -213,6 +213,33 @@ def test_the_device_works_for_a_job_while_it_works_for_a_sibling() -> None:
     assert parts(other, 180, 2) == {"delayed_ns": 30}
 
 
+def test_where_kernels_overlap_a_job_waits_for_none_of_a_sibling() -> None:
+    """By MPS: what each of them needs, it needs at the same time."""
+    job = JobWork()
+    one, other = TimeAccount(0, job, overlaps=True), TimeAccount(0, job, overlaps=True)
+    one.launched(0, 50, 0)
+    other.launched(0, 50, 0)
+    one.complete(50, 5, others=1)
+    other.complete(90, 5, others=1)
+    assert parts(other, 90, 1) == {"delayed_ns": 40}
+    other.launched(90, 50, 0, 1)
+    one.launched(90, 50, 0, 1)
+    one.at_gate(100)
+    assert one.left_gate(180) == 40, "at the gate, too"
+
+
+def test_kernels_that_overlap_with_siblings_take_alone_as_long_as_they_took_without_others() -> None:
+    """A fifth longer beside its siblings, and a half beside others, too: the rest is a delay."""
+    account = TimeAccount(0, JobWork(), overlaps=True)
+    t_ns = others = 0
+    for took_ns, more in ((60, 0), (60, 0), (75, 1), (75, 1)):
+        account.launched(t_ns, 50, 0, others)
+        others += more
+        account.complete(t_ns + took_ns, t_ns + 5, others=others)
+        t_ns += took_ns
+    assert parts(account, t_ns, others) == {"delayed_ns": 2 * (75 - 60)}
+
+
 def test_after_lost_reports_the_time_until_the_next_one_is_unexplained() -> None:
     account = TimeAccount(0)
     account.launched(0, 10, 0)

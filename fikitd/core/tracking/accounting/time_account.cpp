@@ -2,6 +2,10 @@
 
 namespace fikit::tracking {
 
+namespace {
+constexpr std::int64_t kLeastTaught = 20; // a client's time by itself says what its kernels take where that is at least 1/20 of the rest
+} // namespace
+
 void TimeAccount::Sums::add(const Sums& more) {
   gaps_ns += more.gaps_ns;
   expected_gaps_ns += more.expected_gaps_ns;
@@ -9,6 +13,7 @@ void TimeAccount::Sums::add(const Sums& more) {
   behind_ns += more.behind_ns;
   sooner_ns += more.sooner_ns;
   unknown_ns += more.unknown_ns;
+  work_ns += more.work_ns;
 }
 
 // A profile's gaps are the device's: they begin before the host knows that its work is done. What of them hosts did not run, they
@@ -55,6 +60,7 @@ void TimeAccount::launched(const Launch& launch, const OthersWork& others) {
     return;
   }
   dry_ns_ = std::max(dry_ns_, launch.t_ns) + launch.work_ns;
+  period_.sums.work_ns += launch.work_ns;
   if (job_ != nullptr) job_->launched(launch.t_ns, launch.work_ns);
 }
 
@@ -94,9 +100,18 @@ Spent TimeAccount::spent(std::int64_t t_ns, const OthersWork& others) const {
           .end_ns = then.gap_ns_,
           .pauses_ns = then.pauses_ns_,
           .waited_ns = then.waited_ns_,
-          .delayed_ns = then.beside_.delayed_ns(),
+          .delayed_ns = then.delayed_ns(),
           .late_ns = std::max<std::int64_t>(then.beside_.late_ns() + then.by_itself_.late_ns(), 0),
           .unexplained_ns = then.beside_.unknown_ns + then.beside_.unknown_gaps_ns + then.lost_ns_};
+}
+
+// Kernels that overlap may take longer beside their siblings', too, so that alone they would as well: by as much as they did while
+// no other job's were there.
+std::int64_t TimeAccount::delayed_ns() const {
+  const std::int64_t delayed_ns = beside_.delayed_ns();
+  if (!overlaps_ || by_itself_.work_ns <= 0 || by_itself_.work_ns < beside_.work_ns / kLeastTaught) return delayed_ns;
+  const double longer = static_cast<double>(by_itself_.delayed_ns()) / static_cast<double>(by_itself_.work_ns);
+  return std::max<std::int64_t>(delayed_ns - static_cast<std::int64_t>(longer * static_cast<double>(beside_.work_ns)), 0);
 }
 
 void TimeAccount::go_on(std::int64_t t_ns, Host host) {

@@ -1,7 +1,8 @@
 // Where a client's time goes: each instant is in one state, by the precedence of docs/elapsed.md. What the dispatcher knows is
 // enough for it: launches, waits at the gate, completions. Nothing is asked of the client.
 //
-//   1. work     the device has work of the client to do that alone would take so long; for a host that waits, also its siblings'
+//   1. work     the device has work of the client to do that alone would take so long; for a host that waits, also its siblings',
+//               where their kernels run in turns
 //   2. waited   its host stands at the gate
 //   3. delayed  its host waits for work that alone would be done
 //   4. gap      its host runs by itself
@@ -55,8 +56,13 @@ struct Spent {
 
 class TimeAccount {
  public:
-  // job: of all its processes on this GPU, outlives the account; nullptr: it belongs to none. measured: its gate keeps others away.
-  TimeAccount(std::int64_t now_ns, JobWork* job, bool measured) : came_ns_(now_ns), now_ns_(now_ns), job_(job), measured_(measured) {}
+  struct Whose {
+    JobWork* job = nullptr; // of all its processes on this GPU, outlives the account; nullptr: it belongs to none
+    bool measured = false;  // its gate keeps others away
+    bool overlaps = false;  // its kernels run beside those of other processes, its siblings' too (MPS)
+  };
+  TimeAccount(std::int64_t now_ns, Whose whose)
+      : came_ns_(now_ns), now_ns_(now_ns), job_(whose.overlaps ? nullptr : whose.job), measured_(whose.measured), overlaps_(whose.overlaps) {}
 
   // A request stands at the gate since then. It is gone, or its launch is reported by now. What of the time until t_ns the gate
   // has cost, since it was last asked.
@@ -102,6 +108,7 @@ class TimeAccount {
     std::int64_t behind_ns = 0;
     std::int64_t sooner_ns = 0; // work that was done before it was reckoned to be
     std::int64_t unknown_ns = 0; // behind work that no profile knows, or at the gate meanwhile
+    std::int64_t work_ns = 0;    // of which all this is known
     void add(const Sums& more);
     std::int64_t late_ns() const; // less than 0: its host was faster than its profile says
     std::int64_t delayed_ns() const;
@@ -113,6 +120,7 @@ class TimeAccount {
     OthersWork others;         // at its beginning
   };
   double unknown_part() const; // of the period's launches
+  std::int64_t delayed_ns() const;
   void at_gate_for(std::int64_t ns);
   void unknown_over(std::int64_t t_ns);
   void go_on(std::int64_t t_ns, Host host);
@@ -122,8 +130,9 @@ class TimeAccount {
 
   std::int64_t came_ns_;
   std::int64_t now_ns_; // until then all is accounted for
-  JobWork* job_;
+  JobWork* job_; // nullptr also where its processes' work overlaps
   bool measured_;
+  bool overlaps_;
   bool begun_ = false;
   bool lost_ = false;
   bool gate_ = false;
