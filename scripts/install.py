@@ -36,6 +36,7 @@ EXAMPLES = (
 )  # fmt: skip
 COMMANDS = {"fikit": "bin", "fikit-report": "bin", "fikitd": "sbin"}
 CONFIG = Path("/etc/fikit/fikit.toml")
+MAIL = "fikit-mail"  # Slurm runs it by its path, and it runs fikit: it lies beside it
 LEFT_BY_PYTHON = "__pycache__"
 
 
@@ -169,6 +170,7 @@ def install(place: Installation) -> None:
         text = (f"#!{place.application}/bin/python -I\nimport sys\nfrom {entry.module} import {entry.attr}\n"
                 f"sys.exit({entry.attr}())\n")  # fmt: skip
         place.write(place.application / "bin" / entry.name, text, 0o755)
+    place.write(place.application / "bin" / MAIL, place.here((SITE / MAIL).read_text()), 0o755)
     place.link(place.application / "native", (place.packages / "fikitd" / "native").relative_to(place.application))
     for path, content in place.outside().items():
         place.write(path, content) if isinstance(content, str) else place.link(path, content)

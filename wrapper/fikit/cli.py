@@ -22,6 +22,7 @@ COMMANDS = {
     "limits": "Which priorities the site lets your jobs use.",
     "queue": "Which jobs that share a GPU wait, for what, and for how long.",
     "place": "Which waiting job is first: the placement agent.",
+    "mail": "The line about job JOBID that Slurm's mails get.",
     "lua": "Make Slurm's job_submit.lua and cli_filter.lua call fikit's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Two jobs on one GPU: alone, with default sharing, with fikit.",

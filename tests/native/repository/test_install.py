@@ -68,6 +68,10 @@ def test_every_file_names_the_place_of_the_installation(installed: Path) -> None
     )
     assert (lib / "fikit/native/libfikit_shim.so").is_file()
     assert (lib / "fikit/bin/fikitd").read_text().startswith("#!/opt/site/lib/fikit/bin/python -I\n")
+    mail = lib / "fikit/bin/fikit-mail"
+    assert "/opt/site/lib/fikit/bin/fikit mail --wait 20 -- " in mail.read_text()
+    assert "/usr/lib/fikit" not in mail.read_text()
+    assert mail.stat().st_mode & 0o777 == 0o755
     assert (installed / "opt/site/sbin/fikitd").readlink() == Path("/opt/site/lib/fikit/bin/fikitd")
     assert (installed / "etc/fikit/fikit.toml").read_text() == (ROOT / "site/fikit.toml").read_text()
 

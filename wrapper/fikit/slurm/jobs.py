@@ -27,13 +27,17 @@ def number(jobid: str) -> str:
     """
     if not is_task(jobid):
         return jobid
-    shown = re.match(r"JobId=(\d+) ", _output("scontrol", "show", "job", "--oneliner", jobid))
-    if shown:
-        return shown[1]
+    if known := re.match(r"JobId=(\d+) ", shown(jobid)):
+        return known[1]
     accounted = _output("sacct", "-n", "-X", "-P", "-j", jobid, "-o", "JobIDRaw").split()
     return (
         accounted[-1] if accounted and accounted[-1].isdecimal() else jobid
     )  # a job that ran again has a line for each run, with one number
+
+
+def shown(jobid: str) -> str:
+    """What Slurm says of a job, in one line; empty where it does not know it."""
+    return _output("scontrol", "show", "job", "--oneliner", jobid)
 
 
 def _output(program: str, *arguments: str) -> str:
