@@ -94,7 +94,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "shim/base": ("fikitd/core/protocol",),
     "shim/memory": ("fikitd/core/protocol", "shim/base"),
     "shim/streams": ("fikitd/core/protocol", "shim/base"),
-    "shim/gate": ("fikitd/core/protocol", "shim/base", "shim/streams"),
+    "shim/gate": ("fikitd/core/protocol", "shim/base", "shim/memory", "shim/streams"),
     "shim/timing": ("fikitd/core/protocol", "shim/base", "shim/streams"),
     "shim/identity": ("fikitd/core/protocol", "shim/base", "shim/memory", "shim/timing"),
     "shim/hooks": (

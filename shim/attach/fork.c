@@ -6,6 +6,7 @@
 #include "hooks/event.h"
 #include "base/lock.h"
 #include "attach/mps.h"
+#include "gate/move.h"
 #include "memory/physical.h"
 #include "streams/stream.h"
 
@@ -25,6 +26,7 @@ static void in_child(void) {
   fikit_event_forget_all();
   fikit_allocation_forget_all();
   fikit_convert_forget_all();
+  fikit_move_forget_all();
   fikit_physical_forget_all();
 }
 

@@ -11,7 +11,7 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 enum { CUDA_ERROR_OUT_OF_MEMORY = 2 };
-enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum { CU_MEM_LOCATION_TYPE_DEVICE = 1, CU_MEM_LOCATION_TYPE_HOST = 2, CU_DEVICE_CPU = -1 };
 enum { CUDA_ARRAY3D_SPARSE = 0x40, CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80 };
 
 typedef struct {
@@ -56,6 +56,10 @@ FIKIT_API cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size
 FIKIT_API cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags);
 FIKIT_API cuMemFree(CUdeviceptr_v1 pointer);
 FIKIT_API cuMemFree_v2(CUdeviceptr pointer);
+
+/* Managed memory that goes to the GPU or the host; the second form since CUDA 12.2. */
+FIKIT_API cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream);
+FIKIT_API cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location, unsigned flags, CUstream stream);
 
 /* In stream order, and pools. */
 FIKIT_API cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream);

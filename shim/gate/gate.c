@@ -6,6 +6,7 @@
 #include "gate/gate.h"
 #include "base/clock.h"
 #include "gate/marker.h"
+#include "gate/move.h"
 #include "base/monitor.h"
 #include "base/page.h"
 #include "gate/page_mark.h"
@@ -98,8 +99,9 @@ static uint32_t post_request(struct fikit_device *device, const struct request *
   return seq;
 }
 
+/* Until there is an answer, or (kind 0) memory to be moved, where `mover` is not NULL. */
 static struct fikit_pass wait_for_answer(struct fikit_device *device, const struct request *request, uint32_t seq,
-                                         int64_t start_ns) {
+                                         int64_t start_ns, const struct fikit_mover *mover) {
   struct fikit_page *page = device->page;
   for (;;) {
     uint32_t seen = atomic_load_explicit(&page->wake, memory_order_seq_cst);
@@ -116,6 +118,8 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, const stru
     int64_t now_ns = fikit_now_ns();
     if (expired(page, now_ns))
       return (struct fikit_pass){FIKIT_ENTRY_EXPIRED, 0};
+    if (mover && fikit_move_due(page, mover))
+      return (struct fikit_pass){0};
     bool marker_out = fikit_markers_poll(device);
     if (now_ns - start_ns < page->spin_ns) {
       sched_yield(); /* the dispatcher that was rung for may have been put onto this very core */
@@ -129,6 +133,78 @@ static struct fikit_pass wait_for_answer(struct fikit_device *device, const stru
       until_ns = now_ns + MARKER_POLL_NS;
     sleep_on(&page->wake, seen, until_ns, 0);
   }
+}
+
+/* A launch or copy of the program's whose thread moves memory meanwhile: its request stands, except while a piece asks. */
+struct standing {
+  const struct request *request;
+  int64_t start_ns;
+  uint32_t seq; /* 0: it does not stand */
+};
+
+static void stand(struct fikit_device *device, struct standing *standing) {
+  if (standing->seq == 0)
+    standing->seq = post_request(device, standing->request, standing->start_ns);
+}
+
+static void step_aside(struct fikit_device *device, struct standing *standing) {
+  fikit_page_withdraw(device->page);
+  standing->seq = 0;
+}
+
+/* Nobody waits for this thread's moves any more: work may go on. */
+static bool may_go(const struct fikit_device *device, const struct standing *standing) {
+  const struct fikit_page *page = device->page;
+  if (expired(page, fikit_now_ns()) || fikit_gate_open(page))
+    return true;
+  return standing->seq && fikit_gate_says(page, standing->seq, standing->request->copy, standing->request->slot) != FIKIT_SAYS_WAIT;
+}
+
+/* A piece of a move is a copy: it asks where copies ask. `granted`: its request; 0: it did not. False: there is no answer to be had. */
+static bool may_move(struct fikit_device *device, const struct fikit_move *move, struct standing *standing, uint32_t *granted) {
+  *granted = 0;
+  if (!fikit_copy_asks(device->page, move->copy, move->bytes))
+    return true;
+  const struct request copy = {.copy = move->copy, .bytes = move->bytes};
+  const int64_t now_ns = fikit_now_ns();
+  step_aside(device, standing);
+  const struct fikit_pass pass = wait_for_answer(device, &copy, post_request(device, &copy, now_ns), now_ns, NULL);
+  fikit_page_withdraw(device->page);
+  if (pass.kind == FIKIT_ENTRY_GRANTED)
+    *granted = pass.request_seq;
+  return pass.kind == FIKIT_ENTRY_GRANTED;
+}
+
+static void move_memory(struct fikit_device *device, struct fikit_mover *mover, struct standing *standing) {
+  bool late = false, going_on = true;
+  fikit_move_begin(device, mover);
+  while (going_on) {
+    const struct fikit_move move = fikit_move_next(device, mover);
+    uint32_t granted = 0;
+    if (move.copy == FIKIT_COPY_NONE)
+      break;
+    late = may_go(device, standing) || !may_move(device, &move, standing, &granted);
+    going_on = !late && fikit_move_make(device, mover);
+    if (granted)
+      fikit_marker_skip(device, 0, granted); /* it was waited for */
+  }
+  fikit_move_end(device, mover, late);
+}
+
+/* As the requester. */
+static struct fikit_pass ask(struct fikit_device *device, const struct request *request, int64_t start_ns) {
+  struct fikit_mover mover = {0};
+  struct standing standing = {request, start_ns, 0};
+  struct fikit_pass pass;
+  do {
+    stand(device, &standing);
+    if (fikit_move_due(device->page, &mover))
+      move_memory(device, &mover, &standing);
+    stand(device, &standing);
+    pass = wait_for_answer(device, request, standing.seq, start_ns, &mover);
+  } while (!pass.kind);
+  fikit_page_withdraw(device->page);
+  return pass;
 }
 
 static void count_wait(struct fikit_page *page, int64_t waited_ns) {
@@ -156,8 +232,7 @@ static struct fikit_pass wait_at_gate(struct fikit_device *device, const struct 
     if (take_turn(device, request, &pass)) {
       if (request->entry)
         fikit_marker_end_run(device, request->entry, request->stream);
-      pass = wait_for_answer(device, request, post_request(device, request, start_ns), start_ns);
-      fikit_page_withdraw(page);
+      pass = ask(device, request, start_ns);
       give_turn(device);
     }
     waiting_here = false;

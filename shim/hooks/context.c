@@ -6,6 +6,7 @@
 #include "base/device.h"
 #include "base/handle_map.h"
 #include "gate/marker.h"
+#include "gate/move.h"
 #include "timing/measure.h"
 #include "gate/page_mark.h"
 #include "streams/stream.h"
@@ -71,6 +72,7 @@ static void let_pass(struct fikit_device *device) {
 static void ending(void) {
   atomic_fetch_add(&fikit_contexts_ending, 1);
   fikit_device_each(let_pass);
+  fikit_move_pass();
 }
 
 static CUresult ended(CUresult result) {
@@ -91,6 +93,7 @@ static CUresult destroyed(CUcontext ctx, CUresult result) {
   if (result == CUDA_SUCCESS && ctx) {
     dead = ctx;
     fikit_device_each(drop_events);
+    fikit_move_context_gone(ctx);
     fikit_capture_context_gone(ctx);
     fikit_stream_context_gone(ctx);
     fikit_allocation_context_gone(ctx);

@@ -95,7 +95,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes, CUmemoryPo
 /* Memory of cuMemAlloc may be freed in stream order, too (CUDA programming guide, "Stream Ordered Memory Allocator"); of managed
  * memory nobody says so. */
 static CUresult free_in_order(CUdeviceptr pointer, CUstream stream, CUresult (*call)(CUdeviceptr, CUstream), CUstream meant) {
-  const bool converted = fikit_converted_take(pointer);
+  const uint64_t converted = fikit_converted_take(pointer);
   CUresult result = call(pointer, stream);
   if (converted && result != CUDA_SUCCESS && REAL(cuStreamSynchronize)(meant) == CUDA_SUCCESS)
     result = REAL(cuMemFree_v2)(pointer);

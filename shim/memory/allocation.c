@@ -1,6 +1,5 @@
 #include "memory/allocation.h"
 #include "memory/convert.h"
-#include "memory/extents.h"
 #include "base/handle_map.h"
 #include "base/symbols.h"
 
@@ -10,7 +9,6 @@ struct fikit_allocation {
   struct fikit_place place;
   uint64_t bytes;
   bool movable;
-  bool linear; /* the handle is its address */
 };
 
 /* Pointer or array -> struct fikit_allocation; owner: the context. */
@@ -23,11 +21,7 @@ struct fikit_place fikit_place_current(void) {
 }
 
 static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
-  if (!handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context))
-    return false;
-  if (allocation->linear)
-    fikit_extent_add(allocation->place.device, allocation->place.context, handle, allocation->bytes);
-  return true;
+  return handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context);
 }
 
 static void uncount(const struct fikit_allocation *allocation) {
@@ -54,22 +48,15 @@ static void allocated(const struct fikit_allocation *made, uintptr_t handle) {
 }
 
 void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, false, false}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, false}, handle);
 }
 
 void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, true, true}, handle);
-}
-
-static void allocated_linear(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, false, true}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, true}, handle);
 }
 
 struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
-  struct fikit_allocation *taken = (void *)handle_map_take(&allocations, handle);
-  if (taken && taken->linear)
-    fikit_extent_remove(handle);
-  return taken;
+  return (void *)handle_map_take(&allocations, handle);
 }
 
 static void give_back(struct fikit_allocation *allocation) {
@@ -88,12 +75,10 @@ static void went_with_its_context(uintptr_t allocation) {
 
 void fikit_allocation_context_gone(CUcontext context) {
   handle_map_take_owner(&allocations, (uintptr_t)context, went_with_its_context);
-  fikit_extents_context_gone(context);
 }
 
 void fikit_allocation_forget_all(void) {
   handle_map_forget_all(&allocations);
-  fikit_extents_forget_all();
 }
 
 /* ---- linear memory */
@@ -107,11 +92,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
   CUresult result;
   if (fikit_converts(&place, bytes) && fikit_convert(&place, out, bytes, &result))
     return result;
-  if (!fikit_memory_reserve(place.device, bytes))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  result = REAL(cuMemAlloc_v2)(out, bytes);
-  allocated_linear(&place, bytes, result == CUDA_SUCCESS ? *out : 0);
-  return result;
+  FIKIT_ALLOCATE(place, bytes, *out, REAL(cuMemAlloc_v2)(out, bytes));
 }
 
 /* Counted against the GPU whose context allocates it, wherever its pages are at the moment. */
@@ -129,7 +110,7 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer) {
 }
 
 static CUresult free_linear(CUdeviceptr pointer) {
-  const bool converted = fikit_converted_take(pointer);
+  const uint64_t converted = fikit_converted_take(pointer);
   const CUresult result = REAL(cuMemFree_v2)(pointer);
   fikit_converted_freed(pointer, converted, result);
   return result;
@@ -172,7 +153,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
   const CUresult result = REAL(cuMemAllocPitch_v2)(out, pitch, width, height, element);
   const uint64_t needed = result == CUDA_SUCCESS ? (uint64_t)*pitch * height : bytes;
   if (settle_pitch(place.device, bytes, needed)) {
-    allocated_linear(&place, needed, result == CUDA_SUCCESS ? *out : 0);
+    fikit_allocated(&place, needed, result == CUDA_SUCCESS ? *out : 0);
     return result;
   }
   fikit_memory_return(place.device, bytes);

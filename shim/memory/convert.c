@@ -4,6 +4,7 @@
  * time on that the program asks for a handle and cannot have it.
  */
 #include "memory/convert.h"
+#include "memory/movable.h"
 #include "base/handle_map.h"
 #include "base/say.h"
 #include "base/symbols.h"
@@ -17,7 +18,7 @@ enum { CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89 };
 enum { CU_POINTER_ATTRIBUTE_HOST_POINTER = 4, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8 };
 enum { CUDA_ERROR_INVALID_VALUE = 1 };
 
-/* Address -> 1; owner: the context. */
+/* Address -> bytes; owner: the context. */
 static HANDLE_MAP(converted);
 static _Atomic bool any; /* something was ever converted: others pay for one load */
 
@@ -69,12 +70,13 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
     return true;
   }
   const CUresult made = REAL(cuMemAllocManaged)(out, bytes, CU_MEM_ATTACH_GLOBAL);
-  const bool known = made == CUDA_SUCCESS && handle_map_put(&converted, *out, 1, (uintptr_t)place->context);
+  const bool known = made == CUDA_SUCCESS && handle_map_put(&converted, *out, bytes, (uintptr_t)place->context);
   if (made == CUDA_SUCCESS && !known) /* memory of ours is short: better plain than managed and looking so */
     REAL(cuMemFree_v2)(*out);
   if (known) {
     atomic_store(&any, true);
     advise(*out, bytes);
+    fikit_movable_came(place->device, place->context, *out, bytes);
   }
   fikit_allocated_movable(place, bytes, known ? *out : 0);
   *result = made;
@@ -88,24 +90,30 @@ bool fikit_is_converted(CUdeviceptr pointer) {
   return REAL(cuMemGetAddressRange_v2)(&base, NULL, pointer) == CUDA_SUCCESS && handle_map_get(&converted, base);
 }
 
-bool fikit_converted_take(CUdeviceptr pointer) {
-  return atomic_load_explicit(&any, memory_order_relaxed) && handle_map_take(&converted, pointer);
+uint64_t fikit_converted_take(CUdeviceptr pointer) {
+  const uint64_t bytes = atomic_load_explicit(&any, memory_order_relaxed) ? handle_map_take(&converted, pointer) : 0;
+  if (bytes)
+    fikit_movable_gone(pointer);
+  return bytes;
 }
 
-void fikit_converted_freed(CUdeviceptr pointer, bool taken, CUresult result) {
+void fikit_converted_freed(CUdeviceptr pointer, uint64_t taken, CUresult result) {
   CUcontext context = NULL;
   if (!taken || result == CUDA_SUCCESS)
     return;
-  REAL(cuCtxGetCurrent)(&context);
-  handle_map_put(&converted, pointer, 1, (uintptr_t)context);
+  struct fikit_device *device = fikit_device_current(&context);
+  if (handle_map_put(&converted, pointer, taken, (uintptr_t)context) && device)
+    fikit_movable_came(device, context, pointer, taken);
 }
 
 void fikit_convert_context_gone(CUcontext context) {
+  fikit_movable_context_gone(context);
   handle_map_erase_owner(&converted, (uintptr_t)context);
 }
 
 void fikit_convert_forget_all(void) {
   handle_map_forget_all(&converted);
+  fikit_movable_forget_all();
 }
 
 /* ---- what programs ask about a pointer */

@@ -13,9 +13,9 @@ bool fikit_converts(const struct fikit_place *place, uint64_t bytes);
 bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t bytes, CUresult *result);
 
 /* Before the driver frees `pointer`: forget that it was converted, since another thread may be given the same address at
- * once. True if it was; then, with the driver's answer, fikit_converted_freed. */
-bool fikit_converted_take(CUdeviceptr pointer);
-void fikit_converted_freed(CUdeviceptr pointer, bool taken, CUresult result);
+ * once. Its bytes if it was, else 0; then, with the driver's answer, fikit_converted_freed. */
+uint64_t fikit_converted_take(CUdeviceptr pointer);
+void fikit_converted_freed(CUdeviceptr pointer, uint64_t taken, CUresult result);
 
 /* Whether memory at `pointer` was converted: device memory to whoever asks, wherever its pages are. */
 bool fikit_is_converted(CUdeviceptr pointer);

@@ -194,7 +194,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 3: overwrite(world, input); break;
       case 4: describe(world, input); break;
       case 5: world.page().marks[input.take<std::uint8_t>() % FIKIT_MARKS] = input.take<std::uint16_t>(); break;
-      case 6: world.pass(input.take<std::uint32_t>() % 50'000'000); break;
+      case 6:
+        // not its turn, because of its memory: whatever it does then, the honest one is served
+        if (input.take<std::uint8_t>() % 2) world.liar().send_away(world.now_ns() + kLeaseNs, world.now_ns() + kLeaseNs);
+        else world.liar().call_back(world.now_ns());
+        world.pass(input.take<std::uint32_t>() % 50'000'000); break;
       default: world.round(); break;
     }
   }

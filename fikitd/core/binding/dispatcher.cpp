@@ -198,6 +198,17 @@ void bind_dispatcher(nb::module_& m) {
            },
            "client_id"_a)
       .def("set_goal", &Dispatcher::set_goal, "client_id"_a, "goal_bytes"_a, released)
+      .def("send_away", &Dispatcher::send_away, "client_id"_a, "for_ns"_a, released)
+      .def("standing",
+           [](Dispatcher& self, policy::ClientId id) {
+             Dispatcher::Standing standing;
+             {
+               const nb::gil_scoped_release release;
+               standing = self.standing(id);
+             }
+             return nb::make_tuple(standing.at_gate, standing.busy, standing.launches);
+           },
+           "client_id"_a)
       .def("moves",
            [](Dispatcher& self, policy::ClientId id) {
              tracking::Moves moves;
@@ -216,18 +227,6 @@ void bind_dispatcher(nb::module_& m) {
                measured = self.measured(id);
              }
              return to_profile(measured);
-           },
-           "client_id"_a)
-      .def("accesses",
-           [](Dispatcher& self, policy::ClientId id) {
-             dispatcher::Touched known;
-             {
-               const nb::gil_scoped_release release;
-               known = self.accesses(id);
-             }
-             nb::dict found = to_dict(known.learnt);
-             found["latest_ns"] = known.latest_ns;
-             return found;
            },
            "client_id"_a)
       .def("export_rhythm",

@@ -37,7 +37,11 @@ void Client::resume() {
   tracker_.resume(page_.launches());
 }
 
-bool Client::cannot_wait() const { return ring_.half_full(page_.raw()) || tracker_.is_news(page_.request()); }
+bool Client::cannot_wait() const {
+  const tracking::Request request = page_.request();
+  const bool kept = away() && request.engine == policy::Engine::compute;
+  return ring_.half_full(page_.raw()) || (!kept && tracker_.is_news(request));
+}
 
 bool Client::has_news() {
   return has_next_ || !ring_.empty(page_.raw()) || tracker_.marks_out() || tracker_.has_run() || tracker_.gang_news(now());
@@ -81,7 +85,10 @@ bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
   any = tracker_.look_at_gang(now_ns, policy) || any;
   undescribed_ = waits_for_description(now_ns);
   if (!undescribed_) { // the request after the launches that came before it
-    any = tracker_.look_at_request(page_.request(), patient_, now_ns, policy) || any;
+    const policy::Hold hold{.reason = policy::Reason::memory, .by = id()};
+    any = (away() ? tracker_.keep_request(page_.request(), hold, patient_, now_ns, policy)
+                  : tracker_.look_at_request(page_.request(), patient_, now_ns, policy)) ||
+          any;
     undescribed_ = tracker_.undescribed();
   }
   if (any) heard_ns_ = now_ns;
@@ -98,24 +105,38 @@ bool Client::poll(std::int64_t now_ns, policy::Policy& policy) {
 }
 
 void Client::open_gate(std::int64_t now_ns) {
+  opens_ = true;
+  if (away()) return;
   tracker_.gate_opened(now_ns);
   page_.open_gate();
 }
 
 void Client::close_gate(std::int64_t until_ns) {
+  opens_ = false;
   tracker_.gate_closed();
   page_.close_gate(until_ns);
+}
+
+void Client::send_away(std::int64_t until_ns, std::int64_t lease_until_ns) {
+  if (!away()) {
+    tracker_.end_run();
+    if (!closed()) {
+      tracker_.gate_closed();
+      page_.close_gate(lease_until_ns);
+    }
+  }
+  away_until_ns_ = until_ns;
+}
+
+void Client::call_back(std::int64_t now_ns) {
+  if (!away()) return;
+  away_until_ns_ = 0;
+  if (opens_) open_gate(now_ns);
 }
 
 void Client::ask_for_marks(std::uint32_t every) {
   if (every != marks_asked_) page_.set_mark_every(every);
   marks_asked_ = every;
-}
-
-Touched Client::accesses() const {
-  const predictor::Accesses* accesses = tracker_.accesses();
-  if (accesses == nullptr) return {};
-  return {.learnt = accesses->known(), .latest_ns = accesses->latest_ns()};
 }
 
 Stats Client::stats(std::int64_t now_ns) const {

@@ -27,12 +27,6 @@ using tracking::Stats;
 using tracking::Timed;
 using tracking::Traffic;
 
-// Which memory a client's kernels touch in the iteration that it is in, by this run and those before; how long its newest pass took (0: not known).
-struct Touched {
-  predictor::AccessesLearnt learnt;
-  std::int64_t latest_ns = 0;
-};
-
 class Client {
  public:
   // traffic: of its GPU; outlives it. overlaps: its kernels run beside those of others (MPS). journal: so many of its events are kept.
@@ -79,14 +73,22 @@ class Client {
   void ended() { ring_.writer_gone(); }
 
   // It is in no dispatcher any more, though it may still be asked what it has learnt.
-  void leave(std::int64_t now_ns) { open_gate(now_ns), tracker_.leave(now_ns); }
+  void leave(std::int64_t now_ns) { call_back(now_ns), open_gate(now_ns), tracker_.leave(now_ns); }
 
   // Its page was another dispatcher's: goes on counting, knows nothing of what is under way.
   void resume();
 
-  // Carries out what the policy decided.
+  // Carries out what the policy decided. While it is not its turn the gate stays closed, and is opened afterwards.
   void open_gate(std::int64_t now_ns);
   void close_gate(std::int64_t until_ns);
+  // It is not its turn until then, because of its memory: no launch of it is granted, whatever the policy wants. lease_until_ns: of its gate.
+  void send_away(std::int64_t until_ns, std::int64_t lease_until_ns);
+  // It is. Nothing happens where it was.
+  void call_back(std::int64_t now_ns);
+  bool at_gate() const { return page_.request().waiting; } // also where no policy hears of it
+  std::uint64_t launches() const { return page_.launches(); }
+  bool away() const { return away_until_ns_ != 0; }
+  std::int64_t away_until_ns() const { return away_until_ns_; } // 0: it is its turn
   void renew_lease(std::int64_t until_ns) { page_.renew_lease(until_ns); }
   // This one, and those that follow it. False: it is a copy.
   bool grant(std::uint32_t request, std::uint32_t launches, std::int64_t now_ns) { return tracker_.grant(request, launches, now_ns); }
@@ -114,8 +116,7 @@ class Client {
   const std::shared_ptr<predictor::Room>& room() const { return tracker_.room(); } // that all it makes us keep has to fit into; nullptr: any
   policy::Outlook profiled() const { return tracker_.profiled(); }
   const Timed& measured() const { return tracker_.measured(); }
-  foresight::Learnt learnt() const { return tracker_.learnt(); } // where its host waits, what its kernels touch
-  Touched accesses() const;
+  foresight::Learnt learnt() const { return tracker_.foresight().learnt(); } // where its host waits
   std::vector<Idle> idle_moments() const { return tracker_.idle_moments(); }
   Stats stats(std::int64_t now_ns) const;
   tracking::Spent spent(std::int64_t now_ns) const { return tracker_.spent(now_ns); }
@@ -136,6 +137,8 @@ class Client {
   bool has_next_ = false;     // and not taken yet
   bool patient_ = true;       // it may wait for a description
   int taken_ = 0;             // in this round
+  std::int64_t away_until_ns_ = 0; // not its turn until then; 0: its turn
+  bool opens_ = true;              // the policy wants its gate open
   std::int64_t heard_ns_ = 0; // when its page last had something new
 };
 

@@ -46,7 +46,7 @@ void Dispatcher::run() {
 // Decides for the moment at which the pages were read: what was under way then is not over because reading took a while.
 void Dispatcher::round() {
   const std::int64_t now_ns = now();
-  bool moved = false;
+  bool moved = call_back_due(now_ns);
   std::int64_t first_ns = now_ns;
   for (Client* client : reading_) {
     client->end_old_run(now_ns);
@@ -203,7 +203,7 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   if (soon && now_ns - acted_ns_ < spin_.limit_ns()) return {.look = Look::again};
   if (unheard) return {.look = Look::sure, .until_ns = std::min(now_ns + kSliceNs, std::max(wake_at_ns_, now_ns))};
   if (waiting) return {.look = Look::sure, .until_ns = std::min(now_ns + slice_ns(now_ns), std::max(wake_at_ns_, now_ns))};
-  return {.look = Look::for_news, .until_ns = together(now_ns, keeping_ns(now_ns))};
+  return {.look = Look::for_news, .until_ns = std::min(together(now_ns, keeping_ns(now_ns)), next_back_ns())};
 }
 
 void Dispatcher::read(Client& client) {
@@ -251,10 +251,10 @@ void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
   while (!stopping_) {
     std::int64_t now_ns = now();
     if (now_ns >= until_ns) {
-      if (wait.look == Look::sure) return;
+      if (wait.look == Look::sure || now_ns >= next_back_ns()) return;
       skip_silent(now_ns);
       if (std::any_of(reading_.begin(), reading_.end(), [](Client* c) { return c->has_news(); })) return;
-      until_ns = together(now_ns, keeping_ns(now_ns));
+      until_ns = std::min(together(now_ns, keeping_ns(now_ns)), next_back_ns());
     }
     const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
     if (listen(lock, wake_ns - now_ns)) return;

@@ -85,10 +85,21 @@ class Dispatcher {
   // which its moves() say that it is done; 0: the client's shim moves nothing.
   std::uint32_t set_goal(ClientId id, std::uint64_t bytes);
   tracking::Moves moves(ClientId id);
+  // For so long it is not the client's turn, because its memory has to be elsewhere: no launch of it is granted, and its gate is closed. 0: it
+  // is its turn from now on. kLongestAway at most at a time: whoever says so and dies holds nobody. Throws std::invalid_argument beyond that,
+  // and for a client that measures.
+  static constexpr std::int64_t kLongestAwayNs = 10'000'000'000;
+  void send_away(ClientId id, std::int64_t for_ns);
+  // Does it want its turn?
+  struct Standing {
+    bool at_gate = false; // a launch or copy of it stands there
+    bool busy = false;    // not all that it launched is known to be complete
+    std::uint64_t launches = 0;
+  };
+  Standing standing(ClientId id);
   tracking::Spent spent(ClientId id); // the part of it that says where its time went: it costs little
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
-  Touched accesses(ClientId id);
   // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.
   std::vector<tracking::SwitchMeter::Word> switches();
   // From now on. Its gate opens for a moment, and is closed again if it is to be. Throws std::invalid_argument for an unknown client,
@@ -134,6 +145,8 @@ class Dispatcher {
   void begin_turn(Client& client, std::int64_t now_ns);
   void end_turn(Client& client, std::int64_t now_ns);
   void next_turn(const Client& client, std::int64_t now_ns);
+  bool call_back_due(std::int64_t now_ns); // those whose time away is over; true: there was one
+  std::int64_t next_back_ns() const;       // when the next one's is
   void tell_clients(); // who is alone, and whose progress matters
   void read(Client& client); // in each round, until it is silent
   void skip_silent(std::int64_t now_ns);

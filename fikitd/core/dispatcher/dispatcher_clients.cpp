@@ -153,6 +153,7 @@ void Dispatcher::set_priority(ClientId id, int priority) {
   if (changed.measuring()) throw std::invalid_argument("a client that measures has no priority");
   if (changed.priority() == priority) return;
   const std::int64_t now_ns = now();
+  changed.call_back(now_ns);
   changed.open_gate(now_ns);
   changed.ask_copies({});
   changed.set_priority(priority);
@@ -208,11 +209,6 @@ foresight::Learnt Dispatcher::learnt(ClientId id) {
   return client(id).learnt();
 }
 
-Touched Dispatcher::accesses(ClientId id) {
-  const std::lock_guard lock(mutex_);
-  return client(id).accesses();
-}
-
 std::vector<tracking::SwitchMeter::Word> Dispatcher::switches() {
   const std::lock_guard lock(mutex_);
   return traffic_.switches.words();
@@ -252,7 +248,7 @@ void Dispatcher::stop() {
   }
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex_);
-  for (const auto& client : clients_) client->open_gate(now());
+  for (const auto& client : clients_) client->call_back(now()), client->open_gate(now());
 }
 
 Client& Dispatcher::client(ClientId id) {

@@ -1,6 +1,7 @@
-// Measured processes of one job take turns on a GPU (siblings.hpp). Whoever waits for his turn waits for a lease at most: a gate
+// Whose turn it is, where not all may run. Measured processes of one job take turns on a GPU (siblings.hpp). Whoever waits for his turn waits for a lease at most: a gate
 // that fikitd does not renew opens by itself.
 #include <algorithm>
+#include <stdexcept>
 
 #include "clock.hpp"
 #include "dispatcher.hpp"
@@ -66,6 +67,54 @@ void Dispatcher::next_turn(const Client& client, std::int64_t now_ns) {
   auto found = next(own + 1, turns_.end());
   if (found == turns_.end()) found = next(turns_.begin(), own + 1);
   if (found != turns_.end()) begin_turn(**found, now_ns);
+}
+
+// ---- turns of those whose memory does not fit together
+
+void Dispatcher::send_away(ClientId id, std::int64_t for_ns) {
+  if (for_ns < 0 || for_ns > kLongestAwayNs) throw std::invalid_argument("a client is sent away for 10 s at most at a time");
+  const std::lock_guard lock(mutex_);
+  Client& client = this->client(id);
+  if (client.measuring()) throw std::invalid_argument("a client that measures is not sent away for its memory");
+  const std::int64_t now_ns = now();
+  if (for_ns > 0) {
+    const bool is_new = !client.away();
+    client.send_away(now_ns + for_ns, now_ns + lease_ns(now_ns));
+    if (!is_new) return;
+  } else if (client.away()) {
+    client.call_back(now_ns);
+  } else {
+    return;
+  }
+  gate_moved_ns_ = now_ns;
+  read(client);
+  tell_clients();
+  doorbells_.ring_own();
+}
+
+Dispatcher::Standing Dispatcher::standing(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  const Client& client = this->client(id);
+  return {.at_gate = client.at_gate(), .busy = !client.all_over(), .launches = client.launches()};
+}
+
+bool Dispatcher::call_back_due(std::int64_t now_ns) {
+  bool any = false;
+  for (const auto& client : clients_) {
+    if (!client->away() || now_ns < client->away_until_ns()) continue;
+    client->call_back(now_ns);
+    read(*client);
+    any = true;
+  }
+  if (any) tell_clients();
+  return any;
+}
+
+std::int64_t Dispatcher::next_back_ns() const {
+  std::int64_t next_ns = policy::kNever;
+  for (const auto& client : clients_)
+    if (client->away()) next_ns = std::min(next_ns, client->away_until_ns());
+  return next_ns;
 }
 
 } // namespace fikit::dispatcher

@@ -18,7 +18,6 @@
 #include "marks.hpp"
 #include "nameless.hpp"
 #include "policy/policy.hpp"
-#include "predictor/accesses.hpp"
 #include "predictor/model.hpp"
 #include "tracking/accounting/holds.hpp"
 #include "tracking/accounting/journal.hpp"
@@ -90,6 +89,9 @@ class ClientTracker {
   bool look_at_gang(std::int64_t now_ns, policy::Policy& policy);
   // patient: a new kernel's description may be waited for.
   bool look_at_request(const Request& request, bool patient, std::int64_t now_ns, policy::Policy& policy);
+  // The same while it is not its turn: the policy does not hear of the launch that stands there, which waits for `hold`. A copy is looked at
+  // as ever.
+  bool keep_request(const Request& request, const policy::Hold& hold, bool patient, std::int64_t now_ns, policy::Policy& policy);
   // Is the description of a new slot that was used at t_ns probably on its way?
   bool describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns);
 
@@ -121,8 +123,6 @@ class ClientTracker {
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(Timed profile, const foresight::Learnt& before);
-  foresight::Learnt learnt() const; // in this run
-  const predictor::Accesses* accesses() const { return accesses_.get(); } // nullptr: its shim says nothing of what its kernels touch
   void set_foresight(foresight::Foresight foresight) { foresight_ = std::move(foresight); }
   void set_insight(Insight* insight) { insight_ = insight; } // outlives the tracker; nullptr: none
   const std::shared_ptr<predictor::Room>& room() const { return room_; }
@@ -187,9 +187,6 @@ class ClientTracker {
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void add_work(Stats& stats, std::span<const std::uint64_t> slot_launches) const;
 
-  // tracker_accesses.cpp
-  void touched(const Report& report);
-
   // tracker_times.cpp
   void timed(const Report& report);
   void sample(const Report& report, std::int64_t ns);
@@ -230,6 +227,7 @@ class ClientTracker {
   std::int64_t paused_ns_ = 0; // sum of the idle times at boundaries
 
   std::uint32_t posted_ = 0;  // request the policy knows to be waiting; 0 = none
+  std::uint32_t kept_ = 0;    // request that it does not know of, because it is not this client's turn; 0 = none
   std::uint32_t granted_ = 0; // newest request that has its grant
   struct {
     std::uint64_t until = 0;   // launches below this number go without asking; 0: none
@@ -269,8 +267,6 @@ class ClientTracker {
     double begin_ns = -1; // of its siblings' work and its own, as it stood before its first launch; negative: there was none
     double end_ns = 0;    // and after its latest
   } together_;
-  std::unique_ptr<predictor::Accesses> accesses_; // since its shim said something
-  predictor::AccessesLearnt accesses_before_;
   Exclusives exclusives_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;

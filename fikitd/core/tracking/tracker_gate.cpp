@@ -28,12 +28,15 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   const predictor::Identity kernel = identity(request.slot);
   undescribed_ = patient && describes_soon(request.slot, request.posted_ns, now_ns);
   if (undescribed_) return changed;
-  const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+  // Of what stood there while it was not its turn: for the policy the wait begins now.
+  const bool kept = std::exchange(kept_, 0U) == request.sequence;
+  const std::int64_t t_ns = std::clamp(kept ? now_ns : request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
   // Who waits for his turn to be measured alone launches through an open gate: that ends the gap, and the wait is part of it.
-  if (request.engine == policy::Engine::compute && !measure_) end_gap(t_ns, policy.client(id_));
+  if (request.engine == policy::Engine::compute && !measure_ && !kept) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
-  holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  if (kept) holds_.granted(now_ns);
+  else holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
   if (request.engine != policy::Engine::compute) {
     ask_for_copy(request, t_ns, policy);
     return true;
@@ -50,10 +53,32 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   return true;
 }
 
+bool ClientTracker::keep_request(const Request& request, const policy::Hold& hold, bool patient, std::int64_t now_ns, policy::Policy& policy) {
+  Request shown = request;
+  shown.waiting = request.waiting && request.engine != policy::Engine::compute;
+  if (!shown.waiting && request.waiting) { // it stands there all the same: holds_ is not told that it has left
+    undescribed_ = false;
+    if (posted_ != 0)
+      policy.apply({.kind = policy::EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = std::exchange(posted_, 0U)});
+    const bool is_new = request.sequence != kept_ && request.sequence != granted_;
+    if (is_new) {
+      kept_ = request.sequence;
+      const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
+      if (!measure_) end_gap(t_ns, policy.client(id_));
+      first_ns_ = std::min(first_ns_, t_ns);
+      holds_.posted(request.slot, t_ns);
+    }
+    if (kept_ == request.sequence) holds_.decided(hold, now_ns);
+    return is_new;
+  }
+  return look_at_request(shown, patient, now_ns, policy);
+}
+
 void ClientTracker::gate_opened(std::int64_t now_ns) {
   closed_ = false;
   holds_.granted(now_ns);
   owes_launch_ = false;
+  kept_ = 0;
   posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
   end_run();
 }

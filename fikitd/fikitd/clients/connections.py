@@ -26,6 +26,7 @@ from fikitd.base.shares import WATCHERS, NoPlace, Places
 from fikitd.clients.keeper import Keeper, Kept
 from fikitd.clients.managed import Managed
 from fikitd.clients.managed_client import Client
+from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.packets import Refused, receive, send
 from fikitd.clients.present import Present
 from fikitd.clients.turns import Turns
@@ -63,12 +64,13 @@ class Clients:
         storage: Storage,
         work: Call,
         keeper: Keeper,
+        rotation: MemoryRotation,
         proc: Path,
     ) -> None:
         self._keeper = keeper
         self._managed = Managed(
             gpus=gpus, jobs=jobs, mps=mps, present=present, store=store, storage=storage, work=work, keeper=keeper,
-            proc=proc,
+            rotation=rotation, proc=proc,
         )  # fmt: skip
         self.change_priority = self._managed.change_priority
         self._gpus = gpus

@@ -22,6 +22,7 @@ from fikitd.clients import client_profiles
 from fikitd.clients.client_profiles import PROFILE_BYTES, ClientProfiles
 from fikitd.clients.keeper import Keeper, Notes
 from fikitd.clients.managed_client import Client
+from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.packets import Refused, receive, send
 from fikitd.clients.present import Present
 from fikitd.config.protection import PROMISING
@@ -60,8 +61,10 @@ class Managed:
         storage: Storage,
         work: Call,
         keeper: Keeper,
+        rotation: MemoryRotation,
         proc: Path,
     ) -> None:
+        self._rotation = rotation
         self._present = present
         self._gpus = gpus
         self._users: dict[int, int] = {}  # by client
@@ -185,6 +188,7 @@ class Managed:
             number, pid, device, job, stats_now=stats_now, held_bytes=partial(memory.held_by, share), mode=client.mode,
             device_now=dispatcher.device, place=client.place,
         )  # fmt: skip
+        self._rotation.came(client, dispatcher, memory, share)
         job.trace.came(number, pid, device.uuid, partial(dispatcher.journal, number))
         client.came()
         self._jobs.client_came(job, client.place)
@@ -282,6 +286,7 @@ class Managed:
         job = client.job
         del self._serving[client.number]
         self._present.went(client.number)
+        self._rotation.went(client.number)
         job.trace.went(client.number)
         if self.leaving:  # it goes on, and so do its counters
             dispatcher.remove_client(client.number)

@@ -196,6 +196,7 @@ class OversubscribeConfig:
     allow: str = _key("no", _oversubscribe)
     host_gib: int = _key(64, _whole(1, 65_536))
     max_factor: int = _key(2, _whole(1, 16))
+    epoch_s: int = _key(30, _whole(1, 3600))
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,6 @@ class MetricsConfig:
 
     listen: str = _key("", _listen)
     textfile: str = _key("", _textfile)
-    job_map_dir: str = _key("", _directory_or_none)
 
 
 @dataclass(frozen=True)

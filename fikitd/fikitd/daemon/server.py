@@ -26,6 +26,7 @@ from fikitd.base.shares import REQUESTS as REQUEST_PLACES
 from fikitd.base.shares import Places, connections
 from fikitd.clients.connections import Clients
 from fikitd.clients.keeper import Keeper
+from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.present import Present, Reported
 from fikitd.clients.unmanaged import Unmanaged
 from fikitd.config import oversubscribe
@@ -47,7 +48,6 @@ from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
 from fikitd.jobs.memory_watch import MemoryWatch
 from fikitd.jobs.registry import Jobs
-from fikitd.metrics.job_map import JobMap
 from fikitd.metrics.meter import Meter
 from fikitd.metrics.publisher import Publisher
 from fikitd.metrics.status_file import StatusFile
@@ -143,8 +143,10 @@ class Server:
         self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s, files.used)
         self._meter = self._meter_of(config)
         self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
+        self._rotation = MemoryRotation(self._jobs.host_bytes, self._devices.memory_bytes, config.oversubscribe.epoch_s)
         self._clients = Clients(
             keeper=Keeper(),
+            rotation=self._rotation,
             gpus=self._gpus,
             devices=self._devices,
             jobs=self._jobs,
@@ -210,10 +212,6 @@ class Server:
             )
             await told.watch()
 
-    async def _map_jobs(self) -> None:
-        if directory := self._config.metrics.job_map_dir:
-            await JobMap(directory, self._run_dir, self._records, self._storage).watch()
-
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
 
@@ -242,7 +240,7 @@ class Server:
         listeners = self._listen()
         watches = (
             self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
-            self._auto.watch, self._publish, self._use.watch, self._tell_cluster, self._map_jobs, MemoryWatch(self._jobs).watch,
+            self._auto.watch, self._rotation.watch, self._publish, self._use.watch, self._tell_cluster, MemoryWatch(self._jobs).watch,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

@@ -109,6 +109,11 @@ class Devices:
         """Whether NVML says of any GPU that it admits one process at a time."""
         return any(gpu.get("compute_mode") == EXCLUSIVE_PROCESS for gpu in self._seen or ())
 
+    def memory_bytes(self, uuid: str) -> int | None:
+        """Of a GPU, as NVML has said it; None: it has not."""
+        same = [int(gpu["memory_bytes"]) for gpu in self._seen or () if digits(str(gpu["uuid"])) == digits(uuid)]
+        return same[0] if len(same) == 1 and same[0] > 0 else None
+
     async def certain(self, record: JobRecord) -> str | None:
         """The UUID of the one GPU that a job has; None where that cannot be said for certain.
 

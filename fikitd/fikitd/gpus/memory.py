@@ -82,6 +82,10 @@ class MemoryPage:
         """Of it, in a job with host memory, what cannot leave the GPU."""
         return min(_bounded(sum(self._page.share[share].plain_bytes for share in self._taken)), self.held_bytes)
 
+    def plain_by(self, share: int) -> int:
+        """What of that cannot leave the GPU, of a job with memory on the host."""
+        return _bounded(self._page.share[share].plain_bytes)
+
     def peak_of(self, share: int) -> int:
         """Most that the process of a share held at a time."""
         return _bounded(self._page.share[share].peak_bytes)

@@ -11,28 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import Fikitd, Runner, client_runner, eventually
-
-from bench.gpu.fake_systemd import Systemd
-
-
-class Service(Fikitd):
-    """fikitd under a systemd that keeps descriptors."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.systemd = Systemd(root / "notify")
-
-    def start(self) -> Service:
-        self.process = self.systemd.start(self.command(), self.log)
-        self.wait_until_there()
-        return self
-
-    def restart(self, how: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(how)
-        self.process.wait(20)
-        self.start()
+from daemon_process import Runner, client_runner, eventually
+from restarted_service import Service
 
 
 @pytest.fixture

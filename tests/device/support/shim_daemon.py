@@ -22,9 +22,10 @@ from typing import Any
 HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
 WATCH, MAY_JOIN = 1, 2  # purposes of a hello
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH = range(1, 13)
-VERSION, RING_ENTRIES, SLOTS = 5, 4096, 4096
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+VERSION, RING_ENTRIES, SLOTS = 6, 4096, 4096
 MEMORY_VERSION = 2
+MOVED = ("movable_bytes", "resident_bytes", "in_bytes", "out_bytes", "missed_bytes", "moving_ns")
 FUTEX_WAKE, SYS_FUTEX = 1, 202
 
 Layout = dict[str, int]
@@ -91,6 +92,18 @@ class Page:
         """Let the request that waits go."""
         self.set_u32("grant_seq", self.u32("request_seq"))
         self.wake()
+
+    def want(self, resident_bytes: int) -> int:
+        """So many bytes of the client's movable memory on the GPU, from now on; the number of this goal."""
+        self.set_u64("moves.goal_bytes", resident_bytes)
+        self.set_u32("moves.goal", self.u32("moves.goal") + 1)
+        self.wake()
+        return self.u32("moves.goal")
+
+    def moves(self) -> dict[str, int]:
+        """What the client says of its moves."""
+        words = {name: self.u64(f"moves.{name}") for name in MOVED}
+        return words | {name: self.u32(f"moves.{name}") for name in ("reached", "turns", "failures")}
 
     def knows_all(self) -> None:
         """The first 32 kernels of the program."""

@@ -97,6 +97,7 @@ PHRASES: Final[dict[str, Callable[[Entry, dict[str, Any]], str]]] = {
     "unknown": lambda entry, record: f"because nobody knew how long {_kernel(entry)} would run",
     "uncertain": _uncertain,
     "limit": lambda entry, record: f"because launches beside {who(entry, record)} are rationed",
+    "memory": lambda entry, record: "while the memory of other jobs had its turn on the GPU",
     "reaction": lambda entry, record: "for fikit's own reaction",
 }
 

@@ -23,10 +23,11 @@ enum class Reason : std::uint8_t {
   // Of no policy, said by the dispatcher:
   reaction,   // its own time, until it sees the request, and until the client sees the grant
   lower_work, // no gate: work stood on the device while a lower client's ran there
+  memory,     // its memory has to be elsewhere while that of others is on the GPU (docs/memory.md)
 };
-inline constexpr std::array<std::string_view, 11> kReasonNames{
+inline constexpr std::array<std::string_view, 12> kReasonNames{
     "none",      "behind", "does_not_fit", "budget_spent", "turn", "run_ahead", "unknown",
-    "uncertain", "limit",  "reaction",     "lower_work"};
+    "uncertain", "limit",  "reaction",     "lower_work", "memory"};
 
 struct Hold {
   Reason reason = Reason::none;

@@ -45,6 +45,17 @@ int main(void) {
   FIELD(known_slots);
   FIELD(gap_slots);
   FIELD(marks);
+  FIELD(moves.goal_bytes);
+  FIELD(moves.goal);
+  FIELD(moves.movable_bytes);
+  FIELD(moves.resident_bytes);
+  FIELD(moves.in_bytes);
+  FIELD(moves.out_bytes);
+  FIELD(moves.missed_bytes);
+  FIELD(moves.moving_ns);
+  FIELD(moves.reached);
+  FIELD(moves.turns);
+  FIELD(moves.failures);
   printf("\"welcome_bytes\": %zu, \"memory_bytes\": %zu, \"memory_limit\": %zu, \"memory_shares\": %zu, \"memory_share\": %zu, ",
          sizeof(struct fikit_welcome), sizeof(struct fikit_memory), offsetof(struct fikit_memory, limit_bytes),
          offsetof(struct fikit_memory, shares), offsetof(struct fikit_memory, share));

@@ -1,0 +1,155 @@
+"""Jobs whose memory does not fit on a GPU together take turns: fikitd.gpus.memory_turns says when, here it is carried out on the dispatchers.
+
+A job that has no memory on the host is never held for it, nor a high one, nor one whose processes use several GPUs, which may wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from fikitd.clients.managed_client import Client
+from fikitd.config.oversubscribe import HIGHEST
+from fikitd.gpus.dispatchers import Dispatcher
+from fikitd.gpus.memory import MemoryPage
+from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen
+from fikitd.gpus.residency import EpochRules
+from fikitd.store.records import JobRecord
+
+LOOK_S: Final = 0.05
+AWAY_NS: Final = 3_000_000_000  # should this watch end: so long are they held on, and no longer
+SINCE_MOVES: Final = 6  # version of the protocol
+S: Final = 1_000_000_000
+
+
+class _Member(NamedTuple):
+    client: Client
+    dispatcher: Dispatcher
+    memory: MemoryPage
+    share: int
+
+
+class MemoryRotation:
+    """Of all GPUs. Only the event loop touches it."""
+
+    def __init__(
+        self,
+        host_bytes: Callable[[JobRecord], int],
+        memory_bytes: Callable[[str], int | None],
+        epoch_s: int,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """host_bytes: of a job, what may lie on the host. memory_bytes: a GPU's, by its UUID, where somebody knows it better than its clients.
+        epoch_s: a turn lasts so long at least."""
+        self._host_bytes, self._memory_bytes, self._clock_ns = host_bytes, memory_bytes, clock_ns
+        self._rules = EpochRules(least_epoch_ns=epoch_s * S, patience_ns=2 * epoch_s * S, max_wait_ns=10 * epoch_s * S)
+        self._members: dict[int, _Member] = {}
+        self._places: dict[str, MemoryTurns] = {}
+        self._away: set[int] = set()
+        self._there = asyncio.Event()  # somebody may have to take turns
+
+    def came(self, client: Client, dispatcher: Dispatcher, memory: MemoryPage, share: int) -> None:
+        """A client is in its dispatcher."""
+        self._members[client.number] = _Member(client, dispatcher, memory, share)
+        if self._may_move(client):
+            self._there.set()
+
+    def went(self, number: int) -> None:
+        """It leaves it."""
+        self._members.pop(number, None)
+        self._away.discard(number)
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._there.wait()
+            self.look()
+            if not any(self._may_move(each.client) for each in self._members.values()):
+                self._there.clear()
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """What is due now, on each GPU."""
+        places: dict[str, list[_Member]] = {}
+        for member in self._members.values():
+            places.setdefault(member.client.place, []).append(member)
+        for gone in self._places.keys() - places.keys():
+            del self._places[gone]
+        away: set[int] = set()
+        for place, members in places.items():
+            away |= self._look_at(place, members)
+        for number in self._away - away:
+            if (back := self._members.get(number)) is not None:
+                back.dispatcher.send_away(number, 0)
+        for number in away:
+            self._members[number].dispatcher.send_away(number, AWAY_NS)
+        self._away = away
+
+    def _look_at(self, place: str, members: list[_Member]) -> set[int]:
+        jobs: dict[int, list[_Member]] = {}
+        for member in members:
+            if self._may_move(member.client) and not self._is_elsewhere(member.client):
+                jobs.setdefault(member.client.job.number, []).append(member)
+        turns = self._places.get(place)
+        if turns is None:
+            if len(jobs) < 2:
+                return set()
+            turns = self._places[place] = MemoryTurns(self._rules)
+        seen = [_seen(number, processes, self._host_bytes) for number, processes in jobs.items()]
+        total = self._total_bytes(members)
+        moving = {each.client.number for processes in jobs.values() for each in processes}
+        stays = sum(_stays(each, each.client.number in moving, total) for each in members)
+        for want in turns.look(self._clock_ns(), max(total - stays, 0), total, seen):
+            member = self._members[want.client]
+            turns.told(want.client, member.dispatcher.set_goal(want.client, want.goal_bytes))
+        return turns.away(seen)
+
+    def _may_move(self, client: Client) -> bool:
+        record = client.job.record
+        return (
+            client.version >= SINCE_MOVES
+            and not record.measure
+            and record.priority >= HIGHEST
+            and self._host_bytes(record) > 0
+        )
+
+    def _is_elsewhere(self, client: Client) -> bool:
+        job = client.job.number
+        return any(e.client.job.number == job and e.client.place != client.place for e in self._members.values())
+
+    def _total_bytes(self, members: list[_Member]) -> int:
+        """NVML's word, or that of the most important client."""
+        first = min(members, key=lambda each: (each.client.record.priority, each.client.number)).client.device
+        return self._memory_bytes(first.uuid) or first.memory_bytes
+
+
+def _stays(member: _Member, may_move: bool, most: int) -> int:
+    """What of its memory cannot leave the GPU: no more than there is, whatever it says."""
+    held = member.memory.plain_by(member.share) if may_move else member.memory.held_by(member.share)
+    return min(held, most)
+
+
+def _seen(number: int, members: list[_Member], host_bytes: Callable[[JobRecord], int]) -> Seen:
+    record = members[0].client.job.record
+    processes, gpu_time_ns = [], 0.0
+    known = True
+    for client, dispatcher, _, _ in members:
+        moves = dispatcher.moves(client.number)
+        at_gate, busy, launches = dispatcher.standing(client.number)
+        processes.append(
+            Process(
+                client.number,
+                moves["movable_bytes"],
+                moves["resident_bytes"],
+                moves["reached"],
+                at_gate,
+                busy,
+                launches,
+            )
+        )
+        spent_ns = dispatcher.stats(client.number)["gpu_time_ns"]
+        known = known and spent_ns is not None
+        gpu_time_ns += spent_ns or 0.0
+    return Seen(number, processes, record.mem_bytes + host_bytes(record), int(gpu_time_ns) if known else None)
