@@ -11,7 +11,7 @@ from typing import Final
 from fikitd.base import priorities
 from fikitd.gpus.placement import shards_for
 
-from fikit.advice import batches, deadlines, residency, run_rules, use_rules
+from fikit.advice import batches, deadlines, gpu_rules, residency, run_rules, use_rules
 from fikit.advice.offers import Choice
 from fikit.advice.situation import WORTH, Rule, Situation, asked_priority, typed, with_limit, with_priority
 from fikit.api.advice import Advice
@@ -240,7 +240,7 @@ def deadline(situation: Situation) -> Advice | None:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    share, soonest_priority, kindest_priority, alone_is_sooner, memory, smaller_batch, residency.residency, deadline, time_limit, unknown,
+    share, soonest_priority, kindest_priority, alone_is_sooner, *gpu_rules.RULES, memory, smaller_batch, residency.residency, deadline, time_limit, unknown,
     *run_rules.RULES, *use_rules.RULES,
 )  # fmt: skip
 
