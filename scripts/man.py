@@ -1,4 +1,5 @@
-"""Manual pages: the commands' from what their --help says, fikit.toml(5) from site/fikit.toml, others as they lie in docs/man."""
+"""Manual pages: the commands' from what their --help says, fikit.toml(5) from site/fikit.toml, fikit-metrics(7) from the table of
+metrics, others as they lie in docs/man."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import click
 from fikit.cli import cli as fikit
 from fikit.commands.report import command as report
 from fikitd.daemon.main import command as fikitd
+from fikitd.metrics import table
 
 from fikitd import __version__
 
@@ -22,7 +24,7 @@ COMMANDS: dict[str, tuple[click.Command, int]] = {
     "fikit-report": (report, 1),
     "fikitd": (fikitd, 8),
 }
-SEE_ALSO = ["fikit(1)", "fikit-report(1)", "fikitd(8)", "fikit.toml(5)", "spank_fikit(8)"]
+SEE_ALSO = ["fikit(1)", "fikit-report(1)", "fikitd(8)", "fikit.toml(5)", "fikit-metrics(7)", "spank_fikit(8)"]
 
 
 def pages() -> dict[str, str]:
@@ -30,6 +32,7 @@ def pages() -> dict[str, str]:
     found = {path.name: path.read_text() for path in sorted(WRITTEN.glob("*.[1-9]"))}
     for name, (command, section) in COMMANDS.items():
         found[f"{name}.{section}"] = "\n".join(_command_page(name, command, section)) + "\n"
+    found["fikit-metrics.7"] = "\n".join(_metrics_page()) + "\n"
     found["fikit.toml.5"] = "\n".join(_config_page()) + "\n"
     return found
 
@@ -99,12 +102,65 @@ def _options(command: click.Command) -> Iterator[str]:
 
 
 def _config_page() -> Iterator[str]:
+    """A section for each of the file's, and in it each key with its default and what the comment above it says."""
     yield from _head("fikit.toml", 5, "configuration of fikit, with every key and its default")
     yield ".SH DESCRIPTION"
-    yield ".nf"
-    yield _escape(CONFIG.read_text().rstrip())
-    yield ".fi"
+    comment: list[str] = []
+    keys: list[str] = []
+    for line in [*CONFIG.read_text().splitlines(), ""]:
+        if keys and not re.match(r"\w+ = ", line):
+            yield from _keys(keys, comment)
+            keys, comment = [], []
+        if line.startswith(("#[", "#")) and not line.startswith("# "):
+            yield from (_example(line) if not comment else (*_text(comment), *_example(line)))
+            comment = []
+        elif line.startswith("# "):
+            comment.append(line[2:])
+        elif section := re.fullmatch(r"\[(\w+)\]", line):
+            yield f".SH {section[1].upper()}"
+            yield from _text(comment)
+            comment = []
+        elif re.match(r"\w+ = ", line):
+            keys.append(line)
+        elif comment:
+            yield from _text(comment)
+            comment = []
     yield from _see_also("fikit.toml", 5)
+
+
+def _keys(keys: list[str], comment: list[str]) -> Iterator[str]:
+    """Keys that follow each other have one text."""
+    for number, key in enumerate(keys):
+        yield ".TQ" if number else ".TP"
+        yield rf"\fB{_escape(key)}\fR"
+    yield _escape(" ".join(comment))
+
+
+def _text(comment: list[str]) -> Iterator[str]:
+    if comment:
+        yield ".P"
+        yield _escape(" ".join(comment))
+
+
+def _example(line: str) -> Iterator[str]:
+    yield from (".nf", _escape(line[1:]), ".fi")
+
+
+def _metrics_page() -> Iterator[str]:
+    yield from _head("fikit-metrics", 7, "figures of a node that fikitd has for Prometheus")
+    yield ".SH DESCRIPTION"
+    yield _escape(
+        "With listen in the section [metrics] of fikit.toml, fikitd serves these metrics over HTTP to Prometheus; with textfile it renews a "
+        "file for node_exporter. Counters begin anew with each fikitd. The label gpu is the GPU's UUID, jobid Slurm's number of a job, user "
+        "the name of its user, priority a number from 0 (highest) to 9."
+    )
+    yield ".SH METRICS"
+    for metric in table.METRICS:
+        yield ".TP"
+        labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
+        yield rf"\fB{_escape(metric.name)}\fR{_escape(labels)} ({metric.kind})"
+        yield _escape(f"{metric.help}.")
+    yield from _see_also("fikit-metrics", 7)
 
 
 if __name__ == "__main__":

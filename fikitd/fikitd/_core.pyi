@@ -314,6 +314,9 @@ class Dispatcher:
     def export_profile(self, client_id: int) -> list[_Kernel]:
         """What a client measured or sampled, as entries of a profile."""
 
+    def accesses(self, client_id: int) -> dict[str, Any]:
+        """What its kernels touch in the iteration that it is in, by this run and those before, as `accesses` in the profile file's rhythm; and
+        `latest_ns`, how long its newest pass took (0: not known). That alone where nothing is known."""
     def export_rhythm(self, client_id: int) -> dict[str, Any]:
         """Where the client's host waits and what follows what, as it was learnt in this run; empty: nothing was seen twice."""
 
@@ -575,6 +578,45 @@ class _Pause(TypedDict):
     idle_ns: list[int]
     open: bool
     end_ns: int | None
+
+class Accesses:
+    """Which memory the kernels of a program's iteration touch (fikitd/core/predictor/accesses.hpp); pages are of 4 KiB.
+
+    What learnt() and known() return has the form of `accesses` in the profile file, and is empty when nothing was learnt.
+    """
+
+    def __init__(self) -> None: ...
+    def launched(self, number: int, kernel: int, duration_ns: int) -> None:
+        """number: of the launch, one more each time. duration_ns: alone; negative: not known."""
+    def waited(self, t_ns: int) -> None:
+        """The host's wait for all launches has ended."""
+    def missed(self) -> None:
+        """Launches were not seen."""
+    def scanned(self, number: int, kernel: int) -> None:
+        """That launch was looked at; what it touches follows."""
+    def touched(self, number: int, allocation: int, page: int, pages: int) -> None:
+        """page: in the allocation, which has `pages`. What cannot be is ignored."""
+    def expect(self, before: Mapping[str, Any]) -> None:
+        """What runs before this one have learnt."""
+    def learnt(self) -> dict[str, Any]:
+        """By this run."""
+    def known(self) -> dict[str, Any]:
+        """By this run and those before, of the iteration that the program is in."""
+    @property
+    def path(self) -> str:
+        """Of the iteration that the program is in; empty: in none that is known."""
+    @property
+    def step(self) -> int:
+        """Launches of the iteration until the latest wait."""
+    @property
+    def waited_at(self) -> int:
+        """Launches until the latest wait."""
+    @property
+    def latest_ns(self) -> int:
+        """The newest whole pass of this iteration; 0: there was none."""
+
+def merge_accesses(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What two profiles say, both checked."""
 
 class Rhythm:
     """When a client's host waits for the device, learnt from its launches and waits (fikitd/core/predictor/rhythm.hpp)."""

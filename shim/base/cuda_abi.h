@@ -287,6 +287,8 @@ FIKIT_API cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 FIKIT_API cuFuncGetName(const char **name, CUfunction function);
 FIKIT_API cuFuncGetAttribute(int *value, int attribute, CUfunction function);
 FIKIT_API cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevice device);
+FIKIT_API cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes);
+FIKIT_API cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *bytes);
 FIKIT_API cuKernelGetName(const char **name, CUkernel kernel);
 FIKIT_API cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
 FIKIT_API cuGraphNodeGetType(CUgraphNode node, int *type);

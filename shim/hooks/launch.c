@@ -8,25 +8,29 @@
 CUresult cuLaunchKernel(FIKIT_LAUNCH_KERNEL_ARGS, void **extra) {
   struct fikit_shape shape = SHAPE(FIKIT_KIND_KERNEL);
   struct fikit_launch launch = fikit_launch_begin(fikit_legacy(stream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchKernel)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra));
+  const CUresult result = REAL(cuLaunchKernel)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra);
+  return fikit_launch_end_with(&launch, result, f, params, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(FIKIT_LAUNCH_KERNEL_ARGS, void **extra) {
   struct fikit_shape shape = SHAPE(FIKIT_KIND_KERNEL);
   struct fikit_launch launch = fikit_launch_begin(fikit_per_thread(stream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchKernel_ptsz)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra));
+  const CUresult result = REAL(cuLaunchKernel_ptsz)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra);
+  return fikit_launch_end_with(&launch, result, f, params, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(FIKIT_LAUNCH_KERNEL_ARGS) {
   struct fikit_shape shape = SHAPE(FIKIT_KIND_COOPERATIVE);
   struct fikit_launch launch = fikit_launch_begin(fikit_legacy(stream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchCooperativeKernel)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params));
+  const CUresult result = REAL(cuLaunchCooperativeKernel)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params);
+  return fikit_launch_end_with(&launch, result, f, params, NULL);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(FIKIT_LAUNCH_KERNEL_ARGS) {
   struct fikit_shape shape = SHAPE(FIKIT_KIND_COOPERATIVE);
   struct fikit_launch launch = fikit_launch_begin(fikit_per_thread(stream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchCooperativeKernel_ptsz)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params));
+  const CUresult result = REAL(cuLaunchCooperativeKernel_ptsz)(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params);
+  return fikit_launch_end_with(&launch, result, f, params, NULL);
 }
 
 /* The attributes are read, never copied or edited. */
@@ -59,7 +63,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
   struct fikit_shape shape = shape_of(config);
   note_dependent(fikit_legacy(config->hStream), &shape);
   struct fikit_launch launch = fikit_launch_begin(fikit_legacy(config->hStream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchKernelEx)(config, f, params, extra));
+  const CUresult result = REAL(cuLaunchKernelEx)(config, f, params, extra);
+  return fikit_launch_end_with(&launch, result, f, params, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
@@ -68,7 +73,8 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
   struct fikit_shape shape = shape_of(config);
   note_dependent(fikit_per_thread(config->hStream), &shape);
   struct fikit_launch launch = fikit_launch_begin(fikit_per_thread(config->hStream), (uintptr_t)f, &shape);
-  return fikit_launch_end(&launch, REAL(cuLaunchKernelEx_ptsz)(config, f, params, extra));
+  const CUresult result = REAL(cuLaunchKernelEx_ptsz)(config, f, params, extra);
+  return fikit_launch_end_with(&launch, result, f, params, extra);
 }
 
 /* One unit, however many kernels it holds. */

@@ -6,6 +6,7 @@
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "hooks/dependent.h"
+#include "hooks/touches.h"
 #include "gate/gate.h"
 #include "identity/identity.h"
 #include "gate/marker.h"
@@ -44,8 +45,9 @@ static inline struct fikit_launch fikit_launch_begin(CUstream stream, uintptr_t 
   return launch;
 }
 
-/* After it; returns `result`. The stream's count comes before launch_seq: see claim() in stream.c. */
-static inline CUresult fikit_launch_end(const struct fikit_launch *launch, CUresult result) {
+/* After it, whole: the parts below. The stream's count comes before launch_seq: see claim() in stream.c. */
+__attribute__((always_inline)) static inline CUresult fikit_launch_finish(const struct fikit_launch *launch, CUresult result,
+                                                                          const struct fikit_arguments *timed_with) {
   if (!launch->entry)
     return result;
   struct fikit_device *device = launch->entry->device;
@@ -55,8 +57,8 @@ static inline CUresult fikit_launch_end(const struct fikit_launch *launch, CUres
     atomic_fetch_add_explicit(&launch->entry->issued, 1, memory_order_release);
     seq = fikit_page_count(device->page, launch->pass.kind, launch->slot, launch->pass.request_seq, launch->t_ns);
   }
-  if (__builtin_expect(launch->timed != NULL, 0))
-    fikit_measure_end(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns);
+  if (timed_with)
+    fikit_touches_timed(device, launch->timed, launch->stream, launch->slot, seq, launch->t_ns, timed_with);
   if (__builtin_expect(launch->pass.kind == FIKIT_ENTRY_GRANTED, 0)) {
     if (accepted)
       fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
@@ -67,6 +69,28 @@ static inline CUresult fikit_launch_end(const struct fikit_launch *launch, CUres
     fikit_page_mark_progress(device, launch->entry, launch->stream);
   }
   return result;
+}
+
+__attribute__((noinline, cold)) static CUresult fikit_launch_end_timed(const struct fikit_launch *launch, CUresult result,
+                                                                       struct fikit_arguments arguments) {
+  return fikit_launch_finish(launch, result, &arguments);
+}
+
+static inline CUresult fikit_launch_end_untimed(const struct fikit_launch *launch, CUresult result) {
+  return fikit_launch_finish(launch, result, NULL);
+}
+
+/* Of a kernel, called with these; returns `result`. */
+__attribute__((always_inline)) static inline CUresult fikit_launch_end_with(const struct fikit_launch *launch, CUresult result,
+                                                                            CUfunction function, void **params, void **extra) {
+  if (__builtin_expect(launch->timed != NULL, 0))
+    return fikit_launch_end_timed(launch, result, (struct fikit_arguments){(uintptr_t)function, params, extra});
+  return fikit_launch_end_untimed(launch, result);
+}
+
+/* Of anything else. */
+static inline CUresult fikit_launch_end(const struct fikit_launch *launch, CUresult result) {
+  return fikit_launch_end_with(launch, result, NULL, NULL, NULL);
 }
 
 #endif

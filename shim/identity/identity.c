@@ -37,6 +37,7 @@ static const struct fikit_name *record_of(const char *name, uint64_t module_hash
     record->key = key;
     record->module_hash = module_hash;
     record->exclusive = exclusive;
+    record->unnamed = false;
     memcpy(record->name, name, bytes);
     handle_map_put(&records, (uintptr_t)key, (uintptr_t)record, 0);
   }
@@ -62,7 +63,9 @@ const struct fikit_name *fikit_name_unknown(uintptr_t handle) {
   if (graph)
     return graph;
   snprintf(name, sizeof name, "unknown-%u", atomic_fetch_add(&order, 1) + 1);
-  const struct fikit_name *record = fikit_name_of(name, 0);
+  struct fikit_name *record = (void *)fikit_name_of(name, 0);
+  if (record)
+    record->unnamed = true;
   handle_map_put(&fikit_names, handle, (uintptr_t)record, 0);
   return record;
 }

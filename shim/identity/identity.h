@@ -10,6 +10,7 @@
 struct fikit_name {
   uint64_t key; /* of name and module_hash */
   uint64_t module_hash;
+  bool unnamed;   /* no call has given the handle out: what kind it is of is not known */
   bool exclusive; /* waits for others of its kind: never to be squeezed into another job's gap (kind COOPERATIVE) */
   char name[];
 };
@@ -37,6 +38,9 @@ const struct fikit_name *fikit_graph_name_of(const char *name, uint64_t structur
 
 /* Name of a handle that has none: an executable graph that was changed, or one that no call has given out, by order of appearance. */
 const struct fikit_name *fikit_name_unknown(uintptr_t handle);
+
+/* The handle is a library's CUkernel, and no CUfunction. */
+bool fikit_is_kernel_of_library(uintptr_t handle);
 
 /* Make a slot for an identity that has none, and describe it to fikitd. 0 when the page is full, or so full that only kernels which
  * have been launched before get one. */

@@ -12,6 +12,10 @@ static uintptr_t root_of(uintptr_t handle) {
   return root ? root : handle;
 }
 
+bool fikit_is_kernel_of_library(uintptr_t handle) {
+  return handle_map_get(&roots, handle) != 0;
+}
+
 static void put(uintptr_t handle, uint64_t hash) {
   handle_map_put(&images, handle, (uintptr_t)hash, handle);
 }

@@ -1,5 +1,6 @@
 #include "memory/allocation.h"
 #include "memory/convert.h"
+#include "memory/extents.h"
 #include "base/handle_map.h"
 #include "base/symbols.h"
 
@@ -9,6 +10,7 @@ struct fikit_allocation {
   struct fikit_place place;
   uint64_t bytes;
   bool movable;
+  bool linear; /* the handle is its address */
 };
 
 /* Pointer or array -> struct fikit_allocation; owner: the context. */
@@ -21,7 +23,11 @@ struct fikit_place fikit_place_current(void) {
 }
 
 static bool remember(struct fikit_allocation *allocation, uintptr_t handle) {
-  return handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context);
+  if (!handle_map_put(&allocations, handle, (uintptr_t)allocation, (uintptr_t)allocation->place.context))
+    return false;
+  if (allocation->linear)
+    fikit_extent_add(allocation->place.device, allocation->place.context, handle, allocation->bytes);
+  return true;
 }
 
 static void uncount(const struct fikit_allocation *allocation) {
@@ -48,15 +54,22 @@ static void allocated(const struct fikit_allocation *made, uintptr_t handle) {
 }
 
 void fikit_allocated(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, false}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, false, false}, handle);
 }
 
 void fikit_allocated_movable(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
-  allocated(&(struct fikit_allocation){*place, bytes, true}, handle);
+  allocated(&(struct fikit_allocation){*place, bytes, true, true}, handle);
+}
+
+static void allocated_linear(const struct fikit_place *place, uint64_t bytes, uintptr_t handle) {
+  allocated(&(struct fikit_allocation){*place, bytes, false, true}, handle);
 }
 
 struct fikit_allocation *fikit_allocation_take(uintptr_t handle) {
-  return (void *)handle_map_take(&allocations, handle);
+  struct fikit_allocation *taken = (void *)handle_map_take(&allocations, handle);
+  if (taken && taken->linear)
+    fikit_extent_remove(handle);
+  return taken;
 }
 
 static void give_back(struct fikit_allocation *allocation) {
@@ -75,10 +88,12 @@ static void went_with_its_context(uintptr_t allocation) {
 
 void fikit_allocation_context_gone(CUcontext context) {
   handle_map_take_owner(&allocations, (uintptr_t)context, went_with_its_context);
+  fikit_extents_context_gone(context);
 }
 
 void fikit_allocation_forget_all(void) {
   handle_map_forget_all(&allocations);
+  fikit_extents_forget_all();
 }
 
 /* ---- linear memory */
@@ -92,7 +107,11 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes) {
   CUresult result;
   if (fikit_converts(&place, bytes) && fikit_convert(&place, out, bytes, &result))
     return result;
-  FIKIT_ALLOCATE(place, bytes, *out, REAL(cuMemAlloc_v2)(out, bytes));
+  if (!fikit_memory_reserve(place.device, bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  result = REAL(cuMemAlloc_v2)(out, bytes);
+  allocated_linear(&place, bytes, result == CUDA_SUCCESS ? *out : 0);
+  return result;
 }
 
 /* Counted against the GPU whose context allocates it, wherever its pages are at the moment. */
@@ -153,7 +172,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_
   const CUresult result = REAL(cuMemAllocPitch_v2)(out, pitch, width, height, element);
   const uint64_t needed = result == CUDA_SUCCESS ? (uint64_t)*pitch * height : bytes;
   if (settle_pitch(place.device, bytes, needed)) {
-    fikit_allocated(&place, needed, result == CUDA_SUCCESS ? *out : 0);
+    allocated_linear(&place, needed, result == CUDA_SUCCESS ? *out : 0);
     return result;
   }
   fikit_memory_return(place.device, bytes);

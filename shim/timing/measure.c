@@ -381,7 +381,7 @@ struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream st
   return timed;
 }
 
-void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
+bool fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
                        uint64_t seq, int64_t called_ns) {
   struct fikit_measure *measure = device->measure;
   int64_t start_ns = fikit_now_ns();
@@ -392,7 +392,8 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
     fikit_capture_restore(mode);
   }
   if (!fikit_lock(&measure->mutex))
-    return; /* one pair of events fewer */
+    return false; /* one pair of events fewer */
+  const bool counts = !measure->every && !timed->extra;
   if (recorded) {
     timed->slot = slot;
     timed->seq = seq;
@@ -409,9 +410,17 @@ void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
   } else {
     give(&measure->free, timed);
   }
-  if (!measure->every && !timed->extra)
+  if (counts)
     count_cost(measure, start_ns);
   fikit_unlock(&measure->mutex);
+  return counts;
+}
+
+void fikit_measure_spent(struct fikit_device *device, int64_t start_ns) {
+  if (!fikit_lock(&device->measure->mutex))
+    return;
+  count_cost(device->measure, start_ns);
+  fikit_unlock(&device->measure->mutex);
 }
 
 void fikit_measure_stock(struct fikit_device *device) {

@@ -26,9 +26,13 @@ void fikit_measure_first(struct fikit_device *device);
  * did not wait at the gate, so that the time before it is the program's own. */
 struct fikit_timed *fikit_measure_begin(struct fikit_device *device, CUstream stream, bool open);
 
-/* Record its end. `seq`: its launch_seq, 0 = the driver refused it. called_ns: when the driver's call began. */
-void fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
+/* Record its end. `seq`: its launch_seq, 0 = the driver refused it. called_ns: when the driver's call began. True: what else is done for
+ * this sample counts as its cost (fikit_measure_spent). */
+bool fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, CUstream stream, uint32_t slot,
                        uint64_t seq, int64_t called_ns);
+
+/* Since start_ns, for a sample that counts. */
+void fikit_measure_spent(struct fikit_device *device, int64_t start_ns);
 
 /* Turn the launches that have completed into ENTRY_SAMPLE and ENTRY_GAP. */
 void fikit_measure_harvest(struct fikit_device *device);

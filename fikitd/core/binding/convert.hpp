@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "dispatcher/dispatcher.hpp"
+#include "predictor/accesses.hpp"
 #include "predictor/model.hpp"
 #include "foresight/foresight.hpp"
 
@@ -16,6 +17,8 @@ dispatcher::Timed to_timed(const nanobind::sequence& kernels);
 nanobind::list to_profile(const dispatcher::Timed& timed);
 foresight::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
 nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing was learnt
+predictor::AccessesLearnt to_accesses(const nanobind::dict& accesses); // of another version: nothing
+nanobind::dict to_dict(const predictor::AccessesLearnt& learnt);     // empty when nothing was learnt
 // Of both together. What cannot be counts nothing.
 nanobind::dict merge_statistics(const nanobind::dict& one, const nanobind::dict& other);
 nanobind::dict to_dict(const tracking::Spent& spent);

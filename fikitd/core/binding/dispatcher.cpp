@@ -229,6 +229,18 @@ void bind_dispatcher(nb::module_& m) {
              return to_profile(measured);
            },
            "client_id"_a)
+      .def("accesses",
+           [](Dispatcher& self, policy::ClientId id) {
+             dispatcher::Touched known;
+             {
+               const nb::gil_scoped_release release;
+               known = self.accesses(id);
+             }
+             nb::dict found = to_dict(known.learnt);
+             found["latest_ns"] = known.latest_ns;
+             return found;
+           },
+           "client_id"_a)
       .def("export_rhythm",
            [](Dispatcher& self, policy::ClientId id) {
              foresight::Learnt learnt;

@@ -32,6 +32,7 @@ NB_MODULE(_core, m) {
   m.attr("BUILD") = nb::str(fikit::binding::kBuild);
   m.attr("MAX_CLIENTS") = fikit::policy::kMaxClients;
   fikit::binding::bind_predictor(m);
+  fikit::binding::bind_accesses(m);
   fikit::binding::bind_policy(m);
   fikit::binding::bind_outlook(m);
   fikit::binding::bind_switch_meter(m);

@@ -62,7 +62,7 @@ void bind_outlook(nb::module_& m) {
           "time_ns"_a, "alone"_a, "began_ns"_a = nb::none());
 
   rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_learnt(before).rhythm); }, "before"_a)
-      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(foresight::Learnt{.rhythm = self.learnt(), .runs = {}}); });
+      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(foresight::Learnt{.rhythm = self.learnt(), .runs = {}, .accesses = {}}); });
 
   nb::class_<predictor::Copies>(m, "Copies")
       .def(nb::init<>())
@@ -91,7 +91,7 @@ void bind_outlook(nb::module_& m) {
           "identity"_a, "duration_ns"_a)
       .def("expect", [](predictor::Runs& self, const nb::dict& before) { self.expect(to_learnt(before).runs); }, "before"_a)
       .def("learnt",
-           [](const predictor::Runs& self) { return to_dict(foresight::Learnt{.rhythm = {}, .runs = self.learnt()}); });
+           [](const predictor::Runs& self) { return to_dict(foresight::Learnt{.rhythm = {}, .runs = self.learnt(), .accesses = {}}); });
 }
 
 } // namespace fikit::binding

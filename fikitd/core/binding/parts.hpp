@@ -19,6 +19,7 @@ predictor::Kernel kernel(const std::string& name, std::uint64_t module_hash, con
                          std::uint32_t shared_bytes, std::uint32_t kind);
 
 void bind_predictor(nanobind::module_& m);
+void bind_accesses(nanobind::module_& m);
 void bind_policy(nanobind::module_& m);
 void bind_outlook(nanobind::module_& m);
 void bind_switch_meter(nanobind::module_& m);

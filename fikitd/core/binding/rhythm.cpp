@@ -1,5 +1,5 @@
 // A rhythm as the profile file has it: {"version": 1, "slacks": {position: sketch}, "segments": {path: {name: sketch}}, "runs":
-// {place: [launches, time]}}; a sketch is [count, time, ...]. profiles.profile_rhythm checks what comes from a file.
+// {place: [launches, time]}, "accesses": accesses.cpp}; a sketch is [count, time, ...]. profiles.profile_rhythm checks what comes from a file.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -79,12 +79,14 @@ foresight::Learnt to_learnt(const nb::dict& rhythm) {
     learnt.rhythm.segments.emplace_back(from_hex(path), std::move(segment));
   }
   if (rhythm.contains("runs")) learnt.runs = to_runs(nb::cast<nb::dict>(rhythm["runs"]));
+  if (rhythm.contains("accesses")) learnt.accesses = to_accesses(nb::cast<nb::dict>(rhythm["accesses"]));
   return learnt;
 }
 
 nb::dict to_dict(const foresight::Learnt& learnt) {
   nb::dict rhythm;
-  if (learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty()) return rhythm;
+  if (learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty() && learnt.accesses.iterations.empty())
+    return rhythm;
   nb::dict slacks;
   for (const auto& [position, sketch] : learnt.rhythm.slacks) slacks[hex(position).c_str()] = to_list(sketch);
   nb::dict segments;
@@ -98,6 +100,7 @@ nb::dict to_dict(const foresight::Learnt& learnt) {
   rhythm["slacks"] = slacks;
   rhythm["segments"] = segments;
   rhythm["runs"] = to_dict(learnt.runs);
+  if (!learnt.accesses.iterations.empty()) rhythm["accesses"] = to_dict(learnt.accesses);
   return rhythm;
 }
 

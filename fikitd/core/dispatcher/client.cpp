@@ -139,6 +139,12 @@ void Client::ask_for_marks(std::uint32_t every) {
   marks_asked_ = every;
 }
 
+Touched Client::accesses() const {
+  const predictor::Accesses* accesses = tracker_.accesses();
+  if (accesses == nullptr) return {};
+  return {.learnt = accesses->known(), .latest_ns = accesses->latest_ns()};
+}
+
 Stats Client::stats(std::int64_t now_ns) const {
   Stats stats = tracker_.stats(page_.counters(now_ns), page_.slot_launches(), now_ns);
   stats.moves = page_.moves();

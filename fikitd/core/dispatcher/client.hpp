@@ -27,6 +27,12 @@ using tracking::Stats;
 using tracking::Timed;
 using tracking::Traffic;
 
+// Which memory a client's kernels touch in the iteration that it is in, by this run and those before; how long its newest pass took (0: not known).
+struct Touched {
+  predictor::AccessesLearnt learnt;
+  std::int64_t latest_ns = 0;
+};
+
 class Client {
  public:
   // traffic: of its GPU; outlives it. overlaps: its kernels run beside those of others (MPS). journal: so many of its events are kept.
@@ -116,7 +122,8 @@ class Client {
   const std::shared_ptr<predictor::Room>& room() const { return tracker_.room(); } // that all it makes us keep has to fit into; nullptr: any
   policy::Outlook profiled() const { return tracker_.profiled(); }
   const Timed& measured() const { return tracker_.measured(); }
-  foresight::Learnt learnt() const { return tracker_.foresight().learnt(); } // where its host waits
+  foresight::Learnt learnt() const { return tracker_.learnt(); } // where its host waits, what its kernels touch
+  Touched accesses() const;
   std::vector<Idle> idle_moments() const { return tracker_.idle_moments(); }
   Stats stats(std::int64_t now_ns) const;
   tracking::Spent spent(std::int64_t now_ns) const { return tracker_.spent(now_ns); }

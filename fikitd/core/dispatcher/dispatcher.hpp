@@ -100,6 +100,7 @@ class Dispatcher {
   tracking::Spent spent(ClientId id); // the part of it that says where its time went: it costs little
   Timed measured(ClientId id);
   foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
+  Touched accesses(ClientId id);
   // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.
   std::vector<tracking::SwitchMeter::Word> switches();
   // From now on. Its gate opens for a moment, and is closed again if it is to be. Throws std::invalid_argument for an unknown client,

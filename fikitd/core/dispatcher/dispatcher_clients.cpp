@@ -209,6 +209,11 @@ foresight::Learnt Dispatcher::learnt(ClientId id) {
   return client(id).learnt();
 }
 
+Touched Dispatcher::accesses(ClientId id) {
+  const std::lock_guard lock(mutex_);
+  return client(id).accesses();
+}
+
 std::vector<tracking::SwitchMeter::Word> Dispatcher::switches() {
   const std::lock_guard lock(mutex_);
   return traffic_.switches.words();

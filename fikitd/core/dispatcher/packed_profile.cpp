@@ -201,6 +201,62 @@ void take_entry(Reader& reader, Timed& timed) {
   if (flags & kBorrowed) timed.borrowed.insert(identity);
 }
 
+// An iteration is whole or not there.
+void put(Writer& writer, const predictor::AccessesLearnt& accesses) {
+  {
+    Writer::Section pages(writer);
+    for (const std::uint32_t each : accesses.pages) pages.add([&] { writer.put(each); });
+  }
+  Writer::Section iterations(writer);
+  for (const predictor::Iteration& iteration : accesses.iterations)
+    iterations.add([&] {
+      writer.put(iteration.path);
+      writer.put(iteration.length_ns);
+      writer.put(iteration.passes);
+      writer.put(static_cast<std::uint32_t>(iteration.steps.size()));
+      for (const predictor::Step& step : iteration.steps) {
+        writer.put(step.kernel);
+        writer.put(step.duration_ns);
+        writer.put(step.scans);
+        writer.put(static_cast<std::uint16_t>(step.touches.size()));
+        for (const predictor::Touch& touch : step.touches) writer.put(touch);
+      }
+    });
+}
+
+// False: it says what cannot be.
+bool take_step(Reader& reader, predictor::Step& step) {
+  step.kernel = reader.take<Identity>();
+  step.duration_ns = reader.take<std::int64_t>();
+  step.scans = reader.take<std::uint32_t>();
+  const std::size_t touches = reader.take<std::uint16_t>();
+  if (touches > predictor::Accesses::kMaxTouches) reader.fail();
+  for (std::size_t i = 0; i < touches && reader.good(); ++i) step.touches.push_back(reader.take<predictor::Touch>());
+  return step.duration_ns >= 0 && step.duration_ns <= predictor::kMaxNs && std::ranges::all_of(step.touches, [](const predictor::Touch& touch) {
+           return touch.allocation < predictor::Accesses::kMaxAllocations;
+         });
+}
+
+void take_iteration(Reader& reader, predictor::AccessesLearnt& accesses) {
+  predictor::Iteration iteration;
+  iteration.path = reader.take<std::uint64_t>();
+  iteration.length_ns = reader.take<std::int64_t>();
+  iteration.passes = reader.take<std::uint64_t>();
+  const std::size_t steps = reader.take<std::uint32_t>();
+  if (steps > predictor::Accesses::kMaxLaunches) reader.fail();
+  bool can_be = iteration.length_ns >= 0 && iteration.length_ns <= predictor::kMaxNs;
+  for (std::size_t i = 0; i < steps && reader.good(); ++i) can_be = take_step(reader, iteration.steps.emplace_back()) && can_be;
+  if (can_be && reader.good() && accesses.iterations.size() < predictor::Accesses::kMaxIterations)
+    accesses.iterations.push_back(std::move(iteration));
+}
+
+void take(Reader& reader, predictor::AccessesLearnt& accesses) {
+  const std::size_t pages = reader.take<std::uint32_t>();
+  if (pages > predictor::Accesses::kMaxAllocations) reader.fail();
+  for (std::size_t i = 0; i < pages && reader.good(); ++i) accesses.pages.push_back(reader.take<std::uint32_t>());
+  for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) take_iteration(reader, accesses);
+}
+
 void put(Writer& writer, const foresight::Learnt& learnt) {
   Writer::Section slacks(writer);
   for (const auto& slack : learnt.rhythm.slacks)
@@ -221,6 +277,7 @@ void put(Writer& writer, const foresight::Learnt& learnt) {
       writer.put(run.second.launches);
       writer.put(run.second.work_ns);
     });
+  put(writer, learnt.accesses);
 }
 
 void take(Reader& reader, foresight::Learnt& learnt) {
@@ -240,17 +297,18 @@ void take(Reader& reader, foresight::Learnt& learnt) {
     if (launches >= 1 && work_ns >= 0 && work_ns <= predictor::kMaxNs)
       learnt.runs.emplace_back(place, Launches{.launches = launches, .work_ns = work_ns});
   }
+  take(reader, learnt.accesses);
 }
 
 bool is_empty(const foresight::Learnt& learnt) {
-  return learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty();
+  return learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty() && learnt.accesses.iterations.empty();
 }
 
 } // namespace
 
 std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names names, std::size_t limit) {
   if (timed.alone.empty() && timed.beside.empty() && timed.doubtful.empty() && is_empty(learnt)) return {};
-  constexpr std::size_t kNumbers = 6 * sizeof(std::uint32_t); // what is there also of nothing
+  constexpr std::size_t kNumbers = 8 * sizeof(std::uint32_t); // what is there also of nothing
   Writer writer(std::max(limit, kNumbers) - kNumbers);
   writer.put(kMagic);
   {

@@ -9,6 +9,7 @@
 
 #include "policy/policy.hpp"
 #include "predictor/segment_alone.hpp"
+#include "predictor/accesses.hpp"
 #include "predictor/copies.hpp"
 #include "predictor/prediction.hpp"
 #include "predictor/rhythm.hpp"
@@ -23,6 +24,7 @@ void foretell(predictor::SegmentAlone& alone, policy::Event& event);
 struct Learnt {
   predictor::RhythmLearnt rhythm;
   predictor::RunsLearnt runs;
+  predictor::AccessesLearnt accesses; // what its kernels touch; of clients whose shim says it (tracking), nothing of others
 };
 
 // Of one client.
@@ -78,7 +80,7 @@ class Foresight {
     rhythm_.expect(before.rhythm);
     runs_.expect(before.runs);
   }
-  Learnt learnt() const { return {.rhythm = rhythm_.learnt(), .runs = runs_.learnt()}; } // by this run
+  Learnt learnt() const { return {.rhythm = rhythm_.learnt(), .runs = runs_.learnt(), .accesses = {}}; } // by this run
   const predictor::Rhythm& rhythm() const { return rhythm_; }
   const predictor::Runs& runs() const { return runs_; }
 

@@ -155,7 +155,17 @@ enum fikit_entry_kind {
                                  DONE; or behind the copy */
   FIKIT_ENTRY_COPY = 10, /* a copy of `value` bytes, handed over at t_ns. slot: enum fikit_copy. Since version 4; only while
                             somebody with another priority shares the GPU */
+  FIKIT_ENTRY_TOUCHES = 11, /* launch number `before`, of `slot`, was looked at for the memory that its arguments name: `value` TOUCH
+                               entries about it follow, FIKIT_TOUCHES at most. Other daemons look at neither */
+  FIKIT_ENTRY_TOUCH = 12,   /* launch number `before` names memory: of the allocation with number `slot`, from page `value` (its
+                               lower half, counted from the allocation's begin) on; the upper half: pages of the allocation */
 };
+
+/* What a program's kernels touch (jobs with memory on the host, and measured ones): memory of 1 MiB and more, numbered in the order
+ * of its allocation, where memory of a size takes the lowest number that memory of that size has given back. */
+#define FIKIT_TOUCHES 64u              /* of one launch */
+#define FIKIT_TOUCH_ALLOCATIONS 4096u  /* numbers are below this */
+#define FIKIT_TOUCH_PAGE_BYTES 4096u
 
 /* Between host and device; the device makes the copies of each direction one after the other. */
 enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
@@ -176,8 +186,8 @@ enum fikit_copy { FIKIT_COPY_NONE = 0, FIKIT_COPY_IN = 1, FIKIT_COPY_OUT = 2 };
 struct fikit_entry {
   FIKIT_ATOMIC(uint64_t) stamp;
   union {
-    int64_t t_ns;    /* when; SAMPLE and GAP have no time */
-    uint64_t before; /* SAMPLE, GAP: which launches came before it */
+    int64_t t_ns;    /* when; SAMPLE, GAP and TOUCHES have no time */
+    uint64_t before; /* SAMPLE, GAP: which launches came before it; TOUCHES, TOUCH: launch_seq of the launch */
   };
   uint32_t slot;
   uint32_t kind; /* enum fikit_entry_kind */

@@ -41,17 +41,24 @@ void ClientTracker::resume(std::uint64_t launches) {
 
 void ClientTracker::lost_reports(std::uint64_t launches, policy::Policy& policy) {
   resume(launches);
+  if (accesses_ != nullptr) accesses_->missed();
   if (foresees(policy)) foresight_.missed(last_report_ns_);
+}
+
+static bool is_timeless(const Report& report) {
+  return report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP || report.kind == FIKIT_ENTRY_TOUCHES ||
+         report.kind == FIKIT_ENTRY_TOUCH;
 }
 
 // A liar's times decide only when it is its turn.
 std::int64_t ClientTracker::time_of(const Report& report, std::int64_t now_ns) const {
-  if (report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP) return last_report_ns_; // theirs is not said
+  if (is_timeless(report)) return last_report_ns_; // theirs is not said
   return std::clamp(report.t_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
 }
 
 void ClientTracker::take(const Report& report, std::int64_t now_ns, policy::Policy& policy) {
   if (report.kind == FIKIT_ENTRY_SAMPLE || report.kind == FIKIT_ENTRY_GAP) return timed(report);
+  if (is_timeless(report)) return touched(report);
   const std::int64_t t_ns = time_of(report, now_ns);
   last_report_ns_ = t_ns;
   first_ns_ = std::min(first_ns_, t_ns);
@@ -105,6 +112,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
     count_kernel();
     exclusives_.launched(report.slot, launches_, request, launches_ - std::min(complete_, launches_), t_ns);
   }
+  if (accesses_ != nullptr) accesses_->launched(launches_, kernel, known.alone.duration_mean_ns);
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
   policy::Event event{.kind = EventKind::launched,
                       .client = id_,
@@ -152,6 +160,7 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                       .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
   if (drain.waited && all && foresees(policy))
     event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
+  if (drain.waited && all && accesses_ != nullptr) accesses_->waited(drain.t_ns);
   switch_watch_.complete(drain.launches, all && !owes_launch_, ended(drain));
   if (all) note_ran(outstanding_.count(), drain.t_ns);
   note_under_way(launches_ - std::min(complete_, launches_));

@@ -18,6 +18,7 @@
 #include "marks.hpp"
 #include "nameless.hpp"
 #include "policy/policy.hpp"
+#include "predictor/accesses.hpp"
 #include "predictor/model.hpp"
 #include "tracking/accounting/holds.hpp"
 #include "tracking/accounting/journal.hpp"
@@ -123,6 +124,8 @@ class ClientTracker {
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
   void set_profile(Timed profile, const foresight::Learnt& before);
+  foresight::Learnt learnt() const; // in this run
+  const predictor::Accesses* accesses() const { return accesses_.get(); } // nullptr: its shim says nothing of what its kernels touch
   void set_foresight(foresight::Foresight foresight) { foresight_ = std::move(foresight); }
   void set_insight(Insight* insight) { insight_ = insight; } // outlives the tracker; nullptr: none
   const std::shared_ptr<predictor::Room>& room() const { return room_; }
@@ -186,6 +189,9 @@ class ClientTracker {
   void note_siblings(std::int64_t duration_ns);
   std::vector<Stats::Held> held_now(std::int64_t now_ns) const;
   void add_work(Stats& stats, std::span<const std::uint64_t> slot_launches) const;
+
+  // tracker_accesses.cpp
+  void touched(const Report& report);
 
   // tracker_times.cpp
   void timed(const Report& report);
@@ -267,6 +273,8 @@ class ClientTracker {
     double begin_ns = -1; // of its siblings' work and its own, as it stood before its first launch; negative: there was none
     double end_ns = 0;    // and after its latest
   } together_;
+  std::unique_ptr<predictor::Accesses> accesses_; // since its shim said something
+  predictor::AccessesLearnt accesses_before_;
   Exclusives exclusives_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;

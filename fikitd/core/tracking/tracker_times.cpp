@@ -116,6 +116,10 @@ void ClientTracker::set_profile(Timed profile, const foresight::Learnt& before) 
       compare_borrowed(kernel, {}, std::llround(measured_.alone.cost(kernel)->duration.mean_ns()));
   next_.valid = false;
   foresight_.expect(before);
+  if (accesses_ != nullptr)
+    accesses_->expect(before.accesses);
+  else
+    accesses_before_ = before.accesses;
   for (std::uint32_t slot = 1; slot < FIKIT_SLOTS; ++slot)
     if (identities_[slot] != 0) say_known(slot);
 }

@@ -215,6 +215,7 @@ class MetricsConfig:
 
     listen: str = _key("", _listen)
     textfile: str = _key("", _textfile)
+    job_map_dir: str = _key("", _directory_or_none)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
 from fikitd.jobs.memory_watch import MemoryWatch
 from fikitd.jobs.registry import Jobs
+from fikitd.metrics.job_map import JobMap
 from fikitd.metrics.meter import Meter
 from fikitd.metrics.publisher import Publisher
 from fikitd.metrics.status_file import StatusFile
@@ -212,6 +213,10 @@ class Server:
             )
             await told.watch()
 
+    async def _map_jobs(self) -> None:
+        if directory := self._config.metrics.job_map_dir:
+            await JobMap(directory, self._run_dir, self._records, self._storage).watch()
+
     def _reported(self) -> dict[tuple[str, int], Reported]:
         return self._present.reported()
 
@@ -240,7 +245,8 @@ class Server:
         listeners = self._listen()
         watches = (
             self._sweep, self._unmanaged.watch, self._forgotten.watch, self._comments.watch, self._mps.watch,
-            self._auto.watch, self._rotation.watch, self._publish, self._use.watch, self._tell_cluster, MemoryWatch(self._jobs).watch,
+            self._auto.watch, self._rotation.watch, self._publish, self._use.watch, self._tell_cluster, self._map_jobs,
+            MemoryWatch(self._jobs).watch,
         )  # fmt: skip
         lookers = [asyncio.ensure_future(self._keep_watching(watch)) for watch in watches]
         _log.info("serving %s with policy %s", self._run_dir, self._config.scheduler.policy)

@@ -7,7 +7,6 @@ at `fikitd.sock`, which stays for shims of before and for users whom fikitd know
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 from collections.abc import Callable
@@ -17,15 +16,13 @@ from typing import Final
 
 from fikitd.base.protocol import USERS_DIRECTORY
 from fikitd.daemon.listener import Listener
+from fikitd.store import changes
 from fikitd.store.records import JobRecords
 from fikitd.store.storage import reason
 
 _log = logging.getLogger("fikitd")
 
 MOST: Final = 1024
-_libc = ctypes.CDLL(None, use_errno=True)
-_MOVED_FROM, _MOVED_TO, _DELETE, _CLOSE_WRITE = 0x40, 0x80, 0x200, 0x8
-_EVENTS_BYTES: Final = 65536
 
 
 class UserSockets:
@@ -46,7 +43,7 @@ class UserSockets:
         self._directory.chmod(0o755)
         for left in self._directory.iterdir():  # by a fikitd that was killed
             left.unlink()
-        self._changes = _watch(self._records.directory)
+        self._changes = changes.watch(self._records.directory)
         if self._changes >= 0:
             asyncio.get_running_loop().add_reader(self._changes, self._changed)
         self.refresh()
@@ -71,8 +68,7 @@ class UserSockets:
         self._listeners.clear()
 
     def _changed(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._changes, _EVENTS_BYTES)
+        changes.take(self._changes)
         self.refresh()
 
     def _open(self, uid: int) -> None:
@@ -85,13 +81,3 @@ class UserSockets:
         self._listeners[uid] = listener
         with suppress(OSError):  # then everybody's is there
             os.chown(path, uid, -1, follow_symlinks=False)
-
-
-def _watch(directory: Path) -> int:
-    """A descriptor that can be read when a file of the directory has come or gone; -1 where the system has none left."""
-    fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-    mask = _MOVED_FROM | _MOVED_TO | _DELETE | _CLOSE_WRITE
-    if fd >= 0 and _libc.inotify_add_watch(fd, os.fsencode(directory), mask) < 0:
-        os.close(fd)
-        return -1
-    return fd

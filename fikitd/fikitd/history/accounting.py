@@ -62,5 +62,6 @@ def _outcome(job: int, uid: int, ended_s: int, name: int, said: str) -> Outcome:
     return Outcome(
         job=job, uid=uid, name=name, ended_s=ended_s, elapsed_s=of("elapsed_s"), busy=min(of("busy"), 1.0),
         peak_mib=int(numbers.get("peak_mib", 0)), slowdown=of("slowdown"), given_s=of("given_s"),
+        priority=min(int(numbers.get("priority", Outcome.priority)), 9),
         emulated=int("emulated" in (key for key, _, _ in words)),
     )  # fmt: skip

@@ -68,8 +68,8 @@ async def run(*command: str) -> str:
 
 
 def text_of(report: Report, outcome: Outcome | None = None) -> str:
-    """`fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512,elapsed_s=20.1,busy=0.65,slowdown=1.04,given_s=0.2`; small letters only, see
-    `survives`. What is not known is left out."""
+    """`fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512,elapsed_s=20.1,busy=0.65,slowdown=1.04,given_s=0.2,priority=1,kept=1`;
+    small letters only, see `survives`. kept: 1 or 0, whether lower jobs kept to what they may cost it. What is not known is left out."""
     bound = gpu_time_bound(report)
     facts = []
     if report["gpu_time_s"] is not None:
@@ -82,6 +82,8 @@ def text_of(report: Report, outcome: Outcome | None = None) -> str:
             "elapsed_s": outcome.elapsed_s, "busy": outcome.busy, "slowdown": outcome.slowdown, "given_s": outcome.given_s,
         }  # fmt: skip
         facts += [f"{name}={value:.3f}" for name, value in more.items() if value != UNKNOWN]
+    facts.append(f"priority={report['priority']}")
+    facts += [] if report.get("kept") is None else [f"kept={int(report['kept'])}"]
     return "fikit:" + ",".join(facts + ["emulated"] * report["device"]["emulated"])
 
 

@@ -4,7 +4,8 @@
 for how long the device would be idle between that launch and the end of the next wait; `segments`, for what is launched
 between two waits, how long it and what follows takes (fikitd/core/predictor/rhythm.hpp). Times are sketches: [count, time,
 ...], up to eight equally probable times that stand for all, ascending. `runs` says, for a kernel after three others, how many
-launches follow each other without a wait, and how much work they are (fikitd/core/predictor/runs.hpp).
+launches follow each other without a wait, and how much work they are (fikitd/core/predictor/runs.hpp). `accesses`, where there are any: which memory
+what is launched touches (profile_accesses).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from fikitd.profiles import profile_accesses
 
 VERSION: Final = 1  # of the hashes; another one is as good as none
 MAX_SLACKS: Final = 16_384
@@ -35,11 +38,13 @@ def checked(raw: Any) -> Rhythm | None:
         return None
     if not isinstance(raw, dict):
         raise ValueError("rhythm is not an object")
+    accesses = profile_accesses.checked(raw.get("accesses"))
     return {
         "version": VERSION,
         "slacks": {at: _sketch(sketch) for at, sketch in _hashes(raw.get("slacks"), "slacks", MAX_SLACKS)},
         "segments": {at: _segment(parts) for at, parts in _hashes(raw.get("segments"), "segments", MAX_SEGMENTS)},
         "runs": {at: _run(run) for at, run in _hashes(raw.get("runs", {}), "runs", MAX_RUNS)},
+        **({} if accesses is None else {"accesses": accesses}),
     }
 
 
@@ -90,12 +95,14 @@ def merge(rhythms: Iterable[Rhythm | None]) -> Rhythm | None:
         at: [min(launches for launches, _ in same), max(ns for _, ns in same)]
         for at, same in _together(rhythm["runs"] for rhythm in every).items()
     }
+    accesses = profile_accesses.merge(rhythm.get("accesses") for rhythm in every)
     slacks = {at: _merged(same) for at, same in _together(rhythm["slacks"] for rhythm in every).items()}
     return {
         "version": VERSION,
         "slacks": dict(sorted(slacks.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_SLACKS]),
         "segments": dict(sorted(merged.items())[:MAX_SEGMENTS]),
         "runs": dict(sorted(runs.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_RUNS]),
+        **({} if accesses is None else {"accesses": accesses}),
     }
 
 

@@ -136,7 +136,9 @@ class ProfileStore:
         new = _make(directory)
         path = directory / name_of(run, variant, sampled=sampled)
         data = _encoded(document)
-        if len(data) > MAX_FILE_BYTES:  # programs of so many kernels learn anew where they wait
+        if len(data) > MAX_FILE_BYTES and document["rhythm"]:  # programs of so many kernels learn anew what those touch
+            data = _encoded({**document, "rhythm": {**document["rhythm"], "accesses": None}})
+        if len(data) > MAX_FILE_BYTES:  # and where they wait
             data = _encoded({**document, "rhythm": None})
         if len(data) > MAX_FILE_BYTES:
             raise ValueError(f"it has {len(data)} bytes, and no reader takes more than {MAX_FILE_BYTES}")

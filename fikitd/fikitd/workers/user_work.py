@@ -19,7 +19,7 @@ from fikitd._core import pack_profile, unpack_profile
 from fikitd.api import traces
 from fikitd.api.traces import TraceStore
 from fikitd.base.untrusted import printable
-from fikitd.profiles import profile_store
+from fikitd.profiles import profile_accesses, profile_store
 from fikitd.profiles.peaks import Peaks
 from fikitd.profiles.profile_key import Program, variant_of
 from fikitd.profiles.profile_match import Match
@@ -83,6 +83,8 @@ def _sentences(said: list[str]) -> list[str]:
 def _save_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
     """One run's profile, which comes packed."""
     kernels, rhythm = unpack_profile(b"".join(chunks))
+    if accesses := rhythm.get("accesses"):
+        rhythm["accesses"] = profile_accesses.within_bounds(accesses)
     document = profile_store.document(kernels=kernels, rhythm=rhythm, **arguments["about"])
     removed: list[str] = []
     store = ProfileStore(arguments["directory"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,26 @@ def test_a_job_that_leaves_its_gpu_idle_is_told_that_it_would_share(cluster: Clu
             "nothing",
             ["unused"],
         )
+
+
+def test_dcgm_exporter_is_told_which_jobs_have_which_gpu(cluster: Cluster, spin: Path) -> None:
+    (files := cluster.directory / "job-map").mkdir(mode=0o755)
+    script = cluster.script("maps", f"{spin} 1000000 250000")
+    with cluster.new_fikitd():
+        with cluster.sandbox.fikit_toml.open("a") as config:
+            config.write(f'[metrics]\njob_map_dir = "{files}"\n')
+        shares = cluster.submit_running(script, "--fikit-priority=high")
+        alone = cluster.submit(script, "--gres=gpu:1")
+
+        def told() -> list[str]:
+            texts = []
+            for path in (files / "0", files / "1"):
+                with suppress(FileNotFoundError):
+                    texts.append(path.read_text())
+            return sorted(texts)
+
+        cluster.until(lambda: told() == sorted([f"{shares}\n", f"{alone}\n"]), "the files never had both jobs")
+        cluster.run("scancel", shares, alone)
+        for job in (shares, alone):
+            cluster.end(job)
+        cluster.until(lambda: list(files.iterdir()) == [], "files of jobs that have ended stayed")

@@ -22,7 +22,7 @@ from typing import Any
 HELLO, WELCOME, REFUSED, KERNEL, JOIN = 1, 2, 3, 4, 5
 WATCH, MAY_JOIN = 1, 2  # purposes of a hello
 OPEN, CLOSED = 0, 1
-LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+LAUNCH, GRANTED, DRAINED, DONE, SAMPLE, GAP, EXPIRED, MARK, MARK_GRANT, COPY, TOUCHES, TOUCH = range(1, 13)
 VERSION, RING_ENTRIES, SLOTS = 6, 4096, 4096
 MEMORY_VERSION = 2
 MOVED = ("movable_bytes", "resident_bytes", "in_bytes", "out_bytes", "missed_bytes", "moving_ns")

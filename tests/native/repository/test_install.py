@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fikitd.base import build
+from fikitd.metrics import table
 
 from scripts.build_id import build_id
 
@@ -133,9 +135,22 @@ def test_the_shell_completes_commands_and_options(
 def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
     man = installed / "opt/site/share/man"
     pages = {path.name: path.read_text().replace("\\", "") for path in man.rglob("*.[1-9]")}
-    assert sorted(pages) == ["fikit-report.1", "fikit.1", "fikit.toml.5", "fikitd.8", "spank_fikit.8"]
+    assert sorted(pages) == [
+        "fikit-metrics.7",
+        "fikit-report.1",
+        "fikit.1",
+        "fikit.toml.5",
+        "fikitd.8",
+        "spank_fikit.8",
+    ]
     for command in ("run", "report", "profile show", "doctor", "demo", "sandbox", "sim"):
         assert f"fikit {command}" in pages["fikit.1"], command
+    for metric in table.METRICS:
+        (head, text) = re.findall(
+            rf"^\.TP\n\\?fB{metric.name}\\?fR(.*)\n(.*)$", pages["fikit-metrics.7"], re.MULTILINE
+        )[0]
+        assert head == f"{'{' + ','.join(metric.labels) + '}' if metric.labels else ''} ({metric.kind})"
+        assert text == f"{metric.help}."
     source = ROOT / "slurm_plugin" / "src"
     keys = re.findall(r'KEY\("(\w+)"\)', (source / "site" / "fikit_config.c").read_text())
     options = re.findall(r'\{"(fikit-[a-z-]+)"', (source / "job" / "fikit_args.c").read_text())
@@ -144,6 +159,19 @@ def test_manual_pages_have_every_option_and_key(installed: Path) -> None:
     assert len(options) == len(variables) > 5
     for word in (*(f"{key}=" for key in keys), *(f"--{option}" for option in options), *variables):
         assert word in pages["spank_fikit.8"], word
+
+
+def test_the_manual_page_of_the_configuration_has_every_key_with_its_default_and_a_text(installed: Path) -> None:
+    page = (installed / "opt/site/share/man/man5/fikit.toml.5").read_text().replace("\\", "")
+    entries = re.findall(r"^\.T[PQ]\nfB(\w+) = (.*)fR\n(?=(.+)$)", page, re.MULTILINE)
+    sections = re.findall(r"^\.SH ([A-Z]+)$", page, re.MULTILINE)
+    said = tomllib.loads((ROOT / "site/fikit.toml").read_text())
+    assert [each for each in sections if each.lower() in said] == [each.upper() for each in said]
+    assert [key for key, _, _ in entries] == [key for section in said.values() for key in section]
+    assert [tomllib.loads(f"x = {value}")["x"] for _, value, _ in entries] == [
+        value for section in said.values() for value in section.values()
+    ]
+    assert not [key for key, _, text in entries if text.startswith((".SH", ".TP"))]
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

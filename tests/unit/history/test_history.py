@@ -239,9 +239,7 @@ def test_damaged_files_and_runs_of_the_future_are_left_out(tmp_path: Path, caplo
     assert len(caplog.messages) == 2, "once for each file"
 
 
-COMMENT = (
-    "site:x;fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512,elapsed_s=20.1,busy=0.65,slowdown=1.04,given_s=0.2,emulated"
-)
+COMMENT = "site:x;fikit:gpu_s=12.3,wait_s=0.412,peak_mib=512,elapsed_s=20.1,busy=0.65,slowdown=1.04,given_s=0.2,priority=8,kept=1,emulated"
 
 
 def answer(separator: str, *rows: tuple[str, str, str, str, str]) -> str:
@@ -255,8 +253,10 @@ def test_an_admin_comment_is_an_outcome() -> None:
         ("14", "1", "5", "", "y"),
     )
     assert accounting.parse(answer("<s>", *rows), "<s>") == [
-        run(20.1, job=12, busy=0.65, peak_mib=512, slowdown=1.04, given_s=0.2, emulated=1)
+        run(20.1, job=12, busy=0.65, peak_mib=512, slowdown=1.04, given_s=0.2, emulated=1, priority=8)
     ]
+    before = COMMENT.replace(",priority=8,kept=1", "")  # of a fikitd that did not say it
+    assert accounting.parse(answer("<s>", ("12", "1000", "1790000000", before, "train")), "<s>")[0].priority == 5
 
 
 @given(st.text(max_size=40))

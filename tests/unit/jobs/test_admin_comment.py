@@ -21,7 +21,7 @@ from fikitd.config.fikit_toml import Config
 from fikitd.jobs import admin_comment
 from fikitd.jobs.admin_comment import GIVE_UP_S, AdminComments, NoAnswer, run, survives, text_of
 
-TEXT = "fikit:gpu_s=3.210,wait_s=0.012,peak_mib=8964,emulated"
+TEXT = "fikit:gpu_s=3.210,wait_s=0.012,peak_mib=8964,priority=1,kept=1,emulated"
 
 
 class FakeSlurm:
@@ -75,7 +75,7 @@ def test_what_the_controller_may_know_is_appended_and_what_nobody_knows_left_out
     outcome = of_report(REPORT, 0.25, 0)
     assert outcome is not None
     assert text_of(REPORT, outcome) == TEXT.replace(
-        ",emulated", ",elapsed_s=9.000,busy=0.371,slowdown=1.040,given_s=0.250,emulated"
+        ",priority", ",elapsed_s=9.000,busy=0.371,slowdown=1.040,given_s=0.250,priority"
     )
     assert "busy" not in text_of(REPORT, replace(outcome, busy=UNKNOWN))
     assert survives(text_of(REPORT, outcome))
@@ -196,8 +196,10 @@ def test_too_many_and_a_full_directory_are_a_line_in_the_log(
 def test_the_text_says_what_is_known_and_survives_sacctmgr() -> None:
     assert text_of(REPORT) == TEXT
     hardware = {**REPORT, "gpu_time_s": None, "device": {**REPORT["device"], "emulated": False}}
-    assert text_of(hardware) == "fikit:gpu_s_at_most=8.420,wait_s=0.012,peak_mib=8964"
-    assert text_of({**hardware, "span_s": 0.0}) == "fikit:wait_s=0.012,peak_mib=8964"
+    assert text_of(hardware) == "fikit:gpu_s_at_most=8.420,wait_s=0.012,peak_mib=8964,priority=1,kept=1"
+    assert ",kept" not in text_of({**hardware, "kept": None})
+    assert text_of({**hardware, "kept": False}).endswith(",kept=0")
+    assert text_of({**hardware, "span_s": 0.0}) == "fikit:wait_s=0.012,peak_mib=8964,priority=1,kept=1"
     assert survives(TEXT)
 
 

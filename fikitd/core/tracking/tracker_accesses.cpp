@@ -1,0 +1,25 @@
+// Which memory a client's kernels touch, of one whose shim says it.
+#include "client_tracker.hpp"
+
+namespace fikit::tracking {
+
+void ClientTracker::touched(const Report& report) {
+  if (report.kind == FIKIT_ENTRY_TOUCHES) {
+    if (accesses_ == nullptr) {
+      accesses_ = std::make_unique<predictor::Accesses>();
+      accesses_->keep_within(room_);
+      accesses_->expect(std::move(accesses_before_));
+    }
+    accesses_->scanned(report.before, identity(report.slot));
+  } else if (accesses_ != nullptr) {
+    accesses_->touched(report.before, report.slot, static_cast<std::uint32_t>(report.value), static_cast<std::uint32_t>(report.value >> 32));
+  }
+}
+
+foresight::Learnt ClientTracker::learnt() const {
+  foresight::Learnt learnt = foresight_.learnt();
+  if (accesses_ != nullptr) learnt.accesses = accesses_->learnt();
+  return learnt;
+}
+
+} // namespace fikit::tracking
