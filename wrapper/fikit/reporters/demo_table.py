@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from fikit.demo import promise
 from fikit.demo.told import APART
 from fikit.reporters.grid import WORDS, Bar, Column, Grid
 from fikit.reporters.table import BAR_WIDTH, NAME_WIDTH, PRIORITY_STYLES, device, title
@@ -31,17 +32,33 @@ def demo(summary: dict[str, Any]) -> Group:
         *([f"{sharing}. Assumed figures are no GPU's."] if sharing else []),
         "Default sharing: programs take turns on the GPU as it likes, nobody goes first. "
         f"With fikit the high-priority job allows {summary['max_slowdown']} on the device (--fikit-max-slowdown).",
-        f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, "
-        f"{summary['high_speedup']:.1f} times faster than with default sharing.",
+        *_verdict(summary),
         f"Low-priority job: used {share} of the device time that the high-priority job left.",
         *_reports(summary),
     )
 
 
+def _verdict(summary: dict[str, Any]) -> list[str]:
+    """Of the high job, as its report says it; on a busy machine that it was busy, and no ratio that is of something else."""
+    if disturbed := summary.get("disturbed", ""):
+        return [f"{_sentence(disturbed)}: {promise.DISTURBED}."]
+    kept = promise.said(summary)
+    return [
+        f"High-priority job: {summary['high_slowdown']:.2f}x of its time alone, {summary['high_speedup']:.1f} times faster than with default sharing.",
+        *([f"{_sentence(kept)}."] if kept else []),
+    ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def _times(summary: dict[str, Any]) -> Grid:
     rows = [(job, mode, summary[job][mode]) for job in JOBS for mode in MODES]
     longest = max(seconds for _, _, seconds in rows)
-    ratios = [units.ratio(seconds / summary[job]["solo_s"]) for job, _, seconds in rows]
+    ratios = [
+        "-" if summary.get("disturbed") else units.ratio(seconds / summary[job]["solo_s"]) for job, _, seconds in rows
+    ]
     return Grid(
         [
             Column("job", [Text(job if mode == "solo_s" else "", style=PRIORITY_STYLES[job]) for job, mode, _ in rows]),
@@ -67,7 +84,7 @@ def _reports(summary: dict[str, Any]) -> list[Grid | str]:
     ]
     if not rows:
         return ["", "No report says where the jobs' time went."]
-    apart = [_apart(job, mode, told) for job, mode, told in rows if not agrees(told)]
+    apart = [_apart(job, mode, told) for job, mode, told in rows if not promise.agrees(told)]
     table = Grid(
         [
             Column("job", [Text(job, style=PRIORITY_STYLES[job]) for job, _, _ in rows]),
@@ -79,20 +96,14 @@ def _reports(summary: dict[str, Any]) -> list[Grid | str]:
                 for key, word in elapsed.PARTS.items()
             ),
             Column(
-                "against alone", [units.ratio(told["slowdown"]) if agrees(told) else "-" for _, _, told in rows],
+                "against alone", [units.ratio(told["slowdown"]) if promise.agrees(told) else "-" for _, _, told in rows],
                 justify="right",
             ),
         ],
         title=title("The same loops, by the jobs' reports"),
         dense=True,
     )  # fmt: skip
-    disturbed = [f"{text[0].upper()}{text[1:]}."] if apart and (text := summary.get("disturbed", "")) else []
-    return ["", table, *(apart or [f"Clock and reports agree within {APART:.0%}."]), *disturbed]
-
-
-def agrees(told: Told) -> bool:
-    """Whether a loop's report has a ratio, and the clock's is no more than APART away."""
-    return told["apart"] is not None and abs(told["apart"]) <= APART
+    return ["", table, *(apart or [f"Clock and reports agree within {APART:.0%}."])]
 
 
 def _part(told: Told, key: str) -> str:

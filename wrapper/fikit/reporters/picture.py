@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from fikitd.base.quantities import share
+
+from fikit.demo import promise
+from fikit.wording import units
+
 if TYPE_CHECKING:  # the simulator is loaded by whoever has an outcome
     from fikitd.simulation.simulator import Outcome, Scenario
 
@@ -13,16 +18,26 @@ COLOURS = {"solo_s": "#9aa5b1", "shared_s": "#d64545", "fikit_s": "#2f8f5b"}
 TITLES = {"high": "high priority: image classification", "low": "low priority: training"}
 LEFT, BAR, ROW, WIDTH = 130, 420, 24, 660
 MOST_OF_NAME = 70
+TITLE_END = 275  # of the longest of TITLES, as a browser draws it
 
 
 def demo(summary: dict[str, Any]) -> str:
-    """The demo's summary.json as bars: seconds of each job in each mode. Every job has its own scale."""
+    """The demo's summary.json as bars: seconds of each job in each mode, what the high one was promised, and what happened. Every job has its
+    own scale."""
+    disturbed = summary.get("disturbed", "")
     parts = []
     y = 24
     for job, title in TITLES.items():
         parts.append(_text(10, y, title, weight="bold"))
         seconds = summary[job]
-        longest = max(seconds[mode] for mode in MODES)
+        promised_s = seconds["solo_s"] * (1 + share(summary["max_slowdown"])) if job == "high" else 0.0
+        longest = max(promised_s, *(seconds[mode] for mode in MODES))
+        if promised_s:
+            parts += _promise(
+                LEFT + BAR * promised_s / longest,
+                y + 8,
+                f"promised: {units.ratio(promised_s / seconds['solo_s'])} at most",
+            )
         for mode, label in MODES.items():
             y += ROW
             length = BAR * seconds[mode] / longest
@@ -30,8 +45,13 @@ def demo(summary: dict[str, Any]) -> str:
             parts.append(
                 f'<rect x="{LEFT}" y="{y - 13}" width="{length:.1f}" height="17" rx="2" fill="{COLOURS[mode]}"/>'
             )
-            note = "" if mode == "solo_s" else f" ({seconds[mode] / seconds['solo_s']:.2f}x)"
+            note = "" if mode == "solo_s" or disturbed else f" ({seconds[mode] / seconds['solo_s']:.2f}x)"
             parts.append(_text(LEFT + length + 6, y, f"{seconds[mode]:.2f} s{note}"))
+        if job == "high":
+            y += ROW
+            happened = _happened(summary)
+            bad = disturbed or "not kept" in happened
+            parts.append(_text(LEFT, y, happened, weight="bold", colour=COLOURS["shared_s" if bad else "fikit_s"]))
         y += ROW + 14
     device = summary["device"]
     source = f"{device['name']}{' - emulated: shows the scheduling, not the speed of hardware' if device['emulated'] else ''}"
@@ -40,6 +60,22 @@ def demo(summary: dict[str, Any]) -> str:
         y += ROW - 4
         parts.append(_text(10, y, device["sharing"], colour="#616e7c"))
     return _page(parts, y)
+
+
+def _promise(x: float, y: float, label: str) -> list[str]:
+    """A line through the three bars below y, and what it is."""
+    return [
+        f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{y + 3 * ROW - 3}" stroke="#1f2933" stroke-dasharray="3 3"/>',
+        _text(max(x + 6, TITLE_END), round(y - 8), label, colour="#616e7c"),
+    ]
+
+
+def _happened(summary: dict[str, Any]) -> str:
+    if summary.get("disturbed"):
+        return "disturbed by other programs: these times say nothing of fikit"
+    if said := promise.said(summary):
+        return f"with fikit {said.split(' (', maxsplit=1)[0]}"  # what was allowed stands above the bars
+    return f"with fikit {summary['high_slowdown']:.2f}x of its time alone, by the clock"
 
 
 def simulation(outcome: Outcome, scenario: Scenario) -> str:
