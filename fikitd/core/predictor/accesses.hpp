@@ -1,5 +1,5 @@
 // Which memory the kernels of a program's iteration touch, in the order in which they are launched: for who moves memory out of the way
-// and back in time (docs/residency.md, case B).
+// and back in time (docs/design/residency.md, case B).
 //
 // An iteration is what the host does again and again: a number of segments (rhythm.hpp: launches between two waits) that came twice, one
 // row after the other. It begins with the segment that makes the row of their hashes least, so that every run of the program

@@ -247,3 +247,45 @@ class Budgets:
         job.budget_bytes = budget_bytes
         job.plan = plan(job.iteration.sequence, self._link, CHUNK_BYTES, budget_bytes) if budget_bytes else None
         return True
+
+
+class Allocation(NamedTuple):
+    """What an iteration does with an allocation: launches that touch it, and the longest time between the end of one and the next."""
+
+    number: int
+    size: int
+    launches: int
+    longest_away_ns: int
+
+
+def allocations(accesses: Mapping[str, Any], number: int = 0) -> list[Allocation]:
+    """Those that are touched, the largest first."""
+    found = accesses["iterations"][number]
+    ends_ns, total_ns = [], 0
+    for _, duration, _ in found["steps"]:
+        total_ns += duration
+        ends_ns.append(total_ns)
+    length_ns = max(found["length_ns"], total_ns)
+    users: dict[int, list[int]] = {}
+    for step, own in enumerate(_places(found)):
+        for allocation in dict.fromkeys(allocation for allocation, _ in own):
+            users.setdefault(allocation, []).append(step)
+    return sorted(
+        (
+            Allocation(
+                allocation,
+                accesses["pages"][allocation] * PAGE_BYTES,
+                len(steps),
+                _longest_ns(steps, ends_ns, length_ns),
+            )
+            for allocation, steps in users.items()
+        ),
+        key=lambda each: (-each.size, each.number),
+    )
+
+
+def _longest_ns(steps: Items[int], ends_ns: Items[int], length_ns: int) -> int:
+    """Around the iteration."""
+    begins_ns = [ends_ns[step - 1] if step else 0 for step in steps]
+    following = [*begins_ns[1:], begins_ns[0] + length_ns]
+    return max(begin_ns - ends_ns[step] for step, begin_ns in zip(steps, following, strict=True))

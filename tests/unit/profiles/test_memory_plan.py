@@ -246,3 +246,16 @@ def test_a_program_that_does_something_else_has_another_plan() -> None:
 
 def test_it_is_of_the_same_pages_as_the_shim() -> None:
     assert memory_plan.PAGE_BYTES * PAGES == CHUNK_BYTES
+
+
+def test_allocations_say_for_how_long_they_are_not_needed() -> None:
+    step = [0, MS, 1]
+    found = {
+        "path": "00000000000000aa", "length_ns": 6 * MS, "passes": 2, "kernels": ["0000000000000001"], "steps": [step] * 4,
+        "touches": [[0, 0, 0, 1], [3, 0, 0, 1], [1, 1, 0, 1]],
+    }  # fmt: skip
+    accesses = {"version": 1, "pages": [PAGES, 2 * PAGES, 5], "iterations": [found]}
+    assert memory_plan.allocations(accesses) == [
+        (1, 2 * CHUNK_BYTES, 1, 5 * MS),
+        (0, CHUNK_BYTES, 2, 2 * MS),
+    ], "around the iteration, whose last 2 ms are pauses"

@@ -14,7 +14,7 @@ from fikit.advice import residency
 from fikit.errors import UserError, did_you_mean
 from fikit.reporters import json, table
 from fikit.site_paths import closed, looked_in, places
-from fikit.stored import kernels
+from fikit.stored import kernels, touched
 from fikit.wording import screen
 from fikit.wording.line import say_warnings
 
@@ -64,6 +64,9 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     Times taken beside other jobs, which are longer than alone, are marked (* in the table, "beside" in --json), and so are
     doubtful ones, as of a first launch, which loads the kernel (~ in the table, "doubtful" in --json). Below: the most memory that
     runs needed, and which of your other programs would fit beside it, at once or in turns ("memory" in --json; sizes in bytes).
+
+    Where it is known which memory the kernels touch (a measured run, from CUDA 12.4 on), the largest allocations of an iteration, and what
+    the program would be like with less than all of them on the GPU ("touched" in --json).
     """
     store = _store_of(key)
     profile = store.load(os.getuid(), key, device)
@@ -72,7 +75,14 @@ def show(key: str, device: str | None, as_json: bool) -> None:
     entry = {name: profile[name] for name in ("key", "device", "command", "created", "runs", "launches", "span_ns")}
     entry["memory"] = _memory(key, profile)
     entry["kernels"] = sorted(kernels.of(profile), key=lambda kernel: -kernel["total_ns"])
-    json.emit(entry) if as_json else table.show(table.profile(entry))
+    entry["touched"] = touched.of(profile, residency.LINK_BYTES_PER_S)
+    if as_json:
+        json.emit(entry)
+    else:
+        table.show(
+            table.profile(entry),
+            *([table.touched(entry["touched"], residency.LINK_BYTES_PER_S)] if entry["touched"] else []),
+        )
 
 
 @command.command("rm", short_help="Remove profiles.")

@@ -31,6 +31,7 @@ MARKED = (
 KEY_WIDTH = 24
 MOST_OF_NAME = 48
 MOST_BESIDE = 4  # other programs that are named
+MOST_ALLOCATIONS = 12
 NAME_WIDTH = 8  # what a narrow terminal leaves of names, so that the numbers beside them stay whole
 
 
@@ -152,6 +153,40 @@ def memory_of_program(memory: dict[str, Any]) -> list[str]:
             f"with {each['key']} ({units.gibibytes(each['peak_bytes'])}) it would fit in turns only: a change moves {moved}, {100 * each['share']:.1f} % of the time"
         )
     return lines
+
+
+def touched(found: dict[str, Any], link_bytes_per_s: float) -> Grid:
+    """What an iteration does with its largest allocations, and what a budget would be like."""
+    shown = found["allocations"][:MOST_ALLOCATIONS]
+
+    def numbers(name: str, goes: int, texts: list[str]) -> Column:
+        return Column(name, texts, goes=goes, justify="right")
+
+    rest = len(found["allocations"]) - len(shown)
+    launches = units.count(found["launches"])
+    looked = "" if found["looked_at"] == 1 else f", {100 * found['looked_at']:.0f} % of which were looked at"
+    sentence = (
+        f"an iteration of {units.nanoseconds(found['length_ns'])} ({launches} launches{looked}) touches {units.gibibytes(found['touched_bytes'])}, "
+        f"one launch {units.gibibytes(found['least_bytes'])} at most"
+    )
+    costs = [
+        f"planned: with {units.gibibytes(each['budget_bytes'])} of it on the GPU {100 * each['stretch']:.1f} % longer, and "
+        f"{units.gibibytes(each['moved_bytes'])} moved each time, at {link_bytes_per_s / 1e9:.0f} GB/s (assumed)"
+        for each in found["budgets"]
+    ]
+    return Grid(
+        [
+            numbers("allocation", 0, [str(each["number"]) for each in shown]),
+            numbers("size", 0, [units.gibibytes(each["size"]) for each in shown]),
+            numbers("launches", 1, [units.count(each["launches"]) for each in shown]),
+            numbers("not needed for", 2, [units.nanoseconds(each["longest_away_ns"]) for each in shown]),
+            numbers(
+                "of the iteration", 3, [units.percent(each["longest_away_ns"], found["length_ns"]) for each in shown]
+            ),
+        ],
+        title=title("Memory that its kernels touch"),
+        notes=[*([f"and {rest} more"] if rest > 0 else []), sentence, *costs],
+    )
 
 
 def checks(results: list[dict[str, str]]) -> Table:
