@@ -31,9 +31,9 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "fikitd/core/predictor": ("fikitd/core/types",),
     "fikitd/core/placement": ("fikitd/core/types",),
     "fikitd/core/residency": ("fikitd/core/types",),
-    "fikitd/core/foresight": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/types"),
+    "fikitd/core/forecaster": ("fikitd/core/policy", "fikitd/core/predictor", "fikitd/core/types"),
     "fikitd/core/tracking": (
-        "fikitd/core/foresight",
+        "fikitd/core/forecaster",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "fikitd/core/protocol",
@@ -51,7 +51,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "fikitd/core/types",
     ),
     "fikitd/core/dispatcher": (
-        "fikitd/core/foresight",
+        "fikitd/core/forecaster",
         "fikitd/core/policy",
         "fikitd/core/predictor",
         "fikitd/core/protocol",
@@ -60,7 +60,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     ),
     # The simulator drives what the dispatcher drives, on the emulator's device model: the one arrow to the emulator.
     "fikitd/core/simulator": (
-        "fikitd/core/foresight",
+        "fikitd/core/forecaster",
         "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/predictor",
@@ -81,7 +81,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     ),
     "fikitd/core/binding": (
         "fikitd/core/dispatcher",
-        "fikitd/core/foresight",
+        "fikitd/core/forecaster",
         "fikitd/core/placement",
         "fikitd/core/policy",
         "fikitd/core/predictor",
@@ -149,7 +149,7 @@ STANDARD_ONLY = (
     "fikitd/core/predictor",
     "fikitd/core/placement",
     "fikitd/core/residency",
-    "fikitd/core/foresight",
+    "fikitd/core/forecaster",
     "fikitd/core/tracking",
 )
 # Third-party headers, and who alone may use them.

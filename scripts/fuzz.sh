@@ -15,7 +15,7 @@ shim() { # TARGET SHIM_SOURCE...
 
 core() { # TARGET
   local source compiled=()
-  for source in fikitd/core/{policy,predictor,foresight,tracking,dispatcher}/*.cpp "tests/fuzz/$1.cpp"; do
+  for source in $(find fikitd/core/{policy,predictor,forecaster,tracking,dispatcher} -name '*.cpp') "tests/fuzz/$1.cpp"; do
     [[ $source == */bench.cpp ]] && continue
     compiled+=("$objects/$(basename "$(dirname "$source")")-$(basename "$source" .cpp).o")
     "${CLANG:-clang}++" "${flags[@]}" -std=c++20 -Ifikitd/core -c -o "${compiled[-1]}" "$source"

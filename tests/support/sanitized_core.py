@@ -41,7 +41,7 @@ def build(
     header = directory / "headers.hpp"
     header.write_text("".join(f"#include <{name}>\n" for name in HEADERS))
     subprocess.run(["c++", *flags, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
-    folders = ("policy", "predictor", "foresight", "tracking", "dispatcher")
+    folders = ("policy", "predictor", "forecaster", "tracking", "dispatcher")
     parts = [path for part in folders for path in (CORE / part).rglob("*.cpp")]
     chosen = [path for path in parts if path.name not in {"bench.cpp", *without}]
 

@@ -6,7 +6,6 @@
 #include "dispatcher/dispatcher.hpp"
 #include "predictor/accesses.hpp"
 #include "predictor/model.hpp"
-#include "foresight/foresight.hpp"
 
 namespace fikit::binding {
 
@@ -15,8 +14,8 @@ predictor::Model to_model(const nanobind::sequence& kernels); // entries that ca
 nanobind::list to_profile(const predictor::Model& model);
 dispatcher::Timed to_timed(const nanobind::sequence& kernels);
 nanobind::list to_profile(const dispatcher::Timed& timed);
-foresight::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
-nanobind::dict to_dict(const foresight::Learnt& learnt);   // empty when nothing was learnt
+forecaster::Learnt to_learnt(const nanobind::dict& rhythm); // of another version: nothing
+nanobind::dict to_dict(const forecaster::Learnt& learnt);   // empty when nothing was learnt
 predictor::AccessesLearnt to_accesses(const nanobind::dict& accesses); // of another version: nothing
 nanobind::dict to_dict(const predictor::AccessesLearnt& learnt);     // empty when nothing was learnt
 // Of both together. What cannot be counts nothing.

@@ -16,13 +16,13 @@
 #include <utility>
 
 #include "convert.hpp"
-#include "knobs.hpp"
-#include "parts.hpp"
 #include "dispatcher/packed_profile.hpp"
 #include "dispatcher/page.hpp"
 #include "dispatcher/spin.hpp"
-#include "foresight/foresight.hpp"
+#include "forecaster/forecaster.hpp"
+#include "parts.hpp"
 #include "predictor/model.hpp"
+#include "tuning_fields.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,7 +42,7 @@ void bind_packed_profile(nb::module_& m) {
       "unpack_profile",
       [](const nb::bytes& packed) {
         dispatcher::Timed timed;
-        foresight::Learnt learnt;
+        forecaster::Learnt learnt;
         if (!dispatcher::unpack({packed.c_str(), packed.size()}, timed, learnt))
           throw std::invalid_argument("it is no packed profile");
         return nb::make_tuple(to_profile(timed), to_dict(learnt));
@@ -97,7 +97,7 @@ void bind_dispatcher(nb::module_& m) {
               double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
               std::size_t trace_events, const nb::dict& tuning) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
-             turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
+             turn_all(all.tuning, policy::kTuningFields, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
              all.ageing_ns = ageing_ns.value_or(policy::kNever);
              new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);
@@ -156,7 +156,7 @@ void bind_dispatcher(nb::module_& m) {
              const std::string_view bytes(packed.c_str(), packed.size());
              const nb::gil_scoped_release release;
              dispatcher::Timed profile;
-             foresight::Learnt learnt;
+             forecaster::Learnt learnt;
              for (predictor::Model* model : {&profile.alone, &profile.beside, &profile.doubtful}) model->keep_within(self.room(id));
              if (!dispatcher::unpack(bytes, profile, learnt)) throw std::invalid_argument("it is no packed profile");
              self.set_profile(id, std::move(profile), learnt);
@@ -165,7 +165,7 @@ void bind_dispatcher(nb::module_& m) {
       .def("set_profile",
            [](Dispatcher& self, policy::ClientId id, const nb::sequence& kernels, const nb::dict& rhythm) {
              dispatcher::Timed profile = to_timed(kernels);
-             const foresight::Learnt learnt = to_learnt(rhythm);
+             const forecaster::Learnt learnt = to_learnt(rhythm);
              const nb::gil_scoped_release release;
              self.set_profile(id, std::move(profile), learnt);
            },
@@ -243,7 +243,7 @@ void bind_dispatcher(nb::module_& m) {
            "client_id"_a)
       .def("export_rhythm",
            [](Dispatcher& self, policy::ClientId id) {
-             foresight::Learnt learnt;
+             forecaster::Learnt learnt;
              {
                const nb::gil_scoped_release release;
                learnt = self.learnt(id);

@@ -20,10 +20,10 @@ using namespace nb::literals;
 
 namespace fikit::binding {
 
-Times times(const std::vector<std::int64_t>& ns) {
-  Times times;
+TimeQuantiles times(const std::vector<std::int64_t>& ns) {
+  TimeQuantiles times;
   if (ns.size() == 1) times.ns.fill(ns.front());
-  else if (ns.size() == Times::kCount) std::copy(ns.begin(), ns.end(), times.ns.begin());
+  else if (ns.size() == TimeQuantiles::kCount) std::copy(ns.begin(), ns.end(), times.ns.begin());
   else if (!ns.empty()) throw nb::value_error("eight times, one for all eight, or none");
   return times;
 }
@@ -32,7 +32,7 @@ void bind_outlook(nb::module_& m) {
   m.def(
       "mean_before",
       [](const std::vector<std::int64_t>& ns, std::int64_t from_ns, std::int64_t until_ns) {
-        return policy::Remaining(times(ns), from_ns).mean_before(until_ns);
+        return policy::ResidualTime(times(ns), from_ns).mean_before(until_ns);
       },
       "times"_a, "from_ns"_a, "until_ns"_a);
 
@@ -62,7 +62,7 @@ void bind_outlook(nb::module_& m) {
           "time_ns"_a, "alone"_a, "began_ns"_a = nb::none());
 
   rhythm.def("expect", [](predictor::Rhythm& self, const nb::dict& before) { self.expect(to_learnt(before).rhythm); }, "before"_a)
-      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(foresight::Learnt{.rhythm = self.learnt(), .runs = {}, .accesses = {}}); });
+      .def("learnt", [](const predictor::Rhythm& self) { return to_dict(forecaster::Learnt{.rhythm = self.learnt(), .runs = {}, .accesses = {}}); });
 
   nb::class_<predictor::Copies>(m, "Copies")
       .def(nb::init<>())
@@ -91,7 +91,7 @@ void bind_outlook(nb::module_& m) {
           "identity"_a, "duration_ns"_a)
       .def("expect", [](predictor::Runs& self, const nb::dict& before) { self.expect(to_learnt(before).runs); }, "before"_a)
       .def("learnt",
-           [](const predictor::Runs& self) { return to_dict(foresight::Learnt{.rhythm = {}, .runs = self.learnt(), .accesses = {}}); });
+           [](const predictor::Runs& self) { return to_dict(forecaster::Learnt{.rhythm = {}, .runs = self.learnt(), .accesses = {}}); });
 }
 
 } // namespace fikit::binding

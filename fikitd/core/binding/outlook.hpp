@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/base/times.hpp"
+#include "policy/base/residual_time.hpp"
 
 namespace fikit::binding {
 
 // Eight times; one stands for all eight, none for unknown.
-Times times(const std::vector<std::int64_t>& ns);
+TimeQuantiles times(const std::vector<std::int64_t>& ns);
 
 } // namespace fikit::binding

@@ -13,10 +13,10 @@
 #include <string_view>
 #include <utility>
 
-#include "knobs.hpp"
+#include "forecaster/forecaster.hpp"
 #include "outlook.hpp"
 #include "parts.hpp"
-#include "foresight/foresight.hpp"
+#include "tuning_fields.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -76,7 +76,7 @@ class ManualPolicy {
                                     .run = {run_launches, run_ns.value_or(policy::kUnknown)},
                                     .long_run = {long_run_launches, long_run_ns.value_or(policy::kUnknown)},
                                     .open = open}};
-    foresight::foretell(alone_[client], event);
+    forecaster::foretell(alone_[client], event);
     const bool taken = policy_->apply(event);
     if (!taken) throw nb::value_error("unknown client, client present already, or too many clients");
     return decide(time_ns);
@@ -91,7 +91,7 @@ class ManualPolicy {
   std::optional<std::pair<std::string, policy::ClientId>> held(policy::ClientId id) const {
     const policy::Client* client = policy_->client(id);
     if (client == nullptr || !client->at_gate()) return std::nullopt;
-    const policy::Hold why = policy_->held(*client);
+    const policy::WaitReason why = policy_->held(*client);
     return std::pair(std::string(policy::kReasonNames[static_cast<std::size_t>(why.reason)]), why.by);
   }
 
@@ -151,7 +151,7 @@ void bind_policy(nb::module_& m) {
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
               std::int64_t ageing_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns, bool overlaps) {
              policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
-             turn_all(all.tuning, policy::kKnobs, tuning, "unknown constant of the policy");
+             turn_all(all.tuning, policy::kTuningFields, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
              all.ageing_ns = ageing_ns;
              const policy::Device device{.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices,

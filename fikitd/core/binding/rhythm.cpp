@@ -35,7 +35,7 @@ nb::list to_list(const Sketch& sketch) {
 Sketch to_sketch(nb::handle entry) {
   const auto list = nb::cast<nb::list>(entry);
   Sketch sketch;
-  for (std::size_t i = 1; i < std::min(nb::len(list), Times::kCount + 1); ++i)
+  for (std::size_t i = 1; i < std::min(nb::len(list), TimeQuantiles::kCount + 1); ++i)
     sketch.ns.push_back(nb::cast<std::int64_t>(list[i]));
   sketch.count = nb::len(list) == 0 ? 0 : nb::cast<std::uint64_t>(list[0]);
   std::sort(sketch.ns.begin(), sketch.ns.end());
@@ -66,8 +66,8 @@ nb::dict to_dict(const predictor::RunsLearnt& runs) {
 
 } // namespace
 
-foresight::Learnt to_learnt(const nb::dict& rhythm) {
-  foresight::Learnt learnt;
+forecaster::Learnt to_learnt(const nb::dict& rhythm) {
+  forecaster::Learnt learnt;
   if (!rhythm.contains("version") || nb::cast<int>(rhythm["version"]) != RhythmLearnt::kVersion) return learnt;
   for (const auto& [position, sketch] : nb::cast<nb::dict>(rhythm["slacks"]))
     learnt.rhythm.slacks.emplace_back(from_hex(position), to_sketch(sketch));
@@ -83,7 +83,7 @@ foresight::Learnt to_learnt(const nb::dict& rhythm) {
   return learnt;
 }
 
-nb::dict to_dict(const foresight::Learnt& learnt) {
+nb::dict to_dict(const forecaster::Learnt& learnt) {
   nb::dict rhythm;
   if (learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty() && learnt.accesses.iterations.empty())
     return rhythm;

@@ -21,7 +21,7 @@
 
 #include "clock.hpp"
 #include "dispatcher.hpp"
-#include "foresight/foresight.hpp"
+#include "forecaster/forecaster.hpp"
 #include "page.hpp"
 
 namespace {
@@ -78,7 +78,7 @@ class Histories {
   void grant(int rounds, std::int64_t idle_ns) {
     constexpr std::size_t kAtOnce = 4;
     policy::Outlook outlook;
-    for (std::size_t i = 0; i < Times::kCount; ++i)
+    for (std::size_t i = 0; i < TimeQuantiles::kCount; ++i)
       outlook.slack.ns[i] = outlook.idle.ns[i] = idle_ns + static_cast<std::int64_t>(i) * idle_ns;
     for (int round = 0; round < rounds; ++round) {
       happens({.kind = policy::EventKind::launched, .duration_ns = 20'000, .gap_ns = 30'000, .outlook = outlook});
@@ -111,7 +111,7 @@ class Histories {
   }
   void happens(policy::Event event) {
     event.time_ns = t_ns_;
-    if (event.client == 0) foresight::foretell(alone_, event);
+    if (event.client == 0) forecaster::foretell(alone_, event);
     const std::int64_t begin_ns = dispatcher::now();
     policy_->apply(event);
     policy_->decide(t_ns_, out_);

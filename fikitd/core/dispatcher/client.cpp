@@ -85,7 +85,7 @@ bool Client::end_round(std::int64_t now_ns, policy::Policy& policy) {
   any = tracker_.look_at_gang(now_ns, policy) || any;
   undescribed_ = waits_for_description(now_ns);
   if (!undescribed_) { // the request after the launches that came before it
-    const policy::Hold hold{.reason = policy::Reason::memory, .by = id()};
+    const policy::WaitReason hold{.reason = policy::Reason::memory, .by = id()};
     any = (away() ? tracker_.keep_request(page_.request(), hold, patient_, now_ns, policy)
                   : tracker_.look_at_request(page_.request(), patient_, now_ns, policy)) ||
           any;

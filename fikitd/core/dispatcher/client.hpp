@@ -102,7 +102,7 @@ class Client {
   void end_run() { tracker_.end_run(); } // of these, no more
   void end_old_run(std::int64_t now_ns) { tracker_.end_old_run(now_ns); }
   void ask_copies(const policy::CopyEngines& engines) { page_.ask_copies(engines); }
-  void held(const policy::Hold& hold, std::int64_t now_ns) { tracker_.held(hold, now_ns); }
+  void held(const policy::WaitReason& hold, std::int64_t now_ns) { tracker_.held(hold, now_ns); }
   // As in the page: what of its memory is to be on the GPU, and what it says of it.
   std::uint32_t set_goal(std::uint64_t bytes) { return page_.set_goal(bytes); }
   tracking::Moves moves() const { return page_.moves(); }
@@ -118,11 +118,11 @@ class Client {
   void kernels_of_other(std::uint32_t count) { tracker_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel) { tracker_.describe(slot, kernel); } // in 1 .. FIKIT_SLOTS - 1
-  void set_profile(Timed profile, const foresight::Learnt& before) { tracker_.set_profile(std::move(profile), before); }
+  void set_profile(Timed profile, const forecaster::Learnt& before) { tracker_.set_profile(std::move(profile), before); }
   const std::shared_ptr<predictor::Room>& room() const { return tracker_.room(); } // that all it makes us keep has to fit into; nullptr: any
   policy::Outlook profiled() const { return tracker_.profiled(); }
   const Timed& measured() const { return tracker_.measured(); }
-  foresight::Learnt learnt() const { return tracker_.learnt(); } // where its host waits, what its kernels touch
+  forecaster::Learnt learnt() const { return tracker_.learnt(); } // where its host waits, what its kernels touch
   Touched accesses() const;
   std::vector<Idle> idle_moments() const { return tracker_.idle_moments(); }
   Stats stats(std::int64_t now_ns) const;

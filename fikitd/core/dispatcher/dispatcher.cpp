@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "clock.hpp"
-#include "together.hpp"
+#include "timer_coalescing.hpp"
 
 namespace fikit::dispatcher {
 namespace {
@@ -104,7 +104,7 @@ void Dispatcher::decide(std::int64_t now_ns) {
 
 void Dispatcher::put_down_holds(std::int64_t now_ns) {
   settled_ = true;
-  policy_->each_held([&](const policy::Client& seen, const policy::Hold& why) {
+  policy_->each_held([&](const policy::Client& seen, const policy::WaitReason& why) {
     by_slot_[seen.slot]->held(why, now_ns);
     settled_ &= why.reason == policy::Reason::behind;
   });
@@ -165,7 +165,7 @@ std::int64_t Dispatcher::lease_ns(std::int64_t now_ns) const {
 
 std::int64_t Dispatcher::renewal_ns(std::int64_t now_ns) const {
   const std::int64_t given_ns = std::min(given_ns_, lease_ns(now_ns));
-  return together(renewed_ns_, std::max(2 * given_ns / kRenewals, given_ns - kSlackLeases * options_.lease_ns));
+  return coalesced_ns(renewed_ns_, std::max(2 * given_ns / kRenewals, given_ns - kSlackLeases * options_.lease_ns));
 }
 
 bool Dispatcher::renew_leases(std::int64_t now_ns) {
@@ -203,7 +203,7 @@ Dispatcher::Wait Dispatcher::plan(std::int64_t now_ns) const {
   if (soon && now_ns - acted_ns_ < spin_.limit_ns()) return {.look = Look::again};
   if (unheard) return {.look = Look::sure, .until_ns = std::min(now_ns + kSliceNs, std::max(wake_at_ns_, now_ns))};
   if (waiting) return {.look = Look::sure, .until_ns = std::min(now_ns + slice_ns(now_ns), std::max(wake_at_ns_, now_ns))};
-  return {.look = Look::for_news, .until_ns = std::min(together(now_ns, keeping_ns(now_ns)), next_back_ns())};
+  return {.look = Look::for_news, .until_ns = std::min(coalesced_ns(now_ns, keeping_ns(now_ns)), next_back_ns())};
 }
 
 void Dispatcher::read(Client& client) {
@@ -254,7 +254,7 @@ void Dispatcher::sleep(std::unique_lock<std::mutex>& lock, const Wait& wait) {
       if (wait.look == Look::sure || now_ns >= next_back_ns()) return;
       skip_silent(now_ns);
       if (std::any_of(reading_.begin(), reading_.end(), [](Client* c) { return c->has_news(); })) return;
-      until_ns = std::min(together(now_ns, keeping_ns(now_ns)), next_back_ns());
+      until_ns = std::min(coalesced_ns(now_ns, keeping_ns(now_ns)), next_back_ns());
     }
     const std::int64_t wake_ns = closed_ ? std::min(until_ns, renewal_ns(now_ns)) : until_ns;
     if (listen(lock, wake_ns - now_ns)) return;

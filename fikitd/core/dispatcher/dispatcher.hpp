@@ -43,7 +43,7 @@ class Departed {
   const Stats& stats() const { return stats_; }
   Story story() const;
   const Timed& measured() const { return client_->measured(); }
-  foresight::Learnt learnt() const { return client_->learnt(); }
+  forecaster::Learnt learnt() const { return client_->learnt(); }
 
  private:
   std::unique_ptr<const Client> client_;
@@ -77,7 +77,7 @@ class Dispatcher {
   void ended(ClientId id);
   // Opens its gate. Throws std::out_of_range for an unknown client, as do those below.
   Departed remove_client(ClientId id);
-  void set_profile(ClientId id, Timed profile, const foresight::Learnt& before = {});
+  void set_profile(ClientId id, Timed profile, const forecaster::Learnt& before = {});
   std::shared_ptr<predictor::Room> room(ClientId id);
   void describe(ClientId id, std::uint32_t slot, const predictor::Kernel& kernel);
   Stats stats(ClientId id);
@@ -99,7 +99,7 @@ class Dispatcher {
   Standing standing(ClientId id);
   tracking::Spent spent(ClientId id); // the part of it that says where its time went: it costs little
   Timed measured(ClientId id);
-  foresight::Learnt learnt(ClientId id); // in this run; ask after measured()
+  forecaster::Learnt learnt(ClientId id); // in this run; ask after measured()
   Touched accesses(ClientId id);
   // How long the GPU takes to go to another process, as its clients show: each of the most important ones that can say.
   std::vector<tracking::SwitchMeter::Word> switches();

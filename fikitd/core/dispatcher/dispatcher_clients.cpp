@@ -139,7 +139,7 @@ Story Departed::story() const {
   return {.events = events_, .lost = client_->journal().lost(), .kernels = client_->kernel_names()};
 }
 
-void Dispatcher::set_profile(ClientId id, Timed profile, const foresight::Learnt& before) {
+void Dispatcher::set_profile(ClientId id, Timed profile, const forecaster::Learnt& before) {
   const std::lock_guard lock(mutex_);
   Client& profiled = client(id);
   profiled.set_profile(std::move(profile), before);
@@ -204,7 +204,7 @@ Timed Dispatcher::measured(ClientId id) {
   return measuring.measured();
 }
 
-foresight::Learnt Dispatcher::learnt(ClientId id) {
+forecaster::Learnt Dispatcher::learnt(ClientId id) {
   const std::lock_guard lock(mutex_);
   return client(id).learnt();
 }

@@ -161,7 +161,7 @@ void put(Writer& writer, const Sketch& sketch) {
 Sketch take_sketch(Reader& reader) {
   Sketch sketch{.count = reader.take<std::uint64_t>(), .ns = {}};
   const std::size_t times = reader.take<std::uint8_t>();
-  if (times > Times::kCount) reader.fail();
+  if (times > TimeQuantiles::kCount) reader.fail();
   for (std::size_t i = 0; i < times && reader.good(); ++i) sketch.ns.push_back(reader.take<std::int64_t>());
   std::sort(sketch.ns.begin(), sketch.ns.end());
   return sketch;
@@ -257,7 +257,7 @@ void take(Reader& reader, predictor::AccessesLearnt& accesses) {
   for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) take_iteration(reader, accesses);
 }
 
-void put(Writer& writer, const foresight::Learnt& learnt) {
+void put(Writer& writer, const forecaster::Learnt& learnt) {
   Writer::Section slacks(writer);
   for (const auto& slack : learnt.rhythm.slacks)
     slacks.add([&] {
@@ -280,7 +280,7 @@ void put(Writer& writer, const foresight::Learnt& learnt) {
   put(writer, learnt.accesses);
 }
 
-void take(Reader& reader, foresight::Learnt& learnt) {
+void take(Reader& reader, forecaster::Learnt& learnt) {
   for (auto left = reader.take<std::uint32_t>(); left > 0 && reader.good(); --left) {
     const auto position = reader.take<std::uint64_t>();
     learnt.rhythm.slacks.emplace_back(position, take_sketch(reader));
@@ -300,13 +300,13 @@ void take(Reader& reader, foresight::Learnt& learnt) {
   take(reader, learnt.accesses);
 }
 
-bool is_empty(const foresight::Learnt& learnt) {
+bool is_empty(const forecaster::Learnt& learnt) {
   return learnt.rhythm.slacks.empty() && learnt.rhythm.segments.empty() && learnt.runs.empty() && learnt.accesses.iterations.empty();
 }
 
 } // namespace
 
-std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names names, std::size_t limit) {
+std::string pack(const Timed& timed, const forecaster::Learnt& learnt, Names names, std::size_t limit) {
   if (timed.alone.empty() && timed.beside.empty() && timed.doubtful.empty() && is_empty(learnt)) return {};
   constexpr std::size_t kNumbers = 8 * sizeof(std::uint32_t); // what is there also of nothing
   Writer writer(std::max(limit, kNumbers) - kNumbers);
@@ -327,7 +327,7 @@ std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names name
   return writer.take();
 }
 
-bool unpack(std::string_view bytes, Timed& timed, foresight::Learnt& learnt) {
+bool unpack(std::string_view bytes, Timed& timed, forecaster::Learnt& learnt) {
   if (bytes.empty()) return true;
   Reader reader(bytes);
   if (reader.take<std::uint32_t>() != kMagic) return false;

@@ -15,10 +15,10 @@ namespace fikit::dispatcher {
 // predictions need. Of a profile that takes more than `limit` bytes, what is known in any context comes first, then that of single
 // contexts, then where the host waits; what has no room is left out.
 enum class Names : bool { without, with };
-std::string pack(const Timed& timed, const foresight::Learnt& learnt, Names names, std::size_t limit);
+std::string pack(const Timed& timed, const forecaster::Learnt& learnt, Names names, std::size_t limit);
 
 // The bytes come from a process with a user's rights: whatever they say, nothing is read out of bounds, and entries that cannot be
 // are left out. False: it is no such block, and nothing of it is to be used.
-bool unpack(std::string_view bytes, Timed& timed, foresight::Learnt& learnt);
+bool unpack(std::string_view bytes, Timed& timed, forecaster::Learnt& learnt);
 
 } // namespace fikit::dispatcher

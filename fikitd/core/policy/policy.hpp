@@ -55,7 +55,7 @@ class Policy {
   std::int64_t queue_free_ns() const { return lowest().queue_free_ns(); }
 
   // Why a client stands at the gate, as the last decision said; Reason::none: it came later.
-  Hold held(const Client& client) const { return home(client).held(client); }
+  WaitReason held(const Client& client) const { return home(client).held(client); }
   // seen(client, why) of each that stands there.
   template <class Seen>
   void each_held(Seen seen) const {

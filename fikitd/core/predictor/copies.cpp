@@ -27,7 +27,7 @@ void Copies::learn(std::uint32_t place, std::int64_t idle_ns) {
   else if (until_next_.size() < kMaxPlaces) until_next_[place].add(idle_ns);
 }
 
-Times Copies::copied(std::int64_t t_ns, std::uint64_t bytes) {
+TimeQuantiles Copies::copied(std::int64_t t_ns, std::uint64_t bytes) {
   const std::int64_t idle_ns = std::clamp<std::int64_t>(t_ns - last_ns_, 0, kMaxNs);
   if (last_three_ != 0)
     for (const std::uint32_t place : {last_three_, last_three_ & kNewest}) learn(place, idle_ns);

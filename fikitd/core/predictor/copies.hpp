@@ -17,7 +17,7 @@ class Copies {
   static constexpr std::size_t kMaxPlaces = 4096; // a program that never repeats itself cannot fill the daemon's memory
 
   // One of so many bytes was handed over at t_ns. Until the next one.
-  Times copied(std::int64_t t_ns, std::uint64_t bytes);
+  TimeQuantiles copied(std::int64_t t_ns, std::uint64_t bytes);
 
   // Such a copy took so long, waiting for others perhaps.
   void took(std::uint64_t bytes, std::int64_t ns);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "types/times.hpp"
+#include "types/time_quantiles.hpp"
 
 namespace fikit::predictor {
 
@@ -20,7 +20,7 @@ class Recent {
  public:
   void add(std::int64_t ns);
   bool known() const { return count_ > 0; }
-  Times times() const;
+  TimeQuantiles times() const;
 
   // Begin with these, if there is none yet. Its own times take their place one by one, the middle ones' first.
   void expect(const Sketch& before, std::int64_t lowest_ns = 0);
@@ -28,7 +28,7 @@ class Recent {
   Sketch sketch() const; // of its own times
 
  private:
-  std::array<float, Times::kCount> ns_{};
+  std::array<float, TimeQuantiles::kCount> ns_{};
   std::uint8_t count_ = 0;
   std::uint8_t next_ = 0;
   std::uint8_t own_ = 0; // of these, the newest ones

@@ -36,7 +36,7 @@ Foretold Rhythm::launched(std::int64_t t_ns, Identity identity, std::int64_t dur
   return {.slack = slack_at(nearby), .dry_ns = segment_.dry_ns()};
 }
 
-Times Rhythm::slack_at(std::uint64_t nearby) const {
+TimeQuantiles Rhythm::slack_at(std::uint64_t nearby) const {
   for (const std::uint64_t key : {path_, nearby}) {
     const auto it = positions_.find(key);
     if (it != positions_.end()) return it->second.times();
@@ -101,28 +101,28 @@ Pause Rhythm::pause() const {
     pause.span_ns = segment.span.times().ns.back();
     pause.tail_ns = segment.tail.times().low_ns();
   }
-  if (segment.after.known()) pause.after_ns = segment.after.times().ns[Times::kCount / 2];
+  if (segment.after.known()) pause.after_ns = segment.after.times().ns[TimeQuantiles::kCount / 2];
   pause.slack = segment.next_slack.times();
   if (segment.idle_alone.known()) pause.alone_idle = segment.idle_alone.times();
   if (segment.idle.count() == 0) return pause;
-  for (std::size_t i = 0; i < Times::kCount; ++i)
-    pause.idle.ns[i] = std::llround(segment.idle.quantile_ns(Times::share(i)));
+  for (std::size_t i = 0; i < TimeQuantiles::kCount; ++i)
+    pause.idle.ns[i] = std::llround(segment.idle.quantile_ns(TimeQuantiles::share(i)));
   // A launch follows at once that comes so soon after the wait, or within a quarter more than nearly always.
-  const std::int64_t at_once_ns = std::max(Times::kAtOnceNs, pause.idle.ns.front() + pause.idle.ns.front() / 4);
+  const std::int64_t at_once_ns = std::max(TimeQuantiles::kAtOnceNs, pause.idle.ns.front() + pause.idle.ns.front() / 4);
   const std::int64_t long_ns = std::max({long_idle_ns_, pause.span_ns / kLongIdleShare, 2 * at_once_ns});
   pause.open = pause.idle.ns.back() > long_ns;
   return pause;
 }
 
-Times Rhythm::any_slack() const {
-  std::optional<Times> least;
+TimeQuantiles Rhythm::any_slack() const {
+  std::optional<TimeQuantiles> least;
   for (const auto& [path, segment] : segments_) {
     if (!segment.next_slack.known()) continue;
-    const Times times = segment.next_slack.times();
+    const TimeQuantiles times = segment.next_slack.times();
     if (!least) least = times;
     std::ranges::transform(least->ns, times.ns, least->ns.begin(), [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
   }
-  return least.value_or(Times{});
+  return least.value_or(TimeQuantiles{});
 }
 
 void Rhythm::expect(const RhythmLearnt& before) {

@@ -40,7 +40,7 @@ struct RhythmLearnt {
 
 // Of a launch.
 struct Foretold {
-  Times slack{};
+  TimeQuantiles slack{};
   std::int64_t dry_ns = kLongAgo; // alone, all that was launched since the last wait is done then
 };
 
@@ -52,9 +52,9 @@ struct Pause {
   // Alone, the wait ends so much later than the segment's work, as reckoned, and its own beginning; negative where the work
   // is reckoned too long; kLongAgo: unknown.
   std::int64_t after_ns = kLongAgo;
-  Times slack{};             // of the next segment, from its first launch on
-  Times idle{};              // until then
-  std::optional<Times> alone_idle; // the same where nobody else is on the device, as far as is known
+  TimeQuantiles slack{};             // of the next segment, from its first launch on
+  TimeQuantiles idle{};              // until then
+  std::optional<TimeQuantiles> alone_idle; // the same where nobody else is on the device, as far as is known
   bool open = false;         // the next launch sometimes follows at once and sometimes long after
 };
 
@@ -79,7 +79,7 @@ class Rhythm {
   Pause waited(std::int64_t t_ns, bool alone, std::int64_t began_ns = kLongAgo);
 
   // The slack of the segment that comes next, from its first launch on, whichever it is: the least of all that are known.
-  Times any_slack() const;
+  TimeQuantiles any_slack() const;
 
   // Begin with what earlier runs have learnt, where this one has learnt nothing yet. A few values of its own, and that is
   // forgotten.
@@ -108,7 +108,7 @@ class Rhythm {
   void learn(std::int64_t end_ns, std::int64_t began_ns);
   void learn_at(std::uint64_t position, std::int64_t slack_ns);
   Pause pause() const;
-  Times slack_at(std::uint64_t nearby) const;
+  TimeQuantiles slack_at(std::uint64_t nearby) const;
   Recent* position(std::uint64_t key); // that it can learn about; nullptr: there is no room
   Segment* segment(std::uint64_t path);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "foresight/foresight.hpp"
+#include "forecaster/forecaster.hpp"
 
 namespace fikit::simulator {
 
@@ -23,7 +23,7 @@ void Knowing::tells(policy::Event& event) {
   } else if (event.kind == policy::EventKind::drained && event.waited && knows) {
     foretell_wait(event);
   }
-  if (knows) foresight::foretell(alone_, event);
+  if (knows) forecaster::foretell(alone_, event);
 }
 
 void Knowing::foretell_launch(policy::Event& event) const {

@@ -34,8 +34,8 @@ predictor::Model measured(const Trace& trace, std::size_t passes, std::int64_t u
 Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, bool stored, bool fills, const policy::Tuning& tuning) {
   // The events by which the shim times a kernel hold what the device needs between two works of a stream.
   const std::int64_t around_ns = stored ? trace.plan().kernel_gap_ns : 0;
-  Profile profile{.model = measured(trace, passes, until_ns, around_ns, fills), .rhythm = {}, .runs = foresight::Foresight::runs(tuning), .truth = {}};
-  // When its host waits is learnt by the desk, as in any run: here in one alone.
+  Profile profile{.model = measured(trace, passes, until_ns, around_ns, fills), .rhythm = {}, .runs = forecaster::Forecaster::runs(tuning), .truth = {}};
+  // When its host waits is learnt by the adapter, as in any run: here in one alone.
   JobOptions job;
   job.trace = &trace;
   job.profile = &profile;
@@ -46,14 +46,14 @@ Profile learn(const Trace& trace, std::size_t passes, std::int64_t until_ns, boo
   setup.measures = true;
   Simulation alone(setup, {job});
   alone.job(0).keep_deeds();
-  if (stored) alone.desk().forget_kernels(); // what a segment with a new kernel teaches is nothing
+  if (stored) alone.adapter().forget_kernels(); // what a segment with a new kernel teaches is nothing
   alone.run(passes, until_ns);
   if (stored) {
-    profile.rhythm.expect(alone.desk().rhythm(0).learnt());
-    profile.runs.expect(alone.desk().runs(0).learnt());
+    profile.rhythm.expect(alone.adapter().rhythm(0).learnt());
+    profile.runs.expect(alone.adapter().runs(0).learnt());
   } else {
-    profile.rhythm = alone.desk().rhythm(0);
-    profile.runs = alone.desk().runs(0);
+    profile.rhythm = alone.adapter().rhythm(0);
+    profile.runs = alone.adapter().runs(0);
     profile.runs.forget_long_runs();
   }
   profile.truth = truth_of(trace, alone.job(0).deeds());

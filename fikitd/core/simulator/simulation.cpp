@@ -33,7 +33,7 @@ emu::DeviceState* fresh_state() {
 Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     : state_(fresh_state()),
       device_(*state_),
-      desk_(setup.policy,
+      adapter_(setup.policy,
             {.options = setup.options, .make = setup.make, .mark_every = setup.mark_every, .knowledge = setup.knowledge,
              .overlaps = setup.device.sharing == emu::Sharing::mps, .measures = setup.measures},
             setup.costs, setup.seen) {
@@ -43,20 +43,20 @@ Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
     jobs_.push_back(std::make_unique<Job>(number, jobs[i], setup.costs, setup.seen, device_, *this));
-    if (jobs[i].managed) desk_.add(*jobs_.back(), number, -setup.lead_ns);
+    if (jobs[i].managed) adapter_.add(*jobs_.back(), number, -setup.lead_ns);
   }
   if (setup.splits) followed_.resize(jobs.size());
   followed_until_ns_ = now_ns();
 }
 
 std::int64_t Simulation::next_ns() {
-  std::int64_t next_ns = std::min(device_.next_event_ns(), desk_.next_ns());
+  std::int64_t next_ns = std::min(device_.next_event_ns(), adapter_.next_ns());
   for (const auto& job : jobs_) next_ns = std::min(next_ns, job->next_ns());
   return next_ns;
 }
 
 void Simulation::decide(std::int64_t now_ns) {
-  for (const policy::Decision& decision : desk_.decide(now_ns).items())
+  for (const policy::Decision& decision : adapter_.decide(now_ns).items())
     if (decision.kind == policy::DecisionKind::open || decision.kind == policy::DecisionKind::grant)
       jobs_[decision.client]->look(now_ns);
 }
@@ -64,7 +64,7 @@ void Simulation::decide(std::int64_t now_ns) {
 std::size_t Simulation::state_of(std::size_t number) const {
   const Job& job = *jobs_[number];
   if (job.in_flight()) return Split::kQueued;
-  return job.at_gate() ? Split::at_gate(desk_.held(static_cast<std::uint32_t>(number))) : Split::kHost;
+  return job.at_gate() ? Split::at_gate(adapter_.held(static_cast<std::uint32_t>(number))) : Split::kHost;
 }
 
 // Until now_ns, which the device has come to, and nobody has looked at yet, every job was as it is.
@@ -91,7 +91,7 @@ void Simulation::run(std::size_t requests, std::int64_t until_ns) {
     device_.advance(now);
     if (!followed_.empty()) follow(now);
     for (const auto& job : jobs_) job->collect(now);
-    if (desk_.next_ns() <= now) decide(now);
+    if (adapter_.next_ns() <= now) decide(now);
     for (const auto& job : jobs_)
       while (job->next_ns() <= now) job->act(now);
   }

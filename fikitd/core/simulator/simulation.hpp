@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "costs.hpp"
-#include "desk.hpp"
 #include "device_model/device_model.hpp"
+#include "event_adapter.hpp"
 #include "job.hpp"
 #include "reactions.hpp"
 #include "split.hpp"
@@ -57,10 +57,10 @@ class Simulation final : public Notes {
   std::int64_t now_ns() const { return state_->time_ns; }
   Job& job(std::size_t number) { return *jobs_[number]; }
   const std::vector<std::unique_ptr<Job>>& jobs() const { return jobs_; }
-  Desk& desk() { return desk_; }
+  EventAdapter& adapter() { return adapter_; }
   const Split& split(std::size_t number) const { return followed_[number].split; } // only where Setup asks for it
 
-  void note(const Note& note) override { desk_.send(note, state_->time_ns); }
+  void note(const Note& note) override { adapter_.send(note, state_->time_ns); }
 
  private:
   std::int64_t next_ns();
@@ -77,7 +77,7 @@ class Simulation final : public Notes {
   };
   std::unique_ptr<emu::DeviceState, Free> state_; // 36 MB, of which a few jobs touch little: zero pages, as in a segment
   emu::DeviceModel device_;
-  Desk desk_;
+  EventAdapter adapter_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<Followed> followed_; // by job; empty: not asked for
   std::int64_t followed_until_ns_ = 0;

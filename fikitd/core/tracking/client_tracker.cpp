@@ -17,17 +17,17 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
       last_report_ns_(now_ns),
       identities_(FIKIT_SLOTS),
       nameless_(FIKIT_SLOTS),
-      foresight_(options.tuning, traffic.kernels),
+      forecaster_(options.tuning, traffic.kernels),
       siblings_(client.siblings),
-      exclusives_(std::move(client.gang), std::move(client.siblings), options.lease_ns),
+      collective_kernels_(std::move(client.gang), std::move(client.siblings), options.lease_ns),
       solo_(FIKIT_SLOTS),
       room_(std::move(client.room)),
       journal_(claim_.more(client.journal * sizeof(JournalEvent)) ? client.journal : 0),
       account_(now_ns, {.job = siblings_ == nullptr ? nullptr : &siblings_->reckoned, .measured = client.measure, .overlaps = client.overlaps}),
-      holds_(client.id, journal_, account_),
+      wait_book_(client.id, journal_, account_),
       switch_watch_(client.id, client.priority, client.overlaps, traffic.use, traffic.switches) {
   for (predictor::Model* model : {&measured_.alone, &measured_.beside, &measured_.doubtful}) model->keep_within(room_);
-  foresight_.keep_within(room_);
+  forecaster_.keep_within(room_);
 }
 
 void ClientTracker::resume(std::uint64_t launches) {
@@ -42,7 +42,7 @@ void ClientTracker::resume(std::uint64_t launches) {
 void ClientTracker::lost_reports(std::uint64_t launches, policy::Policy& policy) {
   resume(launches);
   if (accesses_ != nullptr) accesses_->missed();
-  if (foresees(policy)) foresight_.missed(last_report_ns_);
+  if (foresees(policy)) forecaster_.missed(last_report_ns_);
 }
 
 static bool is_timeless(const Report& report) {
@@ -69,7 +69,7 @@ void ClientTracker::take(const Report& report, std::int64_t now_ns, policy::Poli
     case FIKIT_ENTRY_DRAINED:
       if (alone_ && disturbed_drains_ > 0) --disturbed_drains_;
       marks_.drained(report.value);
-      exclusives_.drained(report.value);
+      collective_kernels_.drained(report.value);
       drained({.launches = report.value,
                .t_ns = t_ns,
                .began_ns = report.slot == 0 ? policy::kLongAgo : t_ns - std::int64_t{report.slot}},
@@ -110,7 +110,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   const bool let_go = view == nullptr || view->may_have_launched(granted, t_ns);
   if (let_go) {
     count_kernel();
-    exclusives_.launched(report.slot, launches_, request, launches_ - std::min(complete_, launches_), t_ns);
+    collective_kernels_.launched(report.slot, launches_, request, launches_ - std::min(complete_, launches_), t_ns);
   }
   if (accesses_ != nullptr) accesses_->launched(launches_, kernel, known.alone.duration_mean_ns);
   log_.launched(predicted.duration_ns, predicted.duration_high_ns - predicted.duration_ns);
@@ -122,8 +122,8 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
                       .duration_ns = predicted.duration_ns,
                       .gap_ns = predicted.gap_ns};
   if (foresees(policy))
-    event.outlook = foresight_.launched(t_ns, kernel, predicted, exclusives_.is(report.slot), granted && page_.knows_runs());
-  stood_.launched(launches_, t_ns, predicted.duration_mean_ns);
+    event.outlook = forecaster_.launched(t_ns, kernel, predicted, collective_kernels_.is(report.slot), granted && page_.knows_runs());
+  interference_.launched(launches_, t_ns, predicted.duration_mean_ns);
   if (siblings_ != nullptr) note_siblings(predicted.duration_mean_ns);
   if (let_go) switch_watch_.launched(launches_, request, t_ns, predicted);
   if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
@@ -159,7 +159,7 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                       .began_ns = drain.began_ns,
                       .duration_ns = all ? 0 : log_.remaining_ns(drain.launches)};
   if (drain.waited && all && foresees(policy))
-    event.outlook = foresight_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
+    event.outlook = forecaster_.waited(drain.t_ns, traffic_.kernels - kernels_, drain.began_ns);
   if (drain.waited && all && accesses_ != nullptr) accesses_->waited(drain.t_ns);
   switch_watch_.complete(drain.launches, all && !owes_launch_, ended(drain));
   if (all) note_ran(outstanding_.count(), drain.t_ns);
@@ -169,7 +169,7 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                      .left_ns = event.duration_ns,
                      .all = all},
                     others_work());
-  stood_.done(drain.launches, drain.t_ns);
+  interference_.done(drain.launches, drain.t_ns);
   tell(event, policy);
   if (drain.waited) note_drain(drain.t_ns);
   certain_ = std::max(certain_, seen);
@@ -186,10 +186,10 @@ bool ClientTracker::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
     }
     any = true;
     if (mark.granted) return grant_done(static_cast<std::uint32_t>(mark.value), mark.missing_ns, now_ns, policy);
-    exclusives_.drained(mark.value);
+    collective_kernels_.drained(mark.value);
     drained({.launches = mark.value, .t_ns = now_ns, .since_ns = mark.missing_ns, .waited = false}, policy);
   });
-  stood_.missing(marks_.standing().value, marks_.standing().missing_ns);
+  interference_.missing(marks_.standing().value, marks_.standing().missing_ns);
   if (missing)
     policy.apply({.kind = EventKind::running,
                   .client = id_,
@@ -199,7 +199,7 @@ bool ClientTracker::look_at_marks(std::int64_t now_ns, policy::Policy& policy) {
 }
 
 bool ClientTracker::look_at_gang(std::int64_t now_ns, policy::Policy& policy) {
-  const bool awaited = exclusives_.awaited(now_ns);
+  const bool awaited = collective_kernels_.awaited(now_ns);
   if (awaited == awaited_) return false;
   awaited_ = awaited;
   policy.apply({.kind = EventKind::exclusive_runs, .client = id_, .time_ns = now_ns, .exclusive = awaited});

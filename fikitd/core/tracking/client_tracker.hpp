@@ -13,20 +13,20 @@
 #include <vector>
 
 #include "client_page.hpp"
-#include "foresight/foresight.hpp"
+#include "forecaster/forecaster.hpp"
 #include "insight.hpp"
 #include "marks.hpp"
-#include "nameless.hpp"
+#include "pending_samples.hpp"
 #include "policy/policy.hpp"
 #include "predictor/accesses.hpp"
 #include "predictor/model.hpp"
-#include "tracking/accounting/holds.hpp"
+#include "tracking/accounting/interference.hpp"
 #include "tracking/accounting/journal.hpp"
 #include "tracking/accounting/launch_stats.hpp"
 #include "tracking/accounting/stats.hpp"
-#include "tracking/accounting/stood.hpp"
 #include "tracking/accounting/time_account.hpp"
-#include "tracking/ranks/exclusives.hpp"
+#include "tracking/accounting/wait_book.hpp"
+#include "tracking/ranks/collective_kernels.hpp"
 #include "tracking/ranks/siblings.hpp"
 #include "tracking/switching/switch_watch.hpp"
 #include "tracking/switching/traffic.hpp"
@@ -74,7 +74,7 @@ class ClientTracker {
   bool on_run() const { return run_.until > page_.launches(); } // launches may follow without asking
   bool has_run() const { return run_.until != 0; } // the same, or did until its lease is over
   bool owes_launch() const { return owes_launch_; } // on the newest grant: it has not reported it yet
-  bool gang_news(std::int64_t now_ns) { return exclusives_.awaited(now_ns) != awaited_; }
+  bool gang_news(std::int64_t now_ns) { return collective_kernels_.awaited(now_ns) != awaited_; }
   bool is_news(const Request& request) const {
     return closed_ && request.waiting && request.sequence != posted_ && request.sequence != granted_;
   }
@@ -92,12 +92,12 @@ class ClientTracker {
   bool look_at_request(const Request& request, bool patient, std::int64_t now_ns, policy::Policy& policy);
   // The same while it is not its turn: the policy does not hear of the launch that stands there, which waits for `hold`. A copy is looked at
   // as ever.
-  bool keep_request(const Request& request, const policy::Hold& hold, bool patient, std::int64_t now_ns, policy::Policy& policy);
+  bool keep_request(const Request& request, const policy::WaitReason& hold, bool patient, std::int64_t now_ns, policy::Policy& policy);
   // Is the description of a new slot that was used at t_ns probably on its way?
   bool describes_soon(std::uint32_t slot, std::int64_t t_ns, std::int64_t now_ns);
 
   // It is in no dispatcher any more, though it may still be asked what it has learnt.
-  void leave(std::int64_t now_ns) { exclusives_.leave(now_ns), switch_watch_.leave(now_ns), note_under_way(0); }
+  void leave(std::int64_t now_ns) { collective_kernels_.leave(now_ns), switch_watch_.leave(now_ns), note_under_way(0); }
   // Its page was another's: so many launches there were before, of which nothing is known.
   void resume(std::uint64_t launches);
 
@@ -111,7 +111,7 @@ class ClientTracker {
   void end_old_run(std::int64_t now_ns) {
     if (run_.until != 0 && now_ns >= run_.lease_ns) end_run();
   }
-  void held(const policy::Hold& hold, std::int64_t now_ns) { holds_.decided(hold, now_ns); }
+  void held(const policy::WaitReason& hold, std::int64_t now_ns) { wait_book_.decided(hold, now_ns); }
   // Are marks behind its work wanted? Somebody waits for it while its gate is open and another one is not.
   bool awaited_by(bool any_gate_closed) const { return any_gate_closed && !closed_ && !measure_; }
   void set_alone(bool alone); // on its GPU
@@ -123,15 +123,15 @@ class ClientTracker {
   void kernels_of_other(std::uint32_t count) { gaps_.kernels_of_other(count); }
 
   void describe(std::uint32_t slot, const predictor::Kernel& kernel); // slot in 1 .. FIKIT_SLOTS - 1
-  void set_profile(Timed profile, const foresight::Learnt& before);
-  foresight::Learnt learnt() const; // in this run
+  void set_profile(Timed profile, const forecaster::Learnt& before);
+  forecaster::Learnt learnt() const; // in this run
   const predictor::Accesses* accesses() const { return accesses_.get(); } // nullptr: its shim says nothing of what its kernels touch
-  void set_foresight(foresight::Foresight foresight) { foresight_ = std::move(foresight); }
+  void set_forecaster(forecaster::Forecaster forecaster) { forecaster_ = std::move(forecaster); }
   void set_insight(Insight* insight) { insight_ = insight; } // outlives the tracker; nullptr: none
   const std::shared_ptr<predictor::Room>& room() const { return room_; }
-  policy::Outlook profiled() const { return foresight_.profiled(); }
+  policy::Outlook profiled() const { return forecaster_.profiled(); }
   const Timed& measured() const { return measured_; }
-  const foresight::Foresight& foresight() const { return foresight_; }
+  const forecaster::Forecaster& forecaster() const { return forecaster_; }
   std::vector<Idle> idle_moments() const { return idle_.items(); }
   // slot_launches: by slot, as its page counts them.
   Stats stats(const Counters& counters, std::span<const std::uint64_t> slot_launches, std::int64_t now_ns) const;
@@ -250,7 +250,7 @@ class ClientTracker {
 
   std::vector<predictor::Identity> identities_; // by slot
   std::vector<bool> nameless_;                  // by slot: was used and not described in time
-  Nameless timed_nameless_;
+  PendingSamples pending_samples_;
   Timed profile_;
   std::unordered_set<predictor::Identity> unconfirmed_; // borrowed, and not timed alone in this run yet
   std::unordered_set<predictor::Identity> refuted_;     // borrowed, and in this run they take another time
@@ -267,7 +267,7 @@ class ClientTracker {
   GapAccount gaps_;
   IdleLog idle_;
   Marks marks_;
-  foresight::Foresight foresight_;
+  forecaster::Forecaster forecaster_;
   std::shared_ptr<Siblings> siblings_;
   struct {
     double begin_ns = -1; // of its siblings' work and its own, as it stood before its first launch; negative: there was none
@@ -275,19 +275,19 @@ class ClientTracker {
   } together_;
   std::unique_ptr<predictor::Accesses> accesses_; // since its shim said something
   predictor::AccessesLearnt accesses_before_;
-  Exclusives exclusives_;
+  CollectiveKernels collective_kernels_;
   bool awaited_ = false; // as the policy knows it
   SoloAccount solo_;
   std::shared_ptr<predictor::Room> room_;
   predictor::Claim claim_{room_};
   Journal journal_;
   TimeAccount account_;
-  Holds holds_;
+  WaitBook wait_book_;
   std::array<Ran, Outstanding::kKept> ran_{}; // that others have not been told of
   std::size_t ran_count_ = 0;
   std::int64_t ran_until_ns_ = 0;
   Outstanding outstanding_;
-  Stood stood_;
+  Interference interference_;
   SwitchWatch switch_watch_;
 };
 

@@ -16,8 +16,8 @@ void ClientTracker::touched(const Report& report) {
   }
 }
 
-foresight::Learnt ClientTracker::learnt() const {
-  foresight::Learnt learnt = foresight_.learnt();
+forecaster::Learnt ClientTracker::learnt() const {
+  forecaster::Learnt learnt = forecaster_.learnt();
   if (accesses_ != nullptr) learnt.accesses = accesses_->learnt();
   return learnt;
 }

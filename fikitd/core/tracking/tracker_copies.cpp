@@ -14,7 +14,7 @@ void ClientTracker::ask_for_copy(const Request& request, std::int64_t t_ns, poli
                 .time_ns = t_ns,
                 .request = request.sequence,
                 .engine = request.engine,
-                .duration_ns = foresight_.copies(request.engine).expected_ns(request.bytes)});
+                .duration_ns = forecaster_.copies(request.engine).expected_ns(request.bytes)});
 }
 
 void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Policy& policy) {
@@ -25,12 +25,12 @@ void ClientTracker::copied(const Report& report, std::int64_t t_ns, policy::Poli
   if (copy_.request == granted_ && copy_.bytes == report.value && copy_.begin_ns == policy::kNever && view != nullptr)
     copy_.begin_ns = std::max(t_ns, view->progress.finish_ns());
   policy::Event event{.kind = policy::EventKind::copied, .client = id_, .time_ns = t_ns, .engine = engine};
-  if (foresees(policy)) event.outlook = foresight_.copied(engine, t_ns, report.value);
+  if (foresees(policy)) event.outlook = forecaster_.copied(engine, t_ns, report.value);
   policy.apply(event);
 }
 
 void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std::int64_t t_ns, policy::Policy& policy) {
-  exclusives_.grant_done(request);
+  collective_kernels_.grant_done(request);
   if (request == granted_) {
     owes_launch_ = false; // also where the driver refused it
     account_.grant_done(t_ns);
@@ -39,7 +39,7 @@ void ClientTracker::grant_done(std::uint32_t request, std::int64_t since_ns, std
   const std::int64_t over_ns = since_ns < t_ns ? std::max(since_ns, t_ns - look_ns_) : policy::kLongAgo;
   switch_watch_.grant_complete(request, request == granted_, {.since_ns = over_ns, .until_ns = t_ns});
   if (request == copy_.request && copy_.begin_ns < t_ns)
-    foresight_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
+    forecaster_.copies(copy_.engine).took(copy_.bytes, t_ns - std::exchange(copy_.begin_ns, policy::kNever));
   if (const policy::Client* view = policy.client(id_)) {
     const std::int64_t end_ns = view->reckoned_end_ns(request).value_or(t_ns);
     note_ran(outstanding_.count_of(request), std::clamp(end_ns, std::min(since_ns, t_ns), t_ns));

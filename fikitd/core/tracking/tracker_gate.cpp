@@ -23,7 +23,7 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
     posted_ = 0;
     changed = true;
   }
-  if (!request.waiting) holds_.left(now_ns);
+  if (!request.waiting) wait_book_.left(now_ns);
   if (!is_news(request)) return changed;
   const predictor::Identity kernel = identity(request.slot);
   undescribed_ = patient && describes_soon(request.slot, request.posted_ns, now_ns);
@@ -35,8 +35,8 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   if (request.engine == policy::Engine::compute && !measure_ && !kept) end_gap(t_ns, policy.client(id_));
   posted_ = request.sequence;
   first_ns_ = std::min(first_ns_, t_ns);
-  if (kept) holds_.granted(now_ns);
-  else holds_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+  if (kept) wait_book_.granted(now_ns);
+  else wait_book_.posted(request.slot, std::clamp(request.posted_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
   if (request.engine != policy::Engine::compute) {
     ask_for_copy(request, t_ns, policy);
     return true;
@@ -45,18 +45,18 @@ bool ClientTracker::look_at_request(const Request& request, bool patient, std::i
   policy::Event event{.kind = policy::EventKind::waiting,
                       .client = id_,
                       .time_ns = t_ns,
-                      .exclusive = exclusives_.is(request.slot),
+                      .exclusive = collective_kernels_.is(request.slot),
                       .request = request.sequence,
                       .duration_ns = predicted.duration_ns};
-  if (policy.looks_ahead() && page_.knows_runs()) event.outlook = foresight_.waiting(kernel, predicted);
+  if (policy.looks_ahead() && page_.knows_runs()) event.outlook = forecaster_.waiting(kernel, predicted);
   tell(event, policy);
   return true;
 }
 
-bool ClientTracker::keep_request(const Request& request, const policy::Hold& hold, bool patient, std::int64_t now_ns, policy::Policy& policy) {
+bool ClientTracker::keep_request(const Request& request, const policy::WaitReason& hold, bool patient, std::int64_t now_ns, policy::Policy& policy) {
   Request shown = request;
   shown.waiting = request.waiting && request.engine != policy::Engine::compute;
-  if (!shown.waiting && request.waiting) { // it stands there all the same: holds_ is not told that it has left
+  if (!shown.waiting && request.waiting) { // it stands there all the same: wait_book_ is not told that it has left
     undescribed_ = false;
     if (posted_ != 0)
       policy.apply({.kind = policy::EventKind::waiting_ended, .client = id_, .time_ns = now_ns, .request = std::exchange(posted_, 0U)});
@@ -66,9 +66,9 @@ bool ClientTracker::keep_request(const Request& request, const policy::Hold& hol
       const std::int64_t t_ns = std::clamp(request.posted_ns, last_report_ns_, std::max(now_ns, last_report_ns_));
       if (!measure_) end_gap(t_ns, policy.client(id_));
       first_ns_ = std::min(first_ns_, t_ns);
-      holds_.posted(request.slot, t_ns);
+      wait_book_.posted(request.slot, t_ns);
     }
-    if (kept_ == request.sequence) holds_.decided(hold, now_ns);
+    if (kept_ == request.sequence) wait_book_.decided(hold, now_ns);
     return is_new;
   }
   return look_at_request(shown, patient, now_ns, policy);
@@ -76,7 +76,7 @@ bool ClientTracker::keep_request(const Request& request, const policy::Hold& hol
 
 void ClientTracker::gate_opened(std::int64_t now_ns) {
   closed_ = false;
-  holds_.granted(now_ns);
+  wait_book_.granted(now_ns);
   owes_launch_ = false;
   kept_ = 0;
   posted_ = 0; // whoever waited goes through; if the gate closes again before it noticed, it counts as new
@@ -87,7 +87,7 @@ bool ClientTracker::grant(std::uint32_t request, std::uint32_t launches, std::in
   granted_ = request;
   owes_launch_ = true;
   if (request != copy_.request) switch_watch_.granted(now_ns);
-  holds_.granted(now_ns);
+  wait_book_.granted(now_ns);
   note_grant(now_ns);
   posted_ = 0;
   count_kernel(); // when it takes the grant it is counted again: until then others must not believe to be alone

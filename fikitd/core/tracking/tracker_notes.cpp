@@ -59,11 +59,11 @@ void ClientTracker::note_launch(const Report& report, std::int64_t t_ns, std::in
   const bool mine = report.kind == FIKIT_ENTRY_GRANTED && static_cast<std::uint32_t>(report.value) == granted_;
   // At a gate that has opened meanwhile, launches do not say which request they were.
   if (mine || report.kind == FIKIT_ENTRY_EXPIRED || !closed_)
-    holds_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
+    wait_book_.passed(std::clamp(report.t_ns, t_ns, t_ns + lease_ns_)); // since this round began, perhaps
   if (view == nullptr) return;
   if (report.kind == FIKIT_ENTRY_LAUNCH && view->stood_ns > 0) {
-    holds_.stood(view->stood_behind, t_ns, view->stood_ns);
-    stood_.counted(view->stood_until_ns);
+    wait_book_.stood(view->stood_behind, t_ns, view->stood_ns);
+    interference_.counted(view->stood_until_ns);
   }
   const bool known = duration_ns >= 0 && !view->progress.uncertain();
   journal_.add({.t_ns = t_ns,
@@ -90,7 +90,7 @@ void ClientTracker::note_grant(std::int64_t now_ns) {
                 .length_ns = 0,
                 .predicted_ns = 0,
                 .by = 0,
-                .slot = static_cast<std::uint16_t>(holds_.slot()),
+                .slot = static_cast<std::uint16_t>(wait_book_.slot()),
                 .kind = JournalKind::grant,
                 .reason = 0});
 }
@@ -127,11 +127,11 @@ std::span<const Ran> ClientTracker::take_ran() {
 }
 
 void ClientTracker::lower_ran(ClientId lower, std::span<const Ran> ran) {
-  Stood::Time together; // until one of its own kernels comes between
+  Interference::Time together; // until one of its own kernels comes between
   const auto put_down = [&] {
-    if (together.length_ns > 0) holds_.stood(lower, together.until_ns - together.length_ns, together.length_ns);
+    if (together.length_ns > 0) wait_book_.stood(lower, together.until_ns - together.length_ns, together.length_ns);
   };
-  stood_.beside(ran, [&](const Stood::Time& stood) {
+  interference_.beside(ran, [&](const Interference::Time& stood) {
     if (stood.length_ns == 0) return;
     if (stood.until_ns - stood.length_ns > together.until_ns) {
       put_down();
@@ -146,7 +146,7 @@ void ClientTracker::lower_ran(ClientId lower, std::span<const Ran> ran) {
 
 std::vector<Stats::Held> ClientTracker::held_now(std::int64_t now_ns) const {
   std::vector<Stats::Held> held;
-  for (const HoldSum& sum : holds_.sums(now_ns)) {
+  for (const WaitSum& sum : wait_book_.sums(now_ns)) {
     Stats::Held& entry = held.emplace_back();
     entry.sum = sum;
     const predictor::Identity kernel = identity(sum.slot);
@@ -158,7 +158,7 @@ std::vector<Stats::Held> ClientTracker::held_now(std::int64_t now_ns) const {
 
 std::vector<JournalEvent> ClientTracker::events(std::int64_t now_ns) const {
   std::vector<JournalEvent> events = journal_.events();
-  const std::optional<JournalEvent> wait = holds_.going_on(now_ns);
+  const std::optional<JournalEvent> wait = wait_book_.going_on(now_ns);
   if (wait && journal_.keeps()) events.push_back(*wait);
   return events;
 }

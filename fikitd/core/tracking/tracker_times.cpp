@@ -53,7 +53,7 @@ predictor::Model* ClientTracker::takes(std::uint64_t seen, bool doubtful) {
 
 void ClientTracker::timed(const Report& report) {
   if (report.slot == 0 || report.slot >= FIKIT_SLOTS) return;
-  if (identity(report.slot) == 0) return timed_nameless_.keep(report);
+  if (identity(report.slot) == 0) return pending_samples_.keep(report);
   next_.valid = false;
   const auto ns = static_cast<std::int64_t>(std::min<std::uint64_t>(report.value, predictor::kMaxNs));
   if (report.kind == FIKIT_ENTRY_SAMPLE) return sample(report, ns);
@@ -102,12 +102,12 @@ void ClientTracker::describe(std::uint32_t slot, const predictor::Kernel& kernel
   identities_.at(slot) = measured_.alone.describe(kernel);
   measured_.beside.describe(kernel);
   measured_.doubtful.describe(kernel);
-  exclusives_.describe(slot, kernel.kind == FIKIT_KIND_COOPERATIVE);
-  for (const Report& report : timed_nameless_.take(slot)) timed(report);
+  collective_kernels_.describe(slot, kernel.kind == FIKIT_KIND_COOPERATIVE);
+  for (const Report& report : pending_samples_.take(slot)) timed(report);
   say_known(slot);
 }
 
-void ClientTracker::set_profile(Timed profile, const foresight::Learnt& before) {
+void ClientTracker::set_profile(Timed profile, const forecaster::Learnt& before) {
   profile_ = std::move(profile);
   unconfirmed_ = profile_.borrowed;
   refuted_.clear();
@@ -115,7 +115,7 @@ void ClientTracker::set_profile(Timed profile, const foresight::Learnt& before) 
     if (has_times(measured_.alone, kernel))
       compare_borrowed(kernel, {}, std::llround(measured_.alone.cost(kernel)->duration.mean_ns()));
   next_.valid = false;
-  foresight_.expect(before);
+  forecaster_.expect(before);
   if (accesses_ != nullptr)
     accesses_->expect(before.accesses);
   else

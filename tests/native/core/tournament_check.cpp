@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "policy/base/rows.hpp"
+#include "policy/base/client_set.hpp"
 #include "policy/base/tournament.hpp"
 #include "random_check.hpp"
 
@@ -48,8 +48,8 @@ bool tournament(std::mt19937& dice, std::size_t size, int changes) {
 }
 
 bool rows(std::mt19937& dice, int changes) {
-  Rows rows;
-  Rows others;
+  ClientSet rows;
+  ClientSet others;
   std::set<std::size_t> in;
   for (int change = 0; change < changes; ++change) {
     const std::size_t row = dice() % 4 == 0 ? dice() % 2 * (kMaxClients - 1) : dice() % kMaxClients;

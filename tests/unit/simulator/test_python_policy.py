@@ -25,7 +25,7 @@ from fikitd import _simulator
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "policies"
-CORE = ROOT / "fikitd" / "core" / "policy"
+CORE = ROOT / "fikitd" / "core" / "policy" / "base"
 HEAD = "from fikitd.simulation.policy import Launches, Policy\n\n\n"
 
 

@@ -33,12 +33,12 @@ std::int64_t Client::forget_ns() const {
   if (grant_count == 0) return kNever;
   const Grant& oldest = grants.front();
   if (oldest.duration_ns < 0 || !reports_done) return oldest.end_ns;
-  const std::int64_t shortest_ns = patient ? kPatienceNs : kMinGraceNs;
+  const std::int64_t shortest_ns = distrusted ? kPatienceNs : kMinGraceNs;
   return oldest.end_ns + std::clamp(oldest.duration_ns / 2, shortest_ns, std::max(shortest_ns, lease_ns));
 }
 
 bool Client::late(std::int64_t now_ns) const {
-  if (grant_count == 0 || !patient || !reports_done) return false;
+  if (grant_count == 0 || !distrusted || !reports_done) return false;
   const Grant& oldest = grants.front();
   return oldest.duration_ns >= 0 && oldest.end_ns + kMinGraceNs < now_ns;
 }
@@ -219,7 +219,7 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   const std::int64_t rest_ns = left_ns - std::max<std::int64_t>(0, duration_ns);
   const std::int64_t unforeseen_ns = std::clamp<std::int64_t>(-rest_ns, 0, lease_ns_);
   client.overran_ns = unforeseen_ns;
-  client.run.astray = unforeseen_ns > 0;
+  client.run.mispredicted = unforeseen_ns > 0;
   client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
   if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over

@@ -8,12 +8,12 @@
 #include <optional>
 #include <span>
 
+#include "client_set.hpp"
 #include "copying.hpp"
 #include "index.hpp"
 #include "progress.hpp"
 #include "queue.hpp"
 #include "reason.hpp"
-#include "rows.hpp"
 #include "types/launches.hpp"
 
 namespace fikit::policy {
@@ -47,7 +47,7 @@ struct Run {
   bool taken = false;         // that one has been launched
   std::int64_t left_ns = 0;   // device time of all that has not been launched
   std::int64_t granted_ns = 0; // of all of it
-  bool astray = false;         // its newest launch was more than what was left
+  bool mispredicted = false;         // its newest launch was more than what was left
   std::int64_t spare_ns = 0;   // was taken back before it was launched, and is reckoned with all the same
   // What is likely to follow its newest launch without a wait; and when all those above are at rest.
   Launches next{.launches = 0, .work_ns = 0};
@@ -99,7 +99,7 @@ struct Client {
   std::int64_t believed_until_ns = kNever;
   std::uint32_t to_launch = 0; // of what was granted, as far as it has not reported it
   CopyEngines asks{};   // copies for these have to ask
-  bool patient = false; // reckoned ends of its work are doubted: who waits for it waits for its word
+  bool distrusted = false; // reckoned ends of its work are doubted: who waits for it waits for its word
   Run run;              // granted
 
   // What the table reckons from all this. Of all its work on the device:
@@ -147,11 +147,11 @@ struct Client {
 
 // The clients of a table that are in a set of rows, in its order; each one that is reached counts as looked at.
 template <class Element>
-class Some {
+class ClientView {
  public:
   class Iterator {
    public:
-    Iterator(Element* clients, const Rows& rows, std::size_t row, std::uint64_t& looks)
+    Iterator(Element* clients, const ClientSet& rows, std::size_t row, std::uint64_t& looks)
         : clients_(clients), rows_(rows), row_(row), looks_(looks) {}
     Element& operator*() const {
       ++looks_;
@@ -165,18 +165,18 @@ class Some {
 
    private:
     Element* clients_;
-    const Rows& rows_;
+    const ClientSet& rows_;
     std::size_t row_;
     std::uint64_t& looks_;
   };
 
-  Some(Element* clients, const Rows& rows, std::uint64_t& looks) : clients_(clients), rows_(rows), looks_(looks) {}
+  ClientView(Element* clients, const ClientSet& rows, std::uint64_t& looks) : clients_(clients), rows_(rows), looks_(looks) {}
   Iterator begin() const { return {clients_, rows_, rows_.first(), looks_}; }
   Iterator end() const { return {clients_, rows_, kMaxClients, looks_}; }
 
  private:
   Element* clients_;
-  Rows rows_; // as they were: whoever is looked at may change
+  ClientSet rows_; // as they were: whoever is looked at may change
   std::uint64_t& looks_;
 };
 
@@ -191,10 +191,10 @@ class ClientTable {
   bool remove(ClientId id, std::int64_t now_ns);
   // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
   std::span<const Client> span() const { return {clients_.data(), count_}; }
-  Some<Client> all() { return among(everybody_); }
-  Some<const Client> all() const { return among(everybody_); }
-  Some<Client> among(const Rows& rows) { return {clients_.data(), rows, looks_}; }
-  Some<const Client> among(const Rows& rows) const { return {clients_.data(), rows, looks_}; }
+  ClientView<Client> all() { return among(everybody_); }
+  ClientView<const Client> all() const { return among(everybody_); }
+  ClientView<Client> among(const ClientSet& rows) { return {clients_.data(), rows, looks_}; }
+  ClientView<const Client> among(const ClientSet& rows) const { return {clients_.data(), rows, looks_}; }
   Client& at(std::size_t row) {
     ++looks_;
     return clients_[row];
@@ -205,7 +205,7 @@ class ClientTable {
   std::size_t first_below(int priority) const { return priority < 9 ? level_begin_[static_cast<std::size_t>(priority) + 1] : count_; }
   std::size_t first_of(int priority) const { return level_begin_[static_cast<std::size_t>(priority)]; }
   // Clients above this priority.
-  Rows above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
+  ClientSet above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
 
   // A client's own work that is not over, as another table knows it.
   void take_over(const Client& known, std::int64_t now_ns);
@@ -275,7 +275,7 @@ class ClientTable {
   Queue queue_; // measuring clients' work is not in it
   std::array<Client, kMaxClients> clients_{};
   std::size_t count_ = 0;
-  Rows everybody_;
+  ClientSet everybody_;
   std::array<std::size_t, 11> level_begin_{}; // by priority, and below all: the first row at it or below
   struct Named {
     ClientId id = 0;

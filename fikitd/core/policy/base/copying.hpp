@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "progress.hpp"
-#include "times.hpp"
+#include "residual_time.hpp"
 
 namespace fikit::policy {
 
@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kLongCopyBytes = std::uint64_t{1} << 20;
 
 class Copying {
  public:
-  void copied(std::int64_t t_ns, const Times& until_next) {
+  void copied(std::int64_t t_ns, const TimeQuantiles& until_next) {
     last_ns_ = t_ns;
     until_next_ = until_next;
   }
@@ -33,7 +33,7 @@ class Copying {
   bool expected(std::int64_t now_ns) const { return known() && now_ns - last_ns_ < kGoneNs; }
   // So much later than alone will its next copy be, if another one lasts until then.
   double mean_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {
-    return Remaining(until_next_, now_ns - last_ns_).mean_before(until_ns - last_ns_);
+    return ResidualTime(until_next_, now_ns - last_ns_).mean_before(until_ns - last_ns_);
   }
   // The same if it comes as soon as it may.
   std::int64_t longest_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {
@@ -43,7 +43,7 @@ class Copying {
  private:
   static constexpr std::int64_t kGoneNs = 10'000'000'000;
   std::int64_t last_ns_ = kLongAgo;
-  Times until_next_;
+  TimeQuantiles until_next_;
 };
 
 } // namespace fikit::policy

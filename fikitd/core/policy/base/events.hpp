@@ -10,7 +10,7 @@
 
 #include "clients.hpp"
 #include "copying.hpp"
-#include "times.hpp"
+#include "residual_time.hpp"
 #include "tuning.hpp"
 
 namespace fikit::policy {
@@ -22,8 +22,8 @@ struct Outlook {
   std::int64_t alone_end_ns = kLongAgo; // drained: then the wait would have ended; what it ended later is a delay
   // launched: for so long would the device be idle from the end of this launch to the end of the next wait, if it were due
   // by then anyway. drained: the same for the next segment, from its first launch on.
-  Times slack;
-  Times idle;                      // drained: until the next launch; copied: until the next copy in that direction
+  TimeQuantiles slack;
+  TimeQuantiles idle;                      // drained: until the next launch; copied: until the next copy in that direction
   std::int64_t span_ns = kUnknown; // drained: from the first launch of the segment to the end of this wait, at most
   std::int64_t tail_ns = kUnknown; // drained: from its last launch on, at least
   // drained: alone, the wait ends so much later than the work, as reckoned, and its own beginning; negative where the work is

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "client_set.hpp"
 #include "progress.hpp"
-#include "rows.hpp"
 #include "tournament.hpp"
 
 namespace fikit::policy {
@@ -20,15 +20,15 @@ class Index {
   using Last = Tournament<Latest, kMaxClients>;
 
   struct Sets {
-    Rows measuring;
-    Rows closed;
-    Rows waiting;   // a launch, at the gate
-    Rows elsewhere; // the same, and another level decides
-    Rows copying;   // a copy, at the gate
-    Rows granted;   // grants in flight
-    Rows running;   // launches left of a run; decided here, as copying
-    Rows unknown;   // has launched work of unknown length
-    Rows exclusive; // an exclusive kernel of its job runs
+    ClientSet measuring;
+    ClientSet closed;
+    ClientSet waiting;   // a launch, at the gate
+    ClientSet elsewhere; // the same, and another level decides
+    ClientSet copying;   // a copy, at the gate
+    ClientSet granted;   // grants in flight
+    ClientSet running;   // launches left of a run; decided here, as copying
+    ClientSet unknown;   // has launched work of unknown length
+    ClientSet exclusive; // an exclusive kernel of its job runs
     bool operator==(const Sets&) const = default;
   };
 
@@ -40,7 +40,7 @@ class Index {
   void pass(std::int64_t now_ns);
 
   const Sets& sets() const { return sets_; }
-  Rows at_gate() const { return sets_.waiting | sets_.copying; }
+  ClientSet at_gate() const { return sets_.waiting | sets_.copying; }
   const Last& finish() const { return finish_; }   // of a client's work; measuring ones have none
   const First& dry() const { return dry_; }        // the same with its leases, as far as that is to come
   const First& forget() const { return forget_; }  // of its oldest grant

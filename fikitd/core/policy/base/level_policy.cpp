@@ -7,7 +7,7 @@ namespace fikit::policy {
 void LevelPolicy::set_level(int level) {
   level_ = level;
   clients_.set_level(level);
-  told_.clear();
+  wait_reasons_.clear();
 }
 
 void LevelPolicy::learn(const LevelPolicy& higher) {
@@ -51,7 +51,7 @@ bool LevelPolicy::apply(const Event& event, std::size_t slot) {
   if (event.kind == EventKind::client_removed) {
     noted(event, *client);
     gates_known_ = false;
-    told_.clear();
+    wait_reasons_.clear();
     return clients_.remove(event.client, event.time_ns);
   }
   if (client->decided == Decided::below) return apply_below(event, *client);
@@ -68,7 +68,7 @@ bool LevelPolicy::add(const Event& event, std::size_t slot) {
   if (added == nullptr) return false;
   added->protection = event.protection.value_or(options_.protection);
   clients_.changed(*added);
-  told_.clear(); // rows have moved
+  wait_reasons_.clear(); // rows have moved
   gates_known_ = false;
   noted(event, *added);
   return true;
@@ -126,7 +126,7 @@ void LevelPolicy::wait(const Event& event, Client& client) {
   client.waiting_since_ns = event.time_ns;
   client.waiting_duration_ns = takes_ns;
   client.cautious_ns = takes_ns < options_.run_ahead_ns ? takes_ns : std::max(takes_ns, event.outlook.high_ns);
-  told_.forget(clients_.row(client));
+  wait_reasons_.forget(clients_.row(client));
   if (looks_ahead()) clients_.take_back(client, event.time_ns);
   client.waiting_exclusive = event.exclusive;
   client.run_launches = event.duration_ns < 0 || event.exclusive ? 1 : std::max(event.outlook.run.launches, 1U);
@@ -171,9 +171,9 @@ void LevelPolicy::decide(std::int64_t now_ns, Decisions& out) {
     add_given({.kind = Given::Kind::end_of_run, .client = client->id, .granted = {}});
     out.add({.kind = DecisionKind::end_run, .client = client->id});
   }
-  told_.clear();
+  wait_reasons_.clear();
   if (some.copying.any()) grant_copies(now_ns, out);
-  told_.keep();
+  wait_reasons_.keep();
   while (Client* client = some.exclusive.any() ? not_to_starve(now_ns) : nullptr) {
     const Launches one = only_one(*client);
     noted_given({.client = client->id, .request = client->request, .granted = one, .charged_ns = charged_ns(*client, one)}, *client,
@@ -223,7 +223,7 @@ void LevelPolicy::set_gates(std::int64_t now_ns, Decisions& out) {
 
 void LevelPolicy::grant_copies(std::int64_t now_ns, Decisions& out) {
   while (Client* client = choose_copy(now_ns)) {
-    told_.clear();
+    wait_reasons_.clear();
     add_given({.kind = Given::Kind::copy,
                .client = client->id,
                .request = client->request,
@@ -238,7 +238,7 @@ void LevelPolicy::grant_copies(std::int64_t now_ns, Decisions& out) {
 
 // All that are left are told anew.
 Client* LevelPolicy::choose_again(std::int64_t now_ns) {
-  told_.again();
+  wait_reasons_.again();
   return choose(now_ns);
 }
 
@@ -276,7 +276,7 @@ std::int64_t LevelPolicy::next_idle_ns(std::int64_t now_ns) const {
   return next_ns;
 }
 
-Hold LevelPolicy::behind(const Client& higher, std::int64_t now_ns) {
+WaitReason LevelPolicy::behind(const Client& higher, std::int64_t now_ns) {
   const bool guess = higher.progress.uncertain_at(now_ns) && now_ns >= higher.progress.finish_ns();
   return {.reason = guess ? Reason::uncertain : Reason::behind, .by = higher.id};
 }

@@ -15,7 +15,7 @@
 #include "clients.hpp"
 #include "device.hpp"
 #include "events.hpp"
-#include "told.hpp"
+#include "wait_reasons.hpp"
 
 namespace fikit::policy {
 
@@ -79,11 +79,11 @@ class LevelPolicy {
   std::int64_t queue_free_ns() const { return clients_.queue_free_ns(); }
 
   // Why a client stands at the gate, as the last decision said; Reason::none: it came later.
-  Hold held(const Client& client) const { return told_.of(clients_.row(client)); }
+  WaitReason held(const Client& client) const { return wait_reasons_.of(clients_.row(client)); }
   // seen(client, why) of each that stands there.
   template <class Seen>
   void each_held(Seen seen) const {
-    told_.each(clients_.index().at_gate(), [&](const Rows& rows, const Hold& why) {
+    wait_reasons_.each(clients_.index().at_gate(), [&](const ClientSet& rows, const WaitReason& why) {
       for (const Client& client : clients_.among(rows)) seen(client, why);
     });
   }
@@ -132,8 +132,8 @@ class LevelPolicy {
   // When that may be over for one of those that wait; kNever if for none.
   std::int64_t next_idle_ns(std::int64_t now_ns) const;
   // The highest client for which this holds, measuring ones left out: if it does not outrank somebody, none of them does.
-  template <class Holds>
-  const Client* highest(Holds holds) const {
+  template <class WaitBook>
+  const Client* highest(WaitBook holds) const {
     const Client* best = nullptr;
     for (const Client& client : clients_.all())
       if (!client.measuring && (best == nullptr || client.priority < best->priority) && holds(client)) best = &client;
@@ -144,13 +144,13 @@ class LevelPolicy {
     return first == nullptr ? 0 : first->id;
   }
   // For those below this client, whose work is on the device or due at once.
-  static Hold behind(const Client& higher, std::int64_t now_ns);
+  static WaitReason behind(const Client& higher, std::int64_t now_ns);
   // For those that wait and are not first.
-  static Hold after(const Client& first, const Client& waiting) {
+  static WaitReason after(const Client& first, const Client& waiting) {
     return {.reason = first.priority == waiting.priority ? Reason::turn : Reason::behind, .by = first.id};
   }
-  void hold(const Rows& rows, const Hold& why) { told_.say(rows, why); }
-  void hold(const Client& client, const Hold& why) { told_.say(clients_.row(client), why); }
+  void hold(const ClientSet& rows, const WaitReason& why) { wait_reasons_.say(rows, why); }
+  void hold(const Client& client, const WaitReason& why) { wait_reasons_.say(clients_.row(client), why); }
   template <class Why>
   void hold_waiting(Why why) {
     for (const Client& client : clients_.among(sets().waiting)) hold(client, why(client));
@@ -165,7 +165,7 @@ class LevelPolicy {
   const ClientTable& clients() const { return clients_; }
   const Index::Sets& sets() const { return clients_.index().sets(); }
   const Options& options() const { return options_; }
-  const Told& told() const { return told_; }
+  const WaitReasons& told() const { return wait_reasons_; }
 
  private:
   void set_gates(std::int64_t now_ns, Decisions& out);
@@ -184,7 +184,7 @@ class LevelPolicy {
   int level_ = kNoLevel;
   Device device_;
   ClientTable clients_;
-  Told told_; // by row
+  WaitReasons wait_reasons_; // by row
   std::array<Given, 3 * kMaxClients> given_{};
   std::size_t given_count_ = 0;
   bool gates_known_ = true; // false: clients came or went, or copies came to matter

@@ -29,11 +29,11 @@ inline constexpr std::array<std::string_view, 12> kReasonNames{
     "none",      "behind", "does_not_fit", "budget_spent", "turn", "run_ahead", "unknown",
     "uncertain", "limit",  "reaction",     "lower_work", "memory"};
 
-struct Hold {
+struct WaitReason {
   Reason reason = Reason::none;
   ClientId by = 0; // who is blamed; without meaning for none
 
-  bool operator==(const Hold&) const = default;
+  bool operator==(const WaitReason&) const = default;
 };
 
 } // namespace fikit::policy

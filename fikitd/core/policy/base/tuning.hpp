@@ -1,7 +1,7 @@
 // The constants of `budget`, each with its reason, and of the predictor's words that it decides by. `python -m bench tuning` halves and
 // doubles each of them; docs/results/scheduling-results.md has the table. What bounds a case rather than weighs it stands where it is used:
 // how late a completion may be reported (kMinGraceNs, kPatienceNs in clients.cpp), from where on a copy is long (copying.hpp) and what
-// a short one can explain (kShortCopiesNs in slowdown_budget.cpp), when runs of a kernel differ (foresight.cpp).
+// a short one can explain (kShortCopiesNs in slowdown_budget.cpp), when runs of a kernel differ (forecaster.cpp).
 #pragma once
 
 #include "types/launches.hpp"

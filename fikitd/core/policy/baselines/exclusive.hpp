@@ -11,7 +11,7 @@ class Exclusive final : public LevelPolicy {
 
  private:
   Client* choose(std::int64_t) override {
-    hold_waiting([first = first_id()](const Client&) { return Hold{.reason = Reason::behind, .by = first}; });
+    hold_waiting([first = first_id()](const Client&) { return WaitReason{.reason = Reason::behind, .by = first}; });
     return nullptr;
   }
   std::int64_t next_change_ns(std::int64_t) const override { return kNever; }

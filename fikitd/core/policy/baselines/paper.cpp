@@ -54,7 +54,7 @@ Paper::Lower Paper::lower_work(std::int64_t now_ns) const {
   return lower;
 }
 
-Hold Paper::obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const {
+WaitReason Paper::obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const {
   const bool known = client.waiting_duration_ns >= 0 && !client.waiting_exclusive;
   const Reason no_length = client.waiting_exclusive ? Reason::does_not_fit : Reason::unknown;
   if (lower.unclear != nullptr) return {.reason = Reason::uncertain, .by = lower.unclear->id};
@@ -72,7 +72,7 @@ Hold Paper::obstacle(const Client& client, const Room& room, std::int64_t now_ns
   return {.reason = Reason::run_ahead, .by = lower.last->id};
 }
 
-void Paper::hold_below(int priority, const Hold& why) {
+void Paper::hold_below(int priority, const WaitReason& why) {
   for (Client& client : clients().all())
     if (client.waits_here() && client.priority >= priority) hold(client, why);
 }
@@ -83,7 +83,7 @@ Client* Paper::best_of_level(int priority, const Room& room, std::int64_t now_ns
   Client* best = nullptr;
   for (Client& client : clients().all()) {
     if (!client.waiting || client.priority != priority) continue;
-    const Hold why = obstacle(client, room, now_ns, lower);
+    const WaitReason why = obstacle(client, room, now_ns, lower);
     hold(client, why);
     if (in_gap && why.reason != Reason::none) continue;
     if (best == nullptr || goes_before(client, *best, in_gap)) best = &client;

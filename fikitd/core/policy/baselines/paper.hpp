@@ -42,9 +42,9 @@ class Paper final : public LevelPolicy {
   std::int64_t idle_at_ns(const Client& client) const;
   Lower lower_work(std::int64_t now_ns) const;
   // Why this client's request may not go now, Reason::none when it may.
-  Hold obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const;
+  WaitReason obstacle(const Client& client, const Room& room, std::int64_t now_ns, const Lower& lower) const;
   Client* best_of_level(int priority, const Room& room, std::int64_t now_ns, const Lower& lower);
-  void hold_below(int priority, const Hold& why); // and at it
+  void hold_below(int priority, const WaitReason& why); // and at it
 };
 
 } // namespace fikit::policy

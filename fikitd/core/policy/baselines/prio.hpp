@@ -70,9 +70,9 @@ class Prio final : public LevelPolicy {
     hold_waiting([&](const Client& client) { // nobody goes: each is told why
       if (holder != nullptr && holder->outranks(client)) return behind(*holder, now_ns);
       if (const Client* higher = keeps_from_gap(client, now_ns))
-        return Hold{.reason = Reason::does_not_fit, .by = higher->id};
+        return WaitReason{.reason = Reason::does_not_fit, .by = higher->id};
       if (best != nullptr && &client != best) return after(*best, client);
-      return Hold{.reason = Reason::run_ahead, .by = running};
+      return WaitReason{.reason = Reason::run_ahead, .by = running};
     });
     return nullptr;
   }

@@ -72,8 +72,8 @@ Client* Tgs::choose(std::int64_t now_ns) {
   const bool limited = low_launches_ + 1 > limit_;
   if (limited || best->grant_count == kMaxGrants || !best->waits_here()) {
     hold_waiting([&, first = first_id()](const Client& client) {
-      if (limited) return Hold{.reason = Reason::limit, .by = first};
-      return &client == best ? Hold{.reason = Reason::run_ahead, .by = best->id} : after(*best, client);
+      if (limited) return WaitReason{.reason = Reason::limit, .by = first};
+      return &client == best ? WaitReason{.reason = Reason::run_ahead, .by = best->id} : after(*best, client);
     });
     return nullptr;
   }

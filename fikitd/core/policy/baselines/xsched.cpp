@@ -25,7 +25,7 @@ Client* XSched::choose(std::int64_t now_ns) {
   if (best != nullptr && (busy == nullptr || !busy->outranks(*best))) return best;
   hold_waiting([&](const Client& client) {
     if (busy != nullptr && busy->outranks(client)) return behind(*busy, now_ns);
-    return Hold{.reason = Reason::run_ahead, .by = client.id};
+    return WaitReason{.reason = Reason::run_ahead, .by = client.id};
   });
   return nullptr;
 }

@@ -154,17 +154,17 @@ Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64
   return cost;
 }
 
-Hold Budget::objection(const Client& client, std::int64_t length_ns) const {
+WaitReason Budget::objection(const Client& client, std::int64_t length_ns) const {
   if (const Client* higher = keeps_from_gap(client, now_ns_)) return {.reason = Reason::does_not_fit, .by = higher->id};
   for (const Higher& higher : above()) {
     if (!higher.client->outranks(client)) continue;
-    const Hold hold = objection(higher, client, length_ns);
+    const WaitReason hold = objection(higher, client, length_ns);
     if (hold.reason != Reason::none) return hold;
   }
   return {};
 }
 
-Hold Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
+WaitReason Budget::objection(const Higher& higher, const Client& client, std::int64_t length_ns) const {
   const Client& above = *higher.client;
   if (above.progress.uncertain_at(now_ns_)) return {.reason = Reason::uncertain, .by = above.id};
   clients().asked();
@@ -177,14 +177,14 @@ Hold Budget::objection(const Higher& higher, const Client& client, std::int64_t 
   // The eight times of a forecast cannot tell so little from nothing, which any budget but an empty one pays.
   constexpr double kNothing = 0.001;
   const double nothing_ns = above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(length_ns);
-  if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
+  if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
   // Hard: what may come of it at worst is there to be paid.
   if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
     return {.reason = Reason::budget_spent, .by = above.id};
   // Soft: what is expected of it is worth what it gains.
   if (cost.expected_ns > higher.worth * cost.gain_ns)
     return {.reason = higher.at_work ? Reason::behind : Reason::does_not_fit, .by = above.id};
-  return waits_for_device(higher, length_ns, cost) ? lower_.hold : Hold{};
+  return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
 }
 
 // Behind other lower work, going later gains the same, and costs nothing where the client is back before: only what it would not feel
@@ -233,8 +233,8 @@ void Budget::see_doubts() {
   for (Client& client : clients().all()) {
     if (client.priority != level) above = doubtful, level = client.priority;
     doubtful |= !client.measuring && budgets_[client.slot].wary();
-    if (client.patient == (above && !client.measuring)) continue;
-    client.patient = above && !client.measuring;
+    if (client.distrusted == (above && !client.measuring)) continue;
+    client.distrusted = above && !client.measuring;
     clients().changed(client);
   }
 }

@@ -61,8 +61,8 @@ class Budget final : public LevelPolicy {
     double gain_ns = 0;
   };
   Cost cost(const Higher& higher, const Client& client, std::int64_t length_ns) const;
-  Hold objection(const Client& client, std::int64_t length_ns) const; // Reason::none: nobody above has one
-  Hold objection(const Higher& higher, const Client& client, std::int64_t length_ns) const;
+  WaitReason objection(const Client& client, std::int64_t length_ns) const; // Reason::none: nobody above has one
+  WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns) const;
   bool waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const;
   bool foreseeable(const Client& client) const; // hardly anything comes unforeseen to those above it
   bool at_rest(const Client& client) const; // are all those above?
@@ -72,7 +72,7 @@ class Budget final : public LevelPolicy {
   // What is in flight.
   struct Lower {
     std::int64_t end_ns = 0; // of lower work, as far as is known; a lease from now when it is not
-    Hold hold;               // of those that stand behind it
+    WaitReason hold;               // of those that stand behind it
   };
   Lower lower_work(std::int64_t now_ns) const;
   std::int64_t ahead_ns() const { return lower_.end_ns - now_ns_; }
@@ -84,7 +84,7 @@ class Budget final : public LevelPolicy {
   Extension extended(std::int64_t now_ns) override;
   Client* overstaying(std::int64_t now_ns) override;
   std::int64_t next_change_ns(std::int64_t now_ns) const override;
-  Hold answer(const Client& client);
+  WaitReason answer(const Client& client);
   void lengthen(const Client& client);
   bool may_extend(const Client& client) const;
   bool may_become_longer(const Client& client, const Launches& to) const;
@@ -108,7 +108,7 @@ class Budget final : public LevelPolicy {
   // Copies (budget_copies.cpp).
   CopyEngines copies_that_matter(const Client& client) const override { return copies_.that_matter(client); }
   Client* choose_copy(std::int64_t now_ns) override;
-  Hold copy_obstacle(const Client& client, std::int64_t now_ns) const;
+  WaitReason copy_obstacle(const Client& client, std::int64_t now_ns) const;
   void copy_done(const Event& event);
   void grant_copy(const Copies::Asked& copy, std::uint32_t request, std::int64_t now_ns);
 

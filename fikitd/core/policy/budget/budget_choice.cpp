@@ -18,7 +18,7 @@ Client* Budget::choose(std::int64_t now_ns) {
   for (Client& client : clients().among(sets().waiting)) {
     if (best != nullptr && best->priority != client.priority) break; // and all behind it
     if (best != nullptr && !goes_before(client, *best)) continue;
-    const Hold why = answer(client);
+    const WaitReason why = answer(client);
     hold(client, why);
     if (why.reason == Reason::none) best = &client;
   }
@@ -30,7 +30,7 @@ Client* Budget::choose(std::int64_t now_ns) {
 }
 
 // Why it may not go; Reason::none when it may. All of its run is asked about first, then its next kernel alone.
-Hold Budget::answer(const Client& client) {
+WaitReason Budget::answer(const Client& client) {
   granted_[client.slot] = only_one(client);
   if (const Client* equal = running_with_less(client); equal != nullptr && !due(client, now_ns_))
     return {.reason = Reason::turn, .by = equal->id};
@@ -42,7 +42,7 @@ Hold Budget::answer(const Client& client) {
     granted_[client.slot] = run;
     return {};
   }
-  return due(client, now_ns_) ? Hold{} : objection(client, asked_ns(client, only_one(client)));
+  return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)));
 }
 
 // While all those above are at rest. Were somebody at work, his next launch would end it, unless kernels overlap.
@@ -87,7 +87,7 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
 Client* Budget::overstaying(std::int64_t now_ns) {
   if (!sets().running.any()) return nullptr;
   for (Client& client : clients().among(sets().running & sets().closed)) {
-    if (client.run.astray) return &client;
+    if (client.run.mispredicted) return &client;
     look(now_ns, client.priority);
     const std::int64_t left_ns = client.run.left_ns;
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);

@@ -5,7 +5,7 @@
 
 namespace fikit::policy::budget {
 
-Hold Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
+WaitReason Budget::copy_obstacle(const Client& client, std::int64_t now_ns) const {
   const std::int64_t length_ns = client.waiting_duration_ns;
   const std::int64_t end_ns = copies_.end_ns({.client = client, .engine = client.copy, .length_ns = length_ns}, now_ns);
   for (const Client& higher : clients().span()) {
@@ -33,7 +33,7 @@ void Budget::copy_done(const Event& event) {
 Client* Budget::choose_copy(std::int64_t now_ns) {
   Client* best = nullptr;
   for (Client& client : clients().among(sets().copying)) {
-    const Hold why = client.exclusive_runs || due(client, now_ns) ? Hold{} : copy_obstacle(client, now_ns);
+    const WaitReason why = client.exclusive_runs || due(client, now_ns) ? WaitReason{} : copy_obstacle(client, now_ns);
     hold(client, why);
     if (why.reason == Reason::none && (best == nullptr || goes_before(client, *best))) best = &client;
   }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "policy/base/times.hpp"
+#include "policy/base/residual_time.hpp"
 
 namespace fikit::policy::budget {
 
@@ -19,13 +19,13 @@ class Forecast {
   // All of it is a delay: the client's host is about to wait for room in its queue.
   void certain(std::int64_t now_ns) { certain_ = true, origin_ns_ = earliest_ns_ = now_ns; }
   // Work on the device: the wait would end so long after `dry_ns`, when it would be done alone, as slack says.
-  void in_segment(const Times& slack, std::int64_t dry_ns, std::int64_t from_ns, std::int64_t earliest_ns) {
+  void in_segment(const TimeQuantiles& slack, std::int64_t dry_ns, std::int64_t from_ns, std::int64_t earliest_ns) {
     certain_ = false, rest_ = false;
     origin_ns_ = dry_ns, earliest_ns_ = earliest_ns, slack_ns_ = 0;
     left_.begin(slack, from_ns - dry_ns);
   }
   // Between two waits: the client launches so long after `since_ns` as idle says, and the first slack_ns of a delay it does not feel.
-  void at_rest(const Times& idle, std::int64_t since_ns, std::int64_t now_ns, std::int64_t slack_ns, std::int64_t earliest_ns) {
+  void at_rest(const TimeQuantiles& idle, std::int64_t since_ns, std::int64_t now_ns, std::int64_t slack_ns, std::int64_t earliest_ns) {
     certain_ = false, rest_ = true;
     origin_ns_ = since_ns, earliest_ns_ = earliest_ns, slack_ns_ = slack_ns;
     left_.begin(idle, now_ns - since_ns);
@@ -55,7 +55,7 @@ class Forecast {
   std::int64_t origin_ns_ = 0;
   std::int64_t earliest_ns_ = 0;
   std::int64_t slack_ns_ = 0;
-  Remaining left_;
+  ResidualTime left_;
 };
 
 } // namespace fikit::policy::budget

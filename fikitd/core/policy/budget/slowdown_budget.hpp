@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "forecast.hpp"
-#include "policy/base/depth.hpp"
 #include "policy/base/events.hpp"
+#include "policy/base/queue_depth.hpp"
 
 namespace fikit::policy::budget {
 
@@ -21,7 +21,7 @@ class SlowdownBudget {
   void use(const Tuning& tuning) { tuning_ = &tuning; } // the same, in another policy
 
   // What the client reports.
-  void profiled(const Times& slack) {
+  void profiled(const TimeQuantiles& slack) {
     if (fresh_) slack_ = slack; // whatever it launches first
   }
   void launched(const Event& event, const Client& client);
@@ -112,8 +112,8 @@ class SlowdownBudget {
   std::int64_t finish_ns_ = 0; // with others
   std::int64_t behind_ns_ = 0; // its work is later than reckoned by so much, as the ends of lower work say
   std::int64_t earned_until_ns_ = 0;
-  Depth depth_;
-  Times slack_;            // of the last launch; between segments, of the next one
+  QueueDepth depth_;
+  TimeQuantiles slack_;            // of the last launch; between segments, of the next one
   double others_ns_ = 0;   // of the device, for lower work granted since the last wait
   double left_over_ns_ = 0; // of that before, which may be on the device still
   double forecast_ns_ = 0; // what was forecast of all that, grant by grant
@@ -121,7 +121,7 @@ class SlowdownBudget {
   double expected_ns_ = 0; // of that: for what is on the device now
   // Between segments.
   std::int64_t since_ns_ = 0; // end of the last wait
-  Times idle_;
+  TimeQuantiles idle_;
   std::int64_t alone_idle_ns_ = kUnknown;
   struct { // its newest copy that was handed over behind one of a lower client
     std::int64_t since_ns = 0;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "binding/knobs.hpp"
 #include "alone.hpp"
+#include "binding/tuning_fields.hpp"
 #include "learn.hpp"
 #include "python_policy.hpp"
 #include "simulation.hpp"
@@ -79,11 +79,11 @@ nb::dict simulate(const Setup& setup, const std::vector<JobOptions>& jobs, std::
   }
   nb::dict result;
   result["span_ns"] = simulation.now_ns();
-  result["grants"] = simulation.desk().grants();
-  result["decisions"] = simulation.desk().decided();
-  result["mispredicted_p99_ns"] = simulation.desk().misprediction().quantile_ns(0.99);
+  result["grants"] = simulation.adapter().grants();
+  result["decisions"] = simulation.adapter().decided();
+  result["mispredicted_p99_ns"] = simulation.adapter().misprediction().quantile_ns(0.99);
   result["jobs"] = results;
-  const policy::Device& seen = simulation.desk().device();
+  const policy::Device& seen = simulation.adapter().device();
   result["switch"] = seen.switch_ns < 0 ? nb::none() : nb::object(nb::make_tuple(seen.switch_ns, seen.spread_ns, seen.samples));
   return result;
 }
@@ -102,7 +102,7 @@ std::vector<bool> waits_before(const Trace& trace) {
   return found;
 }
 
-constexpr policy::Knob<Reactions, std::vector<std::int64_t>> kReactions[] = {
+constexpr policy::TuningField<Reactions, std::vector<std::int64_t>> kReactions[] = {
     {"observe", &Reactions::observe_ns},
     {"wake", &Reactions::wake_ns},
     {"done", &Reactions::done_ns},
@@ -117,7 +117,7 @@ Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
   return seen;
 }
 
-constexpr policy::Knob<policy::Options, std::int64_t> kTerms[] = {
+constexpr policy::TuningField<policy::Options, std::int64_t> kTerms[] = {
     {"lease_ns", &policy::Options::lease_ns},
     {"epsilon_ns", &policy::Options::epsilon_ns},
     {"run_ahead_ns", &policy::Options::run_ahead_ns},
@@ -133,7 +133,7 @@ policy::Options options_of(const nb::dict& terms) {
 
 policy::Tuning tuning_of(const nb::dict& constants) {
   policy::Tuning tuning;
-  binding::turn_all(tuning, policy::kKnobs, constants, "unknown constant of the policy");
+  binding::turn_all(tuning, policy::kTuningFields, constants, "unknown constant of the policy");
   return tuning;
 }
 
@@ -236,7 +236,7 @@ void bind(nb::module_& m) {
   m.attr("NEVER") = kNever;
   m.attr("POLICIES") = nb::tuple(names);
   nb::dict tuning;
-  for (const auto& knob : policy::kKnobs) tuning[knob.name] = policy::Tuning{}.*(knob.at);
+  for (const auto& field : policy::kTuningFields) tuning[field.name] = policy::Tuning{}.*(field.at);
   m.attr("TUNING") = tuning;
   bind_policy(m);
   bind_alone(m);

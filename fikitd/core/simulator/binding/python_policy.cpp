@@ -24,7 +24,7 @@ namespace fikit::simulator {
 using policy::Client;
 using policy::Event;
 using policy::Given;
-using policy::Hold;
+using policy::WaitReason;
 using policy::Reason;
 
 namespace {
@@ -155,8 +155,8 @@ class PythonPolicy final : public policy::LevelPolicy {
     Client* client = named(ask(asks_.choose, now_ns), "choose");
     if (client == nullptr) {
       hold_waiting([this](const Client& waits) {
-        const Hold said = held(waits); // what choose() did not say
-        return said.reason == Reason::none ? Hold{.reason = Reason::behind, .by = first_id()} : said;
+        const WaitReason said = held(waits); // what choose() did not say
+        return said.reason == Reason::none ? WaitReason{.reason = Reason::behind, .by = first_id()} : said;
       });
       return nullptr;
     }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "holds.hpp"
 #include "moves.hpp"
+#include "wait_book.hpp"
 
 namespace fikit::tracking {
 
@@ -38,7 +38,7 @@ struct Stats {
   std::uint64_t expired = 0;
   std::uint64_t drifted = 0; // kernels that came to take 30 % more or less than their profile says
   struct Held {
-    HoldSum sum;
+    WaitSum sum;
     std::string kernel;                // its own; "" where it does not matter, or is not known
     std::optional<double> p90_ns;      // of that kernel
   };

@@ -83,7 +83,7 @@ void SwitchMeter::began(const Beginning& b) {
   if (found == client->heard.end())
     found = client->heard.insert(found, {.level = b.level, .changed = b.changed, .idle = b.idle, .late = {}});
   found->late.add(static_cast<std::int32_t>(b.late_ns));
-  ++told_;
+  ++wait_reasons_;
 }
 
 // By the reports of the most important level that says enough, of those that count.

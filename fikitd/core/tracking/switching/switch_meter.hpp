@@ -47,7 +47,7 @@ class SwitchMeter {
   // By what clients of this level and those above it have reported, and of no others. None: not known yet.
   std::optional<SwitchCost> cost(int level = kLowest) const;
   // How many beginnings have told something so far.
-  std::uint64_t count() const { return told_; }
+  std::uint64_t count() const { return wait_reasons_; }
   struct Word {
     std::uint32_t client = 0;
     SwitchCost cost;
@@ -89,7 +89,7 @@ class SwitchMeter {
   double turn_ns_;
   std::array<Client, kClients> clients_{};
   std::size_t count_ = 0;
-  std::uint64_t told_ = 0;
+  std::uint64_t wait_reasons_ = 0;
 };
 
 } // namespace fikit::tracking

@@ -24,12 +24,12 @@ struct Traffic {
   // The policy, of what has been measured: now and then, for it takes a while to reckon.
   void tell(policy::Policy& policy) {
     constexpr std::uint64_t kNews = 64; // beginnings
-    if (switches.count() / kNews != told_ / kNews) tell_now(policy);
+    if (switches.count() / kNews != wait_reasons_ / kNews) tell_now(policy);
   }
   void tell_now(policy::Policy& policy);
 
  private:
-  std::uint64_t told_ = 0;
+  std::uint64_t wait_reasons_ = 0;
 };
 
 } // namespace fikit::tracking

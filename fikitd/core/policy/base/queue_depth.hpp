@@ -9,7 +9,7 @@
 
 namespace fikit::policy {
 
-class Depth {
+class QueueDepth {
  public:
   static constexpr std::size_t kFull = 1024; // launches that a stream takes
 

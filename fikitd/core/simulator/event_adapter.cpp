@@ -1,4 +1,4 @@
-#include "desk.hpp"
+#include "event_adapter.hpp"
 
 #include <stdexcept>
 #include <utility>
@@ -7,7 +7,7 @@ namespace fikit::simulator {
 
 using policy::EventKind;
 
-Desk::Desk(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen)
+EventAdapter::EventAdapter(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen)
     : policy_(terms.make ? std::make_unique<policy::Policy>(terms.make, terms.options) : policy::make_policy(policy, terms.options)),
       terms_(terms),
       traffic_(terms.options.tuning),
@@ -18,7 +18,7 @@ Desk::Desk(const std::string& policy, const Terms& terms, const Costs& costs, co
   if (policy_ == nullptr) throw std::invalid_argument(policy::unknown_policy(policy));
 }
 
-void Desk::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
+void EventAdapter::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
   if (clients_.size() <= number) clients_.resize(number + 1);
   Client& client = clients_[number];
   client.job = &job;
@@ -37,10 +37,10 @@ void Desk::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
     client.tracker->describe(static_cast<std::uint32_t>(i) + 1, job.trace().kernel(described[i]));
   if (job.profile() != nullptr) {
     client.tracker->set_profile({.alone = job.profile()->model, .beside = {}, .doubtful = {}, .borrowed = {}}, {});
-    using foresight::Foresight;
+    using forecaster::Forecaster;
     const policy::Tuning& tuning = terms_.options.tuning;
-    client.tracker->set_foresight({Foresight::rhythm(tuning, job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm()),
-                                   job.knows_runs() ? job.profile()->runs : Foresight::runs(tuning)});
+    client.tracker->set_forecaster({Forecaster::rhythm(tuning, job.knows_rhythm() ? job.profile()->rhythm : predictor::Rhythm()),
+                                   job.knows_runs() ? job.profile()->runs : Forecaster::runs(tuning)});
   }
   policy_->apply({.kind = EventKind::client_added, .client = number, .time_ns = t_ns, .priority = job.priority()});
   policy_->apply({.kind = EventKind::profiled, .client = number, .time_ns = t_ns, .outlook = client.tracker->profiled()});
@@ -49,12 +49,12 @@ void Desk::add(Job& job, std::uint32_t number, std::int64_t t_ns) {
   wake_ns_ = 0;
 }
 
-policy::Reason Desk::held(std::uint32_t number) const {
+policy::Reason EventAdapter::held(std::uint32_t number) const {
   const policy::Client* client = policy_->client(number);
   return client != nullptr && client->waiting ? policy_->held(*client).reason : policy::Reason::reaction;
 }
 
-void Desk::arrive(const Note& note, std::int64_t now_ns) {
+void EventAdapter::arrive(const Note& note, std::int64_t now_ns) {
   Client& client = clients_[note.job];
   if (note.kind == Note::Kind::report) {
     client.knowing->at(note.step);
@@ -66,7 +66,7 @@ void Desk::arrive(const Note& note, std::int64_t now_ns) {
 
 // As the dispatcher does, the policy is asked when something moved, or when it wants to be: a mark that says nothing new is no
 // second look just after a wait, when delays are expected to be cheaper than at its end.
-const policy::Decisions& Desk::decide(std::int64_t now_ns) {
+const policy::Decisions& EventAdapter::decide(std::int64_t now_ns) {
   bool moved = now_ns >= wake_ns_;
   while (done_.next_ns() <= now_ns) {
     const Note note = done_.take();
@@ -107,7 +107,7 @@ const policy::Decisions& Desk::decide(std::int64_t now_ns) {
   return decisions_;
 }
 
-void Desk::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
+void EventAdapter::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
   if (decision.kind == policy::DecisionKind::wake_at) {
     wake_ns_ = decision.time_ns + late_.next_ns();
     return;
@@ -133,7 +133,7 @@ void Desk::carry_out(const policy::Decision& decision, std::int64_t now_ns) {
   }
 }
 
-void Desk::tell_clients() {
+void EventAdapter::tell_clients() {
   const auto closed = [](const Client& client) { return client.tracker != nullptr && client.tracker->closed(); };
   const bool any = std::any_of(clients_.begin(), clients_.end(), closed);
   for (const Client& client : clients_)

@@ -19,7 +19,7 @@
 
 namespace fikit::simulator {
 
-class Desk {
+class EventAdapter {
  public:
   struct Terms {
     policy::Options options;
@@ -30,7 +30,7 @@ class Desk {
     bool measures = false; // the jobs' profiles are about to be made: where their hosts wait is learnt whatever the policy
   };
   // Throws std::invalid_argument for an unknown policy.
-  Desk(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen);
+  EventAdapter(const std::string& policy, const Terms& terms, const Costs& costs, const Reactions& seen);
 
   void add(Job& job, std::uint32_t number, std::int64_t t_ns);
   void send(const Note& note, std::int64_t now_ns) {
@@ -48,8 +48,8 @@ class Desk {
   // Why a job that stands at the gate does, as far as has been decided.
   policy::Reason held(std::uint32_t number) const;
   void forget_kernels() { forgets_ = true; } // a kernel is known once it has run
-  const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].tracker->foresight().rhythm(); }
-  const predictor::Runs& runs(std::uint32_t number) const { return clients_[number].tracker->foresight().runs(); }
+  const predictor::Rhythm& rhythm(std::uint32_t number) const { return clients_[number].tracker->forecaster().rhythm(); }
+  const predictor::Runs& runs(std::uint32_t number) const { return clients_[number].tracker->forecaster().runs(); }
   const predictor::Statistics& misprediction() const { return misprediction_; } // |predicted - real duration|
 
   const policy::Device& device() const { return policy_->device(); } // as the policy knows it

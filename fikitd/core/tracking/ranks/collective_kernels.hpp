@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "gang.hpp"
-#include "policy/base/depth.hpp"
+#include "policy/base/queue_depth.hpp"
 #include "protocol/fikit_protocol.h"
 #include "siblings.hpp"
 
 namespace fikit::tracking {
 
-class Exclusives {
+class CollectiveKernels {
  public:
   // Both or none: gang, siblings.
-  Exclusives(std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::int64_t lease_ns)
+  CollectiveKernels(std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::int64_t lease_ns)
       : gang_(std::move(gang)), siblings_(std::move(siblings)), lease_ns_(lease_ns) {}
-  ~Exclusives() { // it has left: leave()
+  ~CollectiveKernels() { // it has left: leave()
     if (gang_ != nullptr) gang_->runs(this, 0);
   }
   // Nobody waits for it from now on, and it goes unheld no more.
@@ -29,8 +29,8 @@ class Exclusives {
     if (std::exchange(unheld_, false)) siblings_->exemption.end(now_ns);
     gang_ = nullptr;
   }
-  Exclusives(const Exclusives&) = delete;
-  Exclusives& operator=(const Exclusives&) = delete;
+  CollectiveKernels(const CollectiveKernels&) = delete;
+  CollectiveKernels& operator=(const CollectiveKernels&) = delete;
 
   // A description may come a little after the first launches.
   void describe(std::uint32_t slot, bool exclusive) {
@@ -47,7 +47,7 @@ class Exclusives {
     launch_ = launch;
     request_ = request;
     ++count_;
-    say(under_way <= policy::Depth::kFull ? count_ : 0, t_ns + lease_ns_);
+    say(under_way <= policy::QueueDepth::kFull ? count_ : 0, t_ns + lease_ns_);
   }
   // Every launch up to this one is complete.
   void drained(std::uint64_t launches) {

@@ -67,7 +67,7 @@ class Outstanding {
 
 // The device works for one at a time, kernel by kernel. While lower work runs, the client's stands still; else the device works
 // it off.
-class Stood {
+class Interference {
  public:
   // The client's launch of this number takes so long by prediction; unknown or negative: nothing.
   void launched(std::uint64_t number, std::int64_t t_ns, std::int64_t length_ns) {

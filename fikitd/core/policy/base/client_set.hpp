@@ -10,7 +10,7 @@ namespace fikit::policy {
 
 inline constexpr std::size_t kMaxClients = 192;
 
-class Rows {
+class ClientSet {
  public:
   void set(std::size_t row, bool in) {
     std::uint64_t& word = words_[row / kBits];
@@ -42,8 +42,8 @@ class Rows {
     return kMaxClients;
   }
   // Those of them that come before this row.
-  Rows before(std::size_t row) const {
-    Rows rows;
+  ClientSet before(std::size_t row) const {
+    ClientSet rows;
     for (std::size_t number = 0; number < words_.size(); ++number) {
       const std::size_t begin = number * kBits;
       const std::uint64_t mask = row >= begin + kBits ? ~std::uint64_t{0}
@@ -54,20 +54,20 @@ class Rows {
     return rows;
   }
 
-  friend Rows operator&(Rows a, const Rows& b) {
+  friend ClientSet operator&(ClientSet a, const ClientSet& b) {
     for (std::size_t number = 0; number < a.words_.size(); ++number) a.words_[number] &= b.words_[number];
     return a;
   }
-  friend Rows operator|(Rows a, const Rows& b) {
+  friend ClientSet operator|(ClientSet a, const ClientSet& b) {
     for (std::size_t number = 0; number < a.words_.size(); ++number) a.words_[number] |= b.words_[number];
     return a;
   }
-  Rows without(const Rows& others) const {
-    Rows rows = *this;
+  ClientSet without(const ClientSet& others) const {
+    ClientSet rows = *this;
     for (std::size_t number = 0; number < words_.size(); ++number) rows.words_[number] &= ~others.words_[number];
     return rows;
   }
-  bool operator==(const Rows&) const = default;
+  bool operator==(const ClientSet&) const = default;
 
  private:
   static constexpr std::size_t kBits = 64;

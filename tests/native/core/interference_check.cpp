@@ -1,13 +1,13 @@
-// Tells Stood what standard input says of a client and of lower ones, and prints for each lower work when it was over and for how
+// Tells Interference what standard input says of a client and of lower ones, and prints for each lower work when it was over and for how
 // long of it the client's stood there: launched NUMBER T LENGTH, done NUMBER T, missing NUMBER T, ran LAUNCHED FROM UNTIL LAST.
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "tracking/accounting/stood.hpp"
+#include "tracking/accounting/interference.hpp"
 
 int main() {
-  fikit::tracking::Stood stood;
+  fikit::tracking::Interference stood;
   std::vector<fikit::tracking::Ran> run;
   std::uint64_t number = 0;
   std::int64_t t_ns = 0;

@@ -1,4 +1,4 @@
-#include "times.hpp"
+#include "residual_time.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,43 +6,43 @@
 namespace fikit::policy {
 namespace {
 
-constexpr double kStep = 1.0 / Times::kCount;
+constexpr double kStep = 1.0 / TimeQuantiles::kCount;
 constexpr double kTail = kStep / 2; // before the first, and beyond the last
 constexpr double kSurprise = 1;     // what has taken so much longer than ever takes so many times that again
 
 // Of what has come by the beginning of each step, and by the end of the last.
 constexpr auto kShares = [] {
-  std::array<double, Times::kCount + 1> shares{};
-  for (std::size_t step = 0; step < Times::kCount; ++step) shares[step + 1] = kTail + static_cast<double>(step) * kStep;
+  std::array<double, TimeQuantiles::kCount + 1> shares{};
+  for (std::size_t step = 0; step < TimeQuantiles::kCount; ++step) shares[step + 1] = kTail + static_cast<double>(step) * kStep;
   return shares;
 }();
 
 // How many of the steps but the first begin before this. Without a branch, which nobody could foresee.
-std::size_t begun(const std::array<double, Times::kCount + 1>& bounds, double t) {
+std::size_t begun(const std::array<double, TimeQuantiles::kCount + 1>& bounds, double t) {
   std::size_t steps = 0;
-  for (std::size_t step = 1; step < Times::kCount; ++step) steps += static_cast<std::size_t>(bounds[step] < t);
+  for (std::size_t step = 1; step < TimeQuantiles::kCount; ++step) steps += static_cast<std::size_t>(bounds[step] < t);
   return steps;
 }
 
 } // namespace
 
-double Remaining::share_at(std::size_t step, double t) const { // strictly within, or at its end
+double ResidualTime::share_at(std::size_t step, double t) const { // strictly within, or at its end
   const double begin = bounds_[step];
   return kShares[step] + (kShares[step + 1] - kShares[step]) * (t - begin) / (bounds_[step + 1] - begin);
 }
 
-void Remaining::begin(const Times& times, std::int64_t from_ns) {
+void ResidualTime::begin(const TimeQuantiles& times, std::int64_t from_ns) {
   const auto& ns = times.ns;
   const auto last = static_cast<double>(ns.back());
   from_ = static_cast<double>(std::max<std::int64_t>(from_ns, 0));
   // As dense where the tail begins as between the last two.
-  tail_ns_ = std::max((last - static_cast<double>(ns[Times::kCount - 2])) / std::log(3.0), 1.0);
+  tail_ns_ = std::max((last - static_cast<double>(ns[TimeQuantiles::kCount - 2])) / std::log(3.0), 1.0);
   late_ = from_ >= last;
   if (late_) {
     tail_ns_ = std::max(tail_ns_, kSurprise * (from_ - last));
     return;
   }
-  for (std::size_t i = 0; i < Times::kCount; ++i) bounds_[i + 1] = static_cast<double>(ns[i]);
+  for (std::size_t i = 0; i < TimeQuantiles::kCount; ++i) bounds_[i + 1] = static_cast<double>(ns[i]);
   bounds_[0] = std::max(0.0, 1.5 * bounds_[1] - 0.5 * bounds_[2]);
   std::size_t step = 0; // in which from_ lies
   while (from_ >= bounds_[step + 1]) ++step;
@@ -51,7 +51,7 @@ void Remaining::begin(const Times& times, std::int64_t from_ns) {
   all_ = 0;
   double begin = std::max(from_, bounds_[step]);
   double share = share_at_from_;
-  for (; step < Times::kCount; ++step) {
+  for (; step < TimeQuantiles::kCount; ++step) {
     const double end = bounds_[step + 1];
     const double next_share = kShares[step + 1];
     before_[step] = all_;
@@ -61,7 +61,7 @@ void Remaining::begin(const Times& times, std::int64_t from_ns) {
   }
 }
 
-Remaining::At Remaining::at(std::int64_t until_ns) const {
+ResidualTime::At ResidualTime::at(std::int64_t until_ns) const {
   const auto until = static_cast<double>(until_ns);
   if (until <= from_) return {};
   if (late_) { // an exponential time is left

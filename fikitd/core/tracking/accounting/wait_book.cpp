@@ -1,11 +1,11 @@
-#include "holds.hpp"
+#include "wait_book.hpp"
 
 #include <algorithm>
 
 namespace fikit::tracking {
 namespace {
 
-using policy::Hold;
+using policy::WaitReason;
 using policy::Reason;
 
 bool depends_on_kernel(Reason reason) {
@@ -14,7 +14,7 @@ bool depends_on_kernel(Reason reason) {
 
 } // namespace
 
-void Holds::posted(std::uint32_t slot, std::int64_t t_ns) {
+void WaitBook::posted(std::uint32_t slot, std::int64_t t_ns) {
   if (waiting_) passed(left_ns_ != 0 ? left_ns_ : t_ns);
   account_.at_gate(t_ns);
   waiting_ = true;
@@ -24,29 +24,29 @@ void Holds::posted(std::uint32_t slot, std::int64_t t_ns) {
   hold_ = {.reason = Reason::reaction, .by = self_};
 }
 
-void Holds::decided(const Hold& hold, std::int64_t now_ns) {
+void WaitBook::decided(const WaitReason& hold, std::int64_t now_ns) {
   if (!waiting_ || hold == hold_) return;
   put_down(now_ns);
   hold_ = hold;
 }
 
-void Holds::granted(std::int64_t now_ns) { decided({.reason = Reason::reaction, .by = self_}, now_ns); }
+void WaitBook::granted(std::int64_t now_ns) { decided({.reason = Reason::reaction, .by = self_}, now_ns); }
 
-void Holds::left(std::int64_t now_ns) {
+void WaitBook::left(std::int64_t now_ns) {
   if (!waiting_ || left_ns_ != 0) return;
   left_ns_ = now_ns;
   account_.left_gate(now_ns);
 }
 
-void Holds::passed(std::int64_t t_ns) {
+void WaitBook::passed(std::int64_t t_ns) {
   if (!waiting_) return;
   account_.left_gate(t_ns);
   put_down(t_ns);
   waiting_ = false;
 }
 
-void Holds::stood(policy::ClientId by, std::int64_t t_ns, std::int64_t length_ns) {
-  HoldSum& sum = sum_of({.reason = Reason::lower_work, .by = by}, 0);
+void WaitBook::stood(policy::ClientId by, std::int64_t t_ns, std::int64_t length_ns) {
+  WaitSum& sum = sum_of({.reason = Reason::lower_work, .by = by}, 0);
   ++sum.count;
   sum.total_ns += length_ns;
   journal_.add({.t_ns = t_ns,
@@ -58,7 +58,7 @@ void Holds::stood(policy::ClientId by, std::int64_t t_ns, std::int64_t length_ns
                 .reason = static_cast<std::uint8_t>(Reason::lower_work)});
 }
 
-JournalEvent Holds::event(std::int64_t until_ns) const {
+JournalEvent WaitBook::event(std::int64_t until_ns) const {
   return {.t_ns = since_ns_,
           .length_ns = until_ns - since_ns_,
           .predicted_ns = 0,
@@ -68,16 +68,16 @@ JournalEvent Holds::event(std::int64_t until_ns) const {
           .reason = static_cast<std::uint8_t>(hold_.reason)};
 }
 
-std::optional<JournalEvent> Holds::going_on(std::int64_t now_ns) const {
+std::optional<JournalEvent> WaitBook::going_on(std::int64_t now_ns) const {
   if (!waiting_ || until_ns(now_ns) <= since_ns_) return std::nullopt;
   return event(until_ns(now_ns));
 }
 
-void Holds::put_down(std::int64_t until_ns) {
+void WaitBook::put_down(std::int64_t until_ns) {
   const std::int64_t cost_ns = account_.take_gate_cost(until_ns);
   const std::int64_t length_ns = until_ns - since_ns_;
   if (length_ns <= 0) return;
-  HoldSum& sum = sum_of(hold_, slot_);
+  WaitSum& sum = sum_of(hold_, slot_);
   ++sum.count;
   sum.total_ns += length_ns;
   sum.cost_ns += cost_ns;
@@ -85,24 +85,24 @@ void Holds::put_down(std::int64_t until_ns) {
   since_ns_ = until_ns;
 }
 
-HoldSum& Holds::sum_of(const Hold& hold, std::uint32_t slot) {
+WaitSum& WaitBook::sum_of(const WaitReason& hold, std::uint32_t slot) {
   const std::uint32_t kernel = depends_on_kernel(hold.reason) ? slot : 0;
   const auto end = named_.begin() + static_cast<std::ptrdiff_t>(named_count_);
-  const auto it = std::find_if(named_.begin(), end, [&](const HoldSum& s) { return s.hold == hold && s.slot == kernel; });
+  const auto it = std::find_if(named_.begin(), end, [&](const WaitSum& s) { return s.hold == hold && s.slot == kernel; });
   if (it != end) return *it;
   if (named_count_ < kNamed) {
     named_[named_count_] = {.hold = hold, .slot = kernel};
     return named_[named_count_++];
   }
-  HoldSum& rest = rest_[static_cast<std::size_t>(hold.reason)];
+  WaitSum& rest = rest_[static_cast<std::size_t>(hold.reason)];
   rest.hold.reason = hold.reason;
   rest.named = false;
   return rest;
 }
 
-std::vector<HoldSum> Holds::sums(std::int64_t now_ns) const {
-  std::vector<HoldSum> sums(named_.begin(), named_.begin() + static_cast<std::ptrdiff_t>(named_count_));
-  std::copy_if(rest_.begin(), rest_.end(), std::back_inserter(sums), [](const HoldSum& s) { return s.count > 0; });
+std::vector<WaitSum> WaitBook::sums(std::int64_t now_ns) const {
+  std::vector<WaitSum> sums(named_.begin(), named_.begin() + static_cast<std::ptrdiff_t>(named_count_));
+  std::copy_if(rest_.begin(), rest_.end(), std::back_inserter(sums), [](const WaitSum& s) { return s.count > 0; });
   const std::int64_t length_ns = until_ns(now_ns) - since_ns_;
   if (waiting_ && length_ns > 0) {
     const std::uint32_t kernel = depends_on_kernel(hold_.reason) ? slot_ : 0;

@@ -10,7 +10,7 @@
 
 namespace fikit::tracking {
 
-class Nameless {
+class PendingSamples {
  public:
   // So many of a client: its page says what it likes.
   static constexpr std::size_t kMost = FIKIT_RING_ENTRIES;

@@ -14,10 +14,11 @@
 #include "predictor/prediction.hpp"
 #include "predictor/rhythm.hpp"
 #include "predictor/runs.hpp"
+#include "predictor/segment_alone.hpp"
 
-namespace fikit::foresight {
+namespace fikit::forecaster {
 
-// What an event says of its client alone, by this reckoning: where no Foresight has said it, or somebody knows better.
+// What an event says of its client alone, by this reckoning: where no Forecaster has said it, or somebody knows better.
 void foretell(predictor::SegmentAlone& alone, policy::Event& event);
 
 // What runs of a program have learnt of it, as its profile keeps it.
@@ -28,11 +29,11 @@ struct Learnt {
 };
 
 // Of one client.
-class Foresight {
+class Forecaster {
  public:
-  Foresight() = default;
+  Forecaster() = default;
   // others: how many kernels all the other clients have sent to the device before this one is there.
-  Foresight(const policy::Tuning& tuning, std::uint64_t others)
+  Forecaster(const policy::Tuning& tuning, std::uint64_t others)
       : rhythm_(rhythm(tuning)), runs_(runs(tuning)), others_(others), others_before_(others) {}
   static predictor::Rhythm rhythm(const policy::Tuning& tuning, predictor::Rhythm known = {}) {
     known.set_long_idle(static_cast<std::int64_t>(tuning.long_idle_ns));
@@ -41,7 +42,7 @@ class Foresight {
   static predictor::Runs runs(const policy::Tuning& tuning) {
     return {static_cast<std::int64_t>(tuning.longest_run_ns), static_cast<std::int64_t>(tuning.rest_run_ns)};
   }
-  Foresight(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
+  Forecaster(predictor::Rhythm rhythm, predictor::Runs runs) : rhythm_(std::move(rhythm)), runs_(std::move(runs)) {}
 
   // From now on only as much is learnt as this has room for.
   void keep_within(const std::shared_ptr<predictor::Room>& room) {
@@ -93,4 +94,4 @@ class Foresight {
   std::uint64_t others_before_ = 0; // at the one before
 };
 
-} // namespace fikit::foresight
+} // namespace fikit::forecaster

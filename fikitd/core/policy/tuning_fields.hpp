@@ -9,23 +9,23 @@
 namespace fikit::policy {
 
 template <class Of, class Value>
-struct Knob {
+struct TuningField {
   const char* name;
   Value Of::* at;
 };
 
 // False: there is none of this name.
 template <class Of, class Value, std::size_t kMany>
-bool turn(Of& of, const Knob<Of, Value> (&knobs)[kMany], std::string_view name, const Value& value) {
-  for (const Knob<Of, Value>& knob : knobs) {
-    if (knob.name != name) continue;
-    of.*(knob.at) = value;
+bool turn(Of& of, const TuningField<Of, Value> (&fields)[kMany], std::string_view name, const Value& value) {
+  for (const TuningField<Of, Value>& field : fields) {
+    if (field.name != name) continue;
+    of.*(field.at) = value;
     return true;
   }
   return false;
 }
 
-inline constexpr Knob<Tuning, double> kKnobs[] = {
+inline constexpr TuningField<Tuning, double> kTuningFields[] = {
     {"saved_ns", &Tuning::saved_ns},
     {"arrivals_saved", &Tuning::arrivals_saved},
     {"advance_ns", &Tuning::advance_ns},

@@ -5,15 +5,15 @@
 
 #include <string>
 
-#include "policy/knobs.hpp"
+#include "policy/tuning_fields.hpp"
 
 namespace fikit::binding {
 
 // Raises ValueError, which says `unknown`, where a name is none of these.
 template <class Of, class Value, std::size_t kMany>
-void turn_all(Of& of, const policy::Knob<Of, Value> (&knobs)[kMany], const nanobind::dict& values, const char* unknown) {
+void turn_all(Of& of, const policy::TuningField<Of, Value> (&fields)[kMany], const nanobind::dict& values, const char* unknown) {
   for (const auto [name, value] : values)
-    if (!policy::turn(of, knobs, nanobind::cast<std::string>(name), nanobind::cast<Value>(value)))
+    if (!policy::turn(of, fields, nanobind::cast<std::string>(name), nanobind::cast<Value>(value)))
       throw nanobind::value_error(unknown);
 }
 

@@ -49,9 +49,9 @@ class Device:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """stood_check, compiled."""
-    program = tmp_path_factory.mktemp("stood") / "stood_check"
-    subprocess.run(["c++", "-std=c++20", f"-I{CORE}", HERE / "stood_check.cpp", "-o", program], check=True)
+    """interference_check, compiled."""
+    program = tmp_path_factory.mktemp("interference") / "interference_check"
+    subprocess.run(["c++", "-std=c++20", f"-I{CORE}", HERE / "interference_check.cpp", "-o", program], check=True)
     return program
 
 

@@ -1,8 +1,8 @@
-#include "foresight.hpp"
+#include "forecaster.hpp"
 
 #include <algorithm>
 
-namespace fikit::foresight {
+namespace fikit::forecaster {
 
 static_assert(policy::Tuning{}.long_idle_ns == double{predictor::Rhythm::kLongIdleNs});
 
@@ -42,7 +42,7 @@ void foretell(predictor::SegmentAlone& alone, policy::Event& event) {
   }
 }
 
-policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
+policy::Outlook Forecaster::waiting(predictor::Identity identity, const predictor::Prediction& predicted) const {
   policy::Outlook outlook;
   outlook.in_line_ns = in_line_ns(predicted);
   outlook.high_ns = high_ns(predicted);
@@ -52,7 +52,7 @@ policy::Outlook Foresight::waiting(predictor::Identity identity, const predictor
   return outlook;
 }
 
-policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity identity,
+policy::Outlook Forecaster::launched(std::int64_t t_ns, predictor::Identity identity,
                                     const predictor::Prediction& predicted, bool exclusive, bool granted) {
   in_segment_ = true;
   policy::Outlook outlook = granted && !exclusive ? waiting(identity, predicted) : policy::Outlook{};
@@ -64,13 +64,13 @@ policy::Outlook Foresight::launched(std::int64_t t_ns, predictor::Identity ident
   return outlook;
 }
 
-void Foresight::missed(std::int64_t t_ns) {
+void Forecaster::missed(std::int64_t t_ns) {
   in_segment_ = true;
   rhythm_.launched(t_ns, 0, kUnknown, 0);
   runs_.launched(0, kUnknown);
 }
 
-policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns) {
+policy::Outlook Forecaster::waited(std::int64_t t_ns, std::uint64_t others, std::int64_t began_ns) {
   // What others launched in the segment before may still have been there at the beginning of this one.
   const predictor::Pause pause = rhythm_.waited(t_ns, others == others_before_, began_ns);
   if (in_segment_) others_before_ = others_;
@@ -90,4 +90,4 @@ policy::Outlook Foresight::waited(std::int64_t t_ns, std::uint64_t others, std::
           .open = pause.open};
 }
 
-} // namespace fikit::foresight
+} // namespace fikit::forecaster

@@ -18,9 +18,9 @@ DISPATCHERS = 8
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """together_check, compiled."""
-    program = tmp_path_factory.mktemp("together") / "together_check"
-    subprocess.run(["c++", "-std=c++20", f"-I{CORE}", HERE / "together_check.cpp", "-o", program], check=True)
+    """timer_coalescing_check, compiled."""
+    program = tmp_path_factory.mktemp("coalescing") / "timer_coalescing_check"
+    subprocess.run(["c++", "-std=c++20", f"-I{CORE}", HERE / "timer_coalescing_check.cpp", "-o", program], check=True)
     return program
 
 

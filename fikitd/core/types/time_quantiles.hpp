@@ -9,7 +9,7 @@
 
 namespace fikit {
 
-struct Times {
+struct TimeQuantiles {
   static constexpr std::size_t kCount = 8;
   // The share of what is to come that has come by the i-th of them: 1/16, 3/16, ... 15/16.
   static constexpr double share(std::size_t i) { return (2 * static_cast<double>(i) + 1) / (2 * kCount); }
