@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,16 +77,29 @@ def known_lifetimes(step: Step, durations: list[int]) -> Program:
     return Program(step.name, uses, chunks, step.kernels)
 
 
-def cached(step: Step, durations: list[int], iterations: int = 3) -> Program:
+def cached(step: Step, durations: list[int], iterations: int = 3, *, dead: bool = False) -> Program:
     """With the memory cache of a framework of today, as the driver sees its last iteration: memory is asked for once and never given back, tensors
-    come and go in it at addresses that the driver does not learn the meaning of."""
+    come and go in it at addresses that the driver does not learn the meaning of. dead: were it known which chunks hold no tensor that is needed."""
     last = step.last_use()
     pool = Pool()
     at_byte: dict[int, tuple[int, int]] = {}
+    needed: Counter[int] = Counter()  # tensors in each chunk
+
+    def place(tensor: Tensor) -> None:
+        at_byte[tensor.number] = pool.take(tensor.bytes)
+        needed.update(_chunks(*at_byte[tensor.number]))
+
+    def give(number: int) -> list[int]:
+        """The chunks that hold nothing any more."""
+        place = at_byte.pop(number)
+        pool.give(*place)
+        needed.subtract(_chunks(*place))
+        return [chunk for chunk in _chunks(*place) if not needed[chunk]]
+
     for kernel in step.kernels:
         for tensor in kernel.touched:
             if tensor.parameter and tensor.number not in at_byte:
-                at_byte[tensor.number] = pool.take(tensor.bytes)
+                place(tensor)
     uses: list[Use] = []
     tensors: dict[int, tuple[int, ...]] = {}
     for _ in range(iterations):
@@ -93,13 +107,16 @@ def cached(step: Step, durations: list[int], iterations: int = 3) -> Program:
         for at, (kernel, duration) in enumerate(zip(step.kernels, durations, strict=True)):
             for tensor in kernel.touched:
                 if tensor.number not in at_byte:
-                    at_byte[tensor.number] = pool.take(tensor.bytes)
-                begin, size = at_byte[tensor.number]
-                tensors[tensor.number] = tuple(range(begin // CHUNK, (begin + size - 1) // CHUNK + 1))
-            uses.append(Use(duration, _touched(kernel, tensors)))
-            for number in {t.number for t in kernel.touched if not t.parameter and last[t] == at}:
-                pool.give(*at_byte.pop(number))
+                    place(tensor)
+                tensors[tensor.number] = tuple(_chunks(*at_byte[tensor.number]))
+            over = {t.number for t in kernel.touched if not t.parameter and last[t] == at}
+            empty = [chunk for number in over for chunk in give(number)]
+            uses.append(Use(duration, _touched(kernel, tensors), tuple(sorted(set(empty))) if dead else ()))
     return Program(step.name, uses, tensors, step.kernels)
+
+
+def _chunks(begin: int, size: int) -> range:
+    return range(begin // CHUNK, (begin + size - 1) // CHUNK + 1)
 
 
 def _touched(kernel: Kernel, chunks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:

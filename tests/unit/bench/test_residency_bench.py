@@ -197,3 +197,19 @@ def test_paging_works_for_the_part_of_the_idle_time_that_misses_leave() -> None:
     idle = setting.host_ns / (setting.copy_ns + setting.work_ns + setting.host_ns)
     worked = sum(Gpu(setting, Paging()).run().worked_ns)
     assert worked == pytest.approx(setting.length_ns * idle * setting.kernel_ns / kernel_ns, rel=0.15)
+
+
+def test_a_cache_hides_which_memory_is_dead_and_nothing_else() -> None:
+    step = NETWORKS["ResNet50"](1)
+    durations = times.durations_ns(step, RATES)
+    hidden, known = cached(step, durations), cached(step, durations, dead=True)
+    assert [use.touched for use in known.uses] == [use.touched for use in hidden.uses]
+    assert not any(use.freed for use in hidden.uses)
+    freed = {chunk for use in known.uses for chunk in use.freed}
+    weights = {chunk for k in step.kernels for t in k.touched if t.parameter for chunk in known.tensors[t.number]}
+    assert freed
+    assert not freed & weights, "what every iteration needs is never dead"
+    assert all(set(use.freed) <= set(use.touched) for use in known.uses)
+    link = Link()
+    one, two = (Case(program, link).planned(int(Case(hidden, link).peak * 0.7))[0] for program in (hidden, known))
+    assert two.moved_bytes < one.moved_bytes
