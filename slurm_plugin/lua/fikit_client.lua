@@ -33,7 +33,7 @@ local function native(name)
   return package and package.loadlib and package.loadlib(here .. "/spank_fikit.so", "fikit_lua_" .. name) or nil
 end
 
--- A job's name as the name of its file, as fikitd.profiles.peaks.file_name has it; "" for no name. What is no letter,
+-- A job's name as the name of its file, as fikitd.profiles.memory_history.file_name has it; "" for no name. What is no letter,
 -- digit or one of ._- is %XX, a byte each.
 function client.file_name(name)
   if #name > NAME_BYTES then -- as the job's record has it, which cuts no character
@@ -44,7 +44,7 @@ function client.file_name(name)
 end
 
 -- Most GPU memory, in bytes, that the user's last jobs of this name held; nil when nothing is known. fikitd writes the file
--- (fikitd/fikitd/profiles/peaks.py) as the user, into the user's directory: it is read with the user's rights, never by
+-- (fikitd/fikitd/profiles/memory_history.py) as the user, into the user's directory: it is read with the user's rights, never by
 -- slurmctld. A directory is the user's by its owner: where somebody else has the name, it is another one
 -- (fikitd/fikitd/store/own_directory.py).
 local READ_PEAKS = [[for own in "$1" "$1".*; do

@@ -13,7 +13,7 @@ from fikitd.api.client import Control, ControlError, DaemonUnreachable
 from fikitd.api.reports import ReportError, ReportStore
 from fikitd.api.traces import TraceError
 from fikitd.api.uses import Use, UseError, UseStore
-from fikitd.base.untrusted import AHEAD_S
+from fikitd.base.validation import AHEAD_S
 
 from fikit.errors import NoReport, UserError, nearest
 from fikit.site_paths import Place, elsewhere, looked_in, places

@@ -19,7 +19,7 @@ from fikitd.api import node_format, report_format, trace_format
 from fikitd.base import schema
 from fikitd.base.peer import Peer
 from fikitd.base.protocol import CONTROL_NAME, HOOKS_DIRECTORY
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 _PACKET_BYTES: Final = 65536
 MAX_BYTES: Final = 2**24  # of an answer: a report has some KB

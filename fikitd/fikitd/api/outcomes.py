@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fikitd.api.report_format import Report
-from fikitd.base.untrusted import is_name, printable
+from fikitd.base.validation import is_name, printable
 from fikitd.store.storage import read_bounded, write_atomic
 
 _log = logging.getLogger("fikitd")

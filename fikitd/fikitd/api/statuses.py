@@ -11,7 +11,7 @@ from typing import Any, Final
 from fikitd.api import status_format
 from fikitd.api.status_format import MOST_BYTES, SUFFIX
 from fikitd.base import schema
-from fikitd.base.untrusted import AHEAD_S, is_name, printable
+from fikitd.base.validation import AHEAD_S, is_name, printable
 from fikitd.store.storage import read_bounded, reason
 
 MOST_FILES: Final = 16_384  # nodes

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fikitd.api.report_format import ABOUT, MODE
 from fikitd.base import schema
 from fikitd.base.schema import by_name, name, null_or, one_of, several, text, whole
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 FORMAT: Final = "fikit-trace"
 VERSION: Final = 1

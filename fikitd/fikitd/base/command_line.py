@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from fikitd.base import build, interrupt
-from fikitd.base.untrusted import printable_lines
+from fikitd.base.validation import printable_lines
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a file or terminal behind stdout says

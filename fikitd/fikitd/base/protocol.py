@@ -9,7 +9,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 OLDEST: Final = 2
 VERSION: Final = 6

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from fikitd.base import untrusted
+from fikitd.base import validation
 
 Check = Callable[[Any, str], Any]
 
@@ -21,7 +21,7 @@ MAX_VALUES: Final = 2**21  # of one document: some 100 bytes each, once they are
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
-def document(data: bytes, most: int = MAX_VALUES, constant: Callable[[str], Any] = untrusted.no_constant) -> Any:
+def document(data: bytes, most: int = MAX_VALUES, constant: Callable[[str], Any] = validation.no_constant) -> Any:
     """What the JSON text says, of `most` values; `constant` is what NaN and Infinity are. ValueError with the reason, as the end of a sentence, where it is none or would take too much memory."""
     if data.count(b",") + data.count(b"[") + data.count(b"{") > most:
         raise ValueError(f"it has more than {most} values")
@@ -34,20 +34,20 @@ def document(data: bytes, most: int = MAX_VALUES, constant: Callable[[str], Any]
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON ({error.msg} at line {error.lineno})") from None
     except ValueError as error:  # our own of no_constant, and Python's of numbers with thousands of digits
-        raise ValueError(untrusted.printable(str(error))) from None
+        raise ValueError(validation.printable(str(error))) from None
 
 
 def text(limit: int) -> Check:
     """A string; what is not printable in it becomes a question mark."""
-    return lambda value, what: untrusted.printable(untrusted.string(value, what, limit))
+    return lambda value, what: validation.printable(validation.string(value, what, limit))
 
 
 def whole(minimum: int = 0, maximum: int = MOST) -> Check:
-    return lambda value, what: untrusted.integer(value, what, minimum, maximum)
+    return lambda value, what: validation.integer(value, what, minimum, maximum)
 
 
 def amount(maximum: float = LARGEST) -> Check:
-    return lambda value, what: untrusted.number(value, what, maximum)
+    return lambda value, what: validation.number(value, what, maximum)
 
 
 def flag(value: Any, what: str) -> bool:
@@ -58,14 +58,14 @@ def flag(value: Any, what: str) -> bool:
 
 def name(value: Any, what: str) -> str:
     """What may be a file's name: a job id or a profile key."""
-    if not untrusted.is_name(untrusted.string(value, what, 64)):
+    if not validation.is_name(validation.string(value, what, 64)):
         raise ValueError(f"{what} is not a name")
     return str(value)
 
 
 def moment(value: Any, what: str) -> str:
     """A time as reports and profiles write it."""
-    if not _MOMENT.fullmatch(untrusted.string(value, what, 64)):
+    if not _MOMENT.fullmatch(validation.string(value, what, 64)):
         raise ValueError(f"{what} is not a time")
     return str(value)
 
@@ -119,7 +119,7 @@ def by_name(check: Check, limit: int, longest: int = 64) -> Check:
     def each(value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict) or len(value) > limit or any(len(key) > longest for key in value):
             raise ValueError(f"{what} is not an object of at most {limit} entries")
-        return {untrusted.printable(key): check(entry, f"an entry of {what}") for key, entry in value.items()}
+        return {validation.printable(key): check(entry, f"an entry of {what}") for key, entry in value.items()}
 
     return each
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fikitd.api.job_time import Edges
-from fikitd.base.untrusted import integer, printable, string
+from fikitd.base.validation import integer, printable, string
 from fikitd.clients.managed_client import Client
 from fikitd.gpus.dispatchers import Dispatcher
 from fikitd.jobs.job import iso

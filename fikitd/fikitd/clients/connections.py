@@ -23,7 +23,7 @@ from fikitd.base.peer import Peer, still_there
 from fikitd.base.protocol import Device, Hello, ProtocolError
 from fikitd.base.scarcity import run_out, scarce
 from fikitd.base.shares import WATCHERS, NoPlace, Places
-from fikitd.clients.keeper import Keeper, Kept
+from fikitd.clients.fd_store import FdStore, KeptClient
 from fikitd.clients.managed import Managed
 from fikitd.clients.managed_client import Client
 from fikitd.clients.memory_rotation import MemoryRotation
@@ -63,7 +63,7 @@ class Clients:
         store: ProfileStore,
         storage: Storage,
         work: Call,
-        keeper: Keeper,
+        keeper: FdStore,
         rotation: MemoryRotation,
         proc: Path,
     ) -> None:
@@ -120,13 +120,13 @@ class Clients:
         self._managed.leaving = bool(self._keeper)
         return self._managed.leaving
 
-    def _let_go(self, kept: Kept, *, drop: bool = True) -> None:
+    def _let_go(self, kept: KeptClient, *, drop: bool = True) -> None:
         for fd in (kept.page, kept.doorbell, kept.memory, kept.notes):
             os.close(fd)
         if drop:
             self._keeper.drop(kept.number)
 
-    async def serve(self, connection: socket.socket, kept: tuple[Kept, JobRecord] | None = None) -> None:
+    async def serve(self, connection: socket.socket, kept: tuple[KeptClient, JobRecord] | None = None) -> None:
         """One connection, from its first packet (or where the fikitd before this one was) to its last; closes it."""
         peer = Peer.of(connection)
         self._connections += 1
@@ -177,7 +177,7 @@ class Clients:
         self._next_number += 1
         await self._managed.serve(connection, client)
 
-    async def _go_on(self, connection: socket.socket, peer: Peer, kept: Kept, record: JobRecord) -> None:
+    async def _go_on(self, connection: socket.socket, peer: Peer, kept: KeptClient, record: JobRecord) -> None:
         """The connection is that of a process that was identified; it may have ended since, then its counters are taken."""
         job = self._jobs.of(record, kept.device)
         place = await self._place(record, kept.device)

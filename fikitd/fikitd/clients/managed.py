@@ -20,7 +20,7 @@ from fikitd.base.protocol import ProtocolError
 from fikitd.base.shares import DESCRIPTIONS, NoPlace, Places, Rooms
 from fikitd.clients import client_profiles
 from fikitd.clients.client_profiles import PROFILE_BYTES, ClientProfiles
-from fikitd.clients.keeper import Keeper, Notes
+from fikitd.clients.fd_store import FdStore, Notes
 from fikitd.clients.managed_client import Client
 from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.packets import Refused, receive, send
@@ -60,7 +60,7 @@ class Managed:
         store: ProfileStore,
         storage: Storage,
         work: Call,
-        keeper: Keeper,
+        keeper: FdStore,
         rotation: MemoryRotation,
         proc: Path,
     ) -> None:

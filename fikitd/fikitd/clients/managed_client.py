@@ -9,7 +9,7 @@ from array import array
 from fikitd.api.job_time import Edges
 from fikitd.base.peer import Peer
 from fikitd.base.protocol import Device
-from fikitd.clients.keeper import Kept, Notes
+from fikitd.clients.fd_store import KeptClient, Notes
 from fikitd.jobs.job import Borrowed, Job
 from fikitd.jobs.totals import Stats
 from fikitd.profiles.profile_key import Program
@@ -39,7 +39,7 @@ class Client:
         self.in_mps = False  # as the driver told it
         self.mode = ""  # in which it shares its GPU
         self.described_bytes = 0  # by descriptions of its kernels
-        self.kept: Kept | None = None  # from the fikitd before this one
+        self.kept: KeptClient | None = None  # from the fikitd before this one
         self.notes: Notes | None = None  # for the next one
         self.known_edges: Edges | None = None  # by its profile
         self.edges = Edges(0, 0, 0)  # its start and its end, when it has gone

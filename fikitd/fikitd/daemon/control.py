@@ -15,7 +15,7 @@ from fikitd.base import build, priorities
 from fikitd.base.peer import Peer
 from fikitd.base.scarcity import run_out, scarce
 from fikitd.base.shares import HEAVY_REQUESTS, NoPlace, Places
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from fikitd.clients.present import Present
 from fikitd.jobs.job import Job
 from fikitd.jobs.registry import Jobs

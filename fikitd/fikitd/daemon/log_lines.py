@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from fikitd.base.untrusted import printable, printable_lines
+from fikitd.base.validation import printable, printable_lines
 from fikitd.daemon.log_bounds import Bounded
 
 

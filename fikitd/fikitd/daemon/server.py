@@ -25,7 +25,7 @@ from fikitd.base.scarcity import SpareDescriptor, run_out, scarce
 from fikitd.base.shares import REQUESTS as REQUEST_PLACES
 from fikitd.base.shares import Places, connections
 from fikitd.clients.connections import Clients
-from fikitd.clients.keeper import Keeper
+from fikitd.clients.fd_store import FdStore
 from fikitd.clients.memory_rotation import MemoryRotation
 from fikitd.clients.present import Present, Reported
 from fikitd.clients.unmanaged import Unmanaged
@@ -41,12 +41,12 @@ from fikitd.gpus.switches import Switches
 from fikitd.history import SpoolHistory
 from fikitd.jobs.admin_comment import AdminComments
 from fikitd.jobs.auto_priority import AutoPriorities
-from fikitd.jobs.forgotten import Forgotten
 from fikitd.jobs.gpu_use import GpuUse
 from fikitd.jobs.job import Job
 from fikitd.jobs.job_files import JobFiles
 from fikitd.jobs.ledger import Ledger
 from fikitd.jobs.memory_watch import MemoryWatch
+from fikitd.jobs.orphans import Orphans
 from fikitd.jobs.registry import Jobs
 from fikitd.metrics.job_map import JobMap
 from fikitd.metrics.meter import Meter
@@ -57,7 +57,7 @@ from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecords
 from fikitd.store.storage import Storage
 from fikitd.workers.pool import Call, Workers
-from fikitd.workers.pruning import Kept, Pruner
+from fikitd.workers.retention import Kept, Pruner
 
 _log = logging.getLogger("fikitd")
 
@@ -134,7 +134,7 @@ class Server:
             reported=self._reported,
             mps=self._mps.processes,
         )
-        self._forgotten = Forgotten(
+        self._forgotten = Orphans(
             jobs=self._jobs,
             records=self._records,
             storage=self._storage,
@@ -146,7 +146,7 @@ class Server:
         self._present = Present(config.scheduler.policy, self._unmanaged.around, self._meter)
         self._rotation = MemoryRotation(self._jobs.host_bytes, self._devices.memory_bytes, config.oversubscribe.epoch_s)
         self._clients = Clients(
-            keeper=Keeper(),
+            keeper=FdStore(),
             rotation=self._rotation,
             gpus=self._gpus,
             devices=self._devices,

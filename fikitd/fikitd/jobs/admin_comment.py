@@ -21,7 +21,7 @@ from fikitd.api.outcomes import UNKNOWN, Outcome
 from fikitd.api.report_format import Report
 from fikitd.api.reports import gpu_time_bound
 from fikitd.base.child_process import end
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 _log = logging.getLogger("fikitd")
 

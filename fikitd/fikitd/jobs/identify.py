@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fikitd.base.scarcity import scarce
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from fikitd.store.records import JobRecord, JobRecords, start_ticks, stat_fields
 
 MAX_ANCESTORS: Final = 64

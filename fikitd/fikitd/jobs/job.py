@@ -22,7 +22,7 @@ from fikitd.api.traces import JobTrace
 from fikitd.base import priorities
 from fikitd.base.protocol import Device
 from fikitd.base.shares import GPUS, WARNINGS, NoPlace
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from fikitd.gpus.memory import MemoryPage
 from fikitd.jobs.ledger import Entry
 from fikitd.jobs.totals import Stats, Totals

@@ -15,13 +15,13 @@ from fikitd.api.traces import TraceStore
 from fikitd.api.uses import Use, UseStore
 from fikitd.jobs.admin_comment import AdminComments
 from fikitd.jobs.job import Job
-from fikitd.profiles.peaks import NAMELESS_BATCH
+from fikitd.profiles.memory_history import NAMELESS_BATCH
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store import own_directory
 from fikitd.store.records import JobRecord
 from fikitd.store.storage import Storage, become, reason
 from fikitd.workers.pool import Call, Rights
-from fikitd.workers.pruning import Pruner
+from fikitd.workers.retention import Pruner
 
 _log = logging.getLogger("fikitd")
 

@@ -22,7 +22,7 @@ from fikitd.api.job_time import JobTime
 from fikitd.api.memory_story import MemoryStory
 from fikitd.base.protocol import Device
 from fikitd.base.threads import Thread
-from fikitd.base.untrusted import is_name
+from fikitd.base.validation import is_name
 from fikitd.jobs.totals import Totals
 from fikitd.store.records import JobRecord
 from fikitd.store.storage import SETTLE_LOOK_S, read_bounded

@@ -14,7 +14,7 @@ from typing import Any, Final
 from fikitd._core import merge_statistics
 from fikitd.api.job_time import Edges
 from fikitd.base import schema
-from fikitd.base.untrusted import integer, is_name, number, printable, string
+from fikitd.base.validation import integer, is_name, number, printable, string
 from fikitd.profiles import profile_rhythm
 from fikitd.profiles.profile_key import ROLES, variant_of
 

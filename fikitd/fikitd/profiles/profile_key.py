@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fikitd.base.untrusted import printable, slug
+from fikitd.base.validation import printable, slug
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?", re.ASCII)
 _OPTIONS_WITH_VALUE: Final = ("-W", "-X", "--check-hash-based-pycs")

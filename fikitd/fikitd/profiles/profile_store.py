@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fikitd.base.untrusted import AHEAD_S, is_name
+from fikitd.base.validation import AHEAD_S, is_name
 from fikitd.profiles import profile_format, profile_match
 from fikitd.profiles.profile_format import Kernel, Profile
 from fikitd.profiles.profile_key import Program, words_of

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from fikitd.base.untrusted import AHEAD_S
+from fikitd.base.validation import AHEAD_S
 
 # A profile of 4000 kernels has about 2 MiB. Older runs say less about today's program.
 MAX_RUNS: Final = 16

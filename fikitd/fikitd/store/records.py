@@ -15,7 +15,7 @@ from typing import Final
 
 from fikitd.base import priorities, quantities
 from fikitd.base.scarcity import scarce
-from fikitd.base.untrusted import integer, is_name, printable
+from fikitd.base.validation import integer, is_name, printable
 from fikitd.store.changed_priorities import AUTO, USER, ChangedPriorities
 from fikitd.store.storage import read_bounded, write_atomic
 

@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fikitd.base.untrusted import AHEAD_S, is_name
+from fikitd.base.validation import AHEAD_S, is_name
 from fikitd.store import own_directory
 from fikitd.store.storage import read_bounded, unreadable, write_atomic
 

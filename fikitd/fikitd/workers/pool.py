@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from fikitd.base.untrusted import integer, no_constant, printable, string
+from fikitd.base.validation import integer, no_constant, printable, string
 from fikitd.store.storage import StorageTimeout
 from fikitd.worker import LENGTH, MAX_CHUNK_BYTES, Limits
 

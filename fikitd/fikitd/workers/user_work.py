@@ -18,13 +18,13 @@ from typing import Any, Final
 from fikitd._core import pack_profile, unpack_profile
 from fikitd.api import traces
 from fikitd.api.traces import TraceStore
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from fikitd.profiles import profile_accesses, profile_store
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_key import Program, variant_of
 from fikitd.profiles.profile_match import Match
 from fikitd.profiles.profile_store import ProfileStore
-from fikitd.workers.pruning import Have, Kept, prune_own, prune_reports
+from fikitd.workers.retention import Have, Kept, prune_own, prune_reports
 
 MOST_SENTENCES: Final = 8  # for the job's report
 MOST_CHARACTERS: Final = 1000  # of one
@@ -97,7 +97,7 @@ def _save_profile(arguments: dict[str, Any], chunks: Iterator[bytes], _descripto
 
 
 def _remember_peak(arguments: dict[str, Any], _chunks: Iterator[bytes], _descriptors: list[int]) -> Result:
-    peaks = Peaks(ProfileStore(arguments["directory"]))
+    peaks = MemoryHistory(ProfileStore(arguments["directory"]))
     peaks.remember(arguments["uid"], arguments["name"], arguments["job"], arguments["peak_bytes"])
     return None, ()
 

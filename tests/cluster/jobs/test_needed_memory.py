@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_the_next_job_of_a_name_gets_what_the_last_one_needed(
     name = "--job-name=learner"
     first = cluster.run("srun", GPU, LOW, name, sys.executable, "-c", NEEDS.format(mib=5000))
     assert "result 0" in first.stdout
-    peaks = Peaks(ProfileStore(cluster.sandbox.profile_dir))
+    peaks = MemoryHistory(ProfileStore(cluster.sandbox.profile_dir))
     cluster.until(lambda: peaks.of(os.getuid(), "learner"), "its peak was not stored")
     assert probed("srun", GPU, LOW, name, cluster.probe).shards == 6  # 5000 MiB and a tenth
     assert batch_probed(cluster.probe, GPU, LOW, name).shards == 6
@@ -42,7 +42,7 @@ def test_the_next_job_of_a_name_gets_what_the_last_one_needed(
 def test_memory_is_learnt_whatever_the_job_is_called(cluster: Cluster, parsed: Callable[[str], Probe]) -> None:
     needs = cluster.directory / "needs.py"
     needs.write_text(NEEDS.format(mib=5000))
-    peaks = Peaks(ProfileStore(cluster.sandbox.profile_dir))
+    peaks = MemoryHistory(ProfileStore(cluster.sandbox.profile_dir))
     ways = {
         "wrap": ("", ["--wrap={}"]),
         "sbatch": ("#!/bin/sh\n{}\n", []),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from daemon_process import Fikitd, Runner, eventually, usual_daemon
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 
 from fikitd import paths
@@ -119,7 +119,7 @@ def test_what_a_job_needed_is_remembered_under_its_name(
 ) -> None:
     code = IMPORTS + "context()\np = made(alloc(5 * MIB))\ncheck(free(p))\nmade(alloc(MIB))\nprint('done')"
     job, *_ = runner.run("-c", code, **facts)
-    peaks = Peaks(ProfileStore(daemon.profiles))
+    peaks = MemoryHistory(ProfileStore(daemon.profiles))
     assert eventually(lambda: peaks.of(os.getuid(), name)) == {job: 5 * MIB}
 
 

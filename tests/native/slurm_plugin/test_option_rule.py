@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fikit.options.sizes import parse_size
 from fikitd.base import priorities, quantities
-from fikitd.base.untrusted import is_name
+from fikitd.base.validation import is_name
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lua_module import LUA, lua

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from fikitd.profiles.peaks import Peaks, file_name
+from fikitd.profiles.memory_history import MemoryHistory, file_name
 from fikitd.profiles.profile_store import ProfileStore
 from lua_module import LUA, client, filtered, lua, spank
 
@@ -296,7 +296,7 @@ def test_a_jobs_name_can_be_read_back_from_its_files(name: str) -> None:
 @pytest.mark.parametrize("name", ["a/b", "a b", "../train", "100%", "ä", "x" * 300, "it's; id"])
 @pytest.mark.parametrize("kind", ["srun", "sbatch"])
 def test_memory_is_learnt_for_jobs_of_any_name(remembering: Path, kind: str, name: str) -> None:
-    Peaks(ProfileStore(remembering.parents[1])).remember(os.getuid(), name, "12", 5 * 2**30)
+    MemoryHistory(ProfileStore(remembering.parents[1])).remember(os.getuid(), name, "12", 5 * 2**30)
     config = str(remembering.parents[2] / "fikit.toml")
     said = client({**GPU, **LOW, "type": kind, "job-name": name}, TEST_CONFIG=config)
     assert ("gres=shard:6" if kind == "srun" else f"usual={5 * 2**30}") in said
@@ -338,7 +338,7 @@ def test_what_another_user_put_into_a_directory_of_ones_name_is_not_read(remembe
 def test_whose_name_somebody_else_has_taken_is_remembered_all_the_same(remembering: Path) -> None:
     own = remembering.parent
     os.chown(own, 4321, 4321)
-    Peaks(ProfileStore(own.parent)).remember(os.getuid(), "train", "12", 5 * 2**30)
+    MemoryHistory(ProfileStore(own.parent)).remember(os.getuid(), "train", "12", 5 * 2**30)
     assert shards(remembering, **{"job-name": "train"}) == "shard:6"
 
 
@@ -352,7 +352,7 @@ def test_a_site_may_have_any_characters_in_its_paths(remembering: Path) -> None:
 
 
 def test_the_file_that_fikitd_writes_is_the_one_that_is_read(remembering: Path) -> None:
-    Peaks(ProfileStore(remembering.parents[1])).remember(os.getuid(), "train", "12", 5 * 2**30)
+    MemoryHistory(ProfileStore(remembering.parents[1])).remember(os.getuid(), "train", "12", 5 * 2**30)
     assert shards(remembering, **{"job-name": "train"}) == "shard:6"
 
 

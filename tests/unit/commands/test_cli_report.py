@@ -16,7 +16,7 @@ from fikit.commands.report import command
 from fikit.site_paths import Place
 from fikitd.api.reports import ReportStore
 from fikitd.api.traces import TraceStore
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 
 
@@ -61,7 +61,7 @@ def test_what_to_do_comes_last_with_the_line_to_type(store: ReportStore) -> None
 def test_the_peaks_of_the_names_last_runs_count(store: ReportStore) -> None:
     profiles = ProfileStore(store.directory.parent / "profiles")
     profiles.prepare(os.getuid(), os.getgid())
-    Peaks(profiles).remember(os.getuid(), "serve", "11", int(9.9 * 2**30))
+    MemoryHistory(profiles).remember(os.getuid(), "serve", "11", int(9.9 * 2**30))
     store.save({**REPORT, "memory": {**REPORT["memory"], "refused": 0}})
     assert (
         "it asks for 10 GiB, and a run needed 9.9: it may run out of memory\n     sbatch --fikit-mem=11G"

@@ -22,8 +22,8 @@ from fikitd.base.protocol import CONTROL_NAME, SOCKET_NAME, Device
 from fikitd.base.scarcity import scarce
 from fikitd.daemon import server as server_module
 from fikitd.daemon.server import Server
-from fikitd.jobs.forgotten import Forgotten
 from fikitd.jobs.identify import job_of_process, read_process
+from fikitd.jobs.orphans import Orphans
 from fikitd.store.records import JobRecord
 
 from fikitd import _core
@@ -210,7 +210,7 @@ def test_jobs_are_neither_over_nor_forgotten_while_fikitd_cannot_look(tmp_path: 
     proc.add(700, command=("slurmstepd: [12.batch]",))
     parts: dict[str, Any] = vars(server)
     jobs, records = parts["_jobs"], parts["_records"]
-    forgotten = Forgotten(
+    forgotten = Orphans(
         jobs=jobs, records=records, storage=parts["_storage"], proc=proc.root, after_s=60, clock=lambda: now[0]
     )
 
@@ -243,7 +243,7 @@ def test_a_watch_that_fails_is_told_once_and_begins_anew(
         if len(begun) < 5:
             raise error
 
-    monkeypatch.setattr("fikitd.jobs.forgotten.Forgotten.watch", watch)
+    monkeypatch.setattr("fikitd.jobs.orphans.Orphans.watch", watch)
     proc = FakeProc(tmp_path / "proc")
     proc.root.mkdir()
     with fakes.serving(fakes.config_in(tmp_path), FakeCore(), proc.root):

@@ -18,7 +18,7 @@ from daemon_fakes import FakeClient, FakeCore, FakeProc, eventually
 from daemon_in_thread import Daemon
 from fikitd.api.client import Control
 from fikitd.base.protocol import Device
-from fikitd.clients.keeper import KINDS
+from fikitd.clients.fd_store import KINDS
 from fikitd.jobs.ledger import Entry, Ledger
 from fikitd.jobs.totals import Totals
 

@@ -19,7 +19,7 @@ from fikitd.api.reports import ReportStore
 from fikitd.api.uses import Use, UseError, UseStore
 from fikitd.jobs.gpu_use import GpuUse, use_of
 from fikitd.store.records import JobRecord
-from fikitd.workers.pruning import Kept, prune_reports
+from fikitd.workers.retention import Kept, prune_reports
 from hostile_values import spoiled, strings
 from hypothesis import given
 from hypothesis import strategies as st

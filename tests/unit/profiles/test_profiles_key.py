@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from daemon_fakes import FakeProc
-from fikitd.base.untrusted import is_name
+from fikitd.base.validation import is_name
 from fikitd.profiles.profile_key import (
     FIRST,
     OTHERS,

@@ -34,7 +34,7 @@ from fikitd.api.reports import ReportStore, summary_line
 from fikitd.daemon.log_lines import Lines
 from fikitd.jobs import admin_comment
 from fikitd.jobs.admin_comment import AdminComments
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 from hostile_values import TEXTS, as_bytes, is_text, junk, paths, spoiled, strings, values
 from hypothesis import HealthCheck, given, settings
@@ -222,7 +222,7 @@ def test_any_bytes_are_peaks_or_none(tmp_path_factory: pytest.TempPathFactory, d
     directory = store.directory / str(ME) / ".memory"
     directory.mkdir(parents=True)
     (directory / "train").write_bytes(data)
-    for job, peak in Peaks(store).of(ME, "train").items():
+    for job, peak in MemoryHistory(store).of(ME, "train").items():
         assert is_text(job)
         assert 0 <= peak < 10**16
 

@@ -19,8 +19,8 @@ from fikit.commands import report, trace
 from fikitd.api.client import Control
 from fikitd.api.reports import MOST_DAMAGED, ReportStore
 from fikitd.api.traces import TraceStore
-from fikitd.profiles import peaks, profile_store
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles import memory_history, profile_store
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store import user_files
 from fikitd.store.storage import read_bounded
@@ -198,8 +198,8 @@ def test_of_a_profile_with_a_clock_from_2099_nothing_else_goes_first(
 
 
 def test_names_of_jobs_leave_a_bounded_number_of_peaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peaks, "MAX_NAMES", 3)
-    known = Peaks(ProfileStore(tmp_path))
+    monkeypatch.setattr(memory_history, "MAX_NAMES", 3)
+    known = MemoryHistory(ProfileStore(tmp_path))
     for number in range(5):
         known.remember(ME, f"job{number}", "1", 5)
         os.utime(tmp_path / str(ME) / ".memory" / f"job{number}", (1000 + number, 1000 + number))

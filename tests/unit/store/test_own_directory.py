@@ -13,7 +13,7 @@ import pytest
 from cli_samples import REPORT
 from daemon_in_thread import as_nobody
 from fikitd.api.reports import ReportError, ReportStore
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store import mounts, own_directory
 from fikitd.store.own_directory import everybodys, make, make_parent, of, prepare
@@ -87,13 +87,13 @@ def test_a_name_that_somebody_else_took_costs_its_user_nothing(shared: Path, tak
     for number in ("1", "2"):
         as_user(VICTIM, lambda number=number: reports.save({**record, "job": number}))
     as_user(VICTIM, lambda: profiles.save(VICTIM, document(), "run1"))
-    as_user(VICTIM, lambda: Peaks(profiles).remember(VICTIM, "train", "1", 5))
+    as_user(VICTIM, lambda: MemoryHistory(profiles).remember(VICTIM, "train", "1", 5))
     (own,) = of(shared, VICTIM)
     assert own.name.startswith(f"{VICTIM}.")
     assert own.stat().st_mode & 0o777 == 0o700
     assert reports.load("2") == {**record, "job": "2"}
     assert profiles.keys(VICTIM) == ["net"]
-    assert Peaks(profiles).of(VICTIM, "train") == {"1": 5}
+    assert MemoryHistory(profiles).of(VICTIM, "train") == {"1": 5}
     assert [uid for uid, _ in everybodys(shared)] == [VICTIM]
 
 
@@ -206,7 +206,7 @@ def test_storage_that_is_not_mounted_is_not_made_anew_on_the_local_disk(tmp_path
         lambda: ReportStore(away / "reports").save(REPORT),
         lambda: ProfileStore(away / "profiles").save(os.getuid(), document(), "run1"),
         lambda: ProfileStore(away / "profiles").load(os.getuid(), "net"),
-        lambda: Peaks(ProfileStore(away / "profiles")).remember(os.getuid(), "train", "1", 5),
+        lambda: MemoryHistory(ProfileStore(away / "profiles")).remember(os.getuid(), "train", "1", 5),
     ):
         with pytest.raises(FileNotFoundError, match=sentence):
             attempt()

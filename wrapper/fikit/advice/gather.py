@@ -16,7 +16,7 @@ from fikitd.api.outcomes import name_key, recorded_name
 from fikitd.base import priorities, quantities
 from fikitd.config import fikit_toml
 from fikitd.config.access import limits_of, rules_of
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 from fikitd.store.records import JobRecord, RecordError
 
@@ -122,7 +122,11 @@ def _shards(mem: int | None, shards: int, name: str, site: fikit_toml.SlurmConfi
     if shards:
         return shards, "asked"
     peaks = (
-        [peak for place in places() for peak in Peaks(ProfileStore(place.profile_dir)).of(os.getuid(), name).values()]
+        [
+            peak
+            for place in places()
+            for peak in MemoryHistory(ProfileStore(place.profile_dir)).of(os.getuid(), name).values()
+        ]
         if name
         else []
     )

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from fikitd.api.uses import Use
 from fikitd.config import fikit_toml
-from fikitd.profiles.peaks import Peaks
+from fikitd.profiles.memory_history import MemoryHistory
 from fikitd.profiles.profile_store import ProfileStore
 
 from fikit.advice import gather, of_run, rules, use_rules
@@ -29,7 +29,7 @@ def advise_of_use(use: Use) -> list[Advice]:
 def _peaks_bytes(run: JobReport) -> Iterator[int]:
     for place in places():
         with suppress(OSError, ValueError):
-            yield from Peaks(ProfileStore(place.profile_dir)).of(run.uid, run.name).values()
+            yield from MemoryHistory(ProfileStore(place.profile_dir)).of(run.uid, run.name).values()
 
 
 def _highest() -> int:

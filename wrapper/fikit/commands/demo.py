@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import click
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fikit import disk_space

@@ -14,7 +14,7 @@ from fikitd.api import outcomes
 from fikitd.api.outcomes import UNKNOWN, Outcome
 from fikitd.api.reports import summary_line
 from fikitd.base import priorities
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from fikitd.config import fikit_toml
 
 from fikit import jobs_known

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from fikitd.api.client import ControlError, DaemonUnreachable
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult

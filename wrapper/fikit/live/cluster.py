@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar, Final
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult

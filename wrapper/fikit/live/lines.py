@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 from fikit.placement import jobs as queue
 from fikit.placement.jobs import Job

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from fikitd.base.untrusted import no_constant
+from fikitd.base.validation import no_constant
 
 from fikit.recordings.timeline import MOST_BYTES, MOST_COUNT, MOST_NS, Call, NoTimeline, Shape, Timeline, Work
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 COLUMNS: Final = "type,host_ts,host_dur,dev_start,dev_dur,stream,gx,gy,gz,bx,by,bz,regs,smem,bytes,name_id,tid"
 MOST_OF_NAME: Final = 4096

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fikitd.base import priorities
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 from rich.text import Text
 
 from fikit.cluster.view import Broken, Cluster, Gpu, Job, Node, Totals, totals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from fikitd.base.untrusted import printable
+from fikitd.base.validation import printable
 
 from fikit.wording import screen
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
-from fikitd.base.untrusted import printable_lines
+from fikitd.base.validation import printable_lines
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fikitd.base import protocol
 from fikitd.base.protocol import Device
-from fikitd.clients import keeper
-from fikitd.clients.keeper import FIRST_FD, KINDS, Keeper, Kept, Notes
+from fikitd.clients import fd_store
+from fikitd.clients.fd_store import FIRST_FD, KINDS, FdStore, KeptClient, Notes
 from fikitd.gpus.memory import MemoryPage
 
 DEVICE = Device("Emulated GPU", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", 2**34)
@@ -27,16 +27,16 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
         yield notify
 
 
-def handed_over(monkeypatch: pytest.MonkeyPatch, descriptors: list[tuple[str, int]]) -> list[Kept]:
+def handed_over(monkeypatch: pytest.MonkeyPatch, descriptors: list[tuple[str, int]]) -> list[KeptClient]:
     """What `inherited` makes of them; they are copied to numbers in a row, as systemd has them, behind all that are in use."""
     first = 1 + max(int(fd.name) for fd in Path("/proc/self/fd").iterdir())
     for i, (_, fd) in enumerate(descriptors):
         os.dup2(fd, first + i)
-    monkeypatch.setattr(keeper, "FIRST_FD", first)
+    monkeypatch.setattr(fd_store, "FIRST_FD", first)
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
     monkeypatch.setenv("LISTEN_FDS", str(len(descriptors)))
     monkeypatch.setenv("LISTEN_FDNAMES", ":".join(name for name, _ in descriptors))
-    return Keeper().inherited()
+    return FdStore().inherited()
 
 
 def client(number: int = 3, version: int = protocol.OLDEST) -> list[tuple[str, int]]:
@@ -48,7 +48,7 @@ def client(number: int = 3, version: int = protocol.OLDEST) -> list[tuple[str, i
 
 def test_a_client_is_handed_over_whole(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = client()
-    Keeper().keep(3, {name.partition(".")[2]: fd for name, fd in sent})
+    FdStore().keep(3, {name.partition(".")[2]: fd for name, fd in sent})
     received = []
     for _ in sent:
         message, fds, _, _ = socket.recv_fds(systemd, 4096, 4)
@@ -89,8 +89,8 @@ def test_what_makes_no_client_is_dropped_and_said(
 
 def test_without_anybody_who_keeps_nothing_is_sent(systemd: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FIKIT_KEEP")
-    assert not Keeper()
-    Keeper().drop(1)
+    assert not FdStore()
+    FdStore().drop(1)
     systemd.setblocking(False)
     with pytest.raises(BlockingIOError):
         systemd.recv(100)
@@ -99,7 +99,7 @@ def test_without_anybody_who_keeps_nothing_is_sent(systemd: socket.socket, monke
 def test_descriptors_of_another_process_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LISTEN_PID", "1")
     monkeypatch.setenv("LISTEN_FDS", "5")
-    assert Keeper().inherited() == []
+    assert FdStore().inherited() == []
     assert FIRST_FD == 3
 
 

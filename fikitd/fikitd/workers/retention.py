@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from fikitd.api.traces import SUFFIX
 from fikitd.api.uses import SUFFIX as USE
-from fikitd.base.untrusted import integer, is_name
-from fikitd.profiles.peaks import DIRECTORY as PEAKS
+from fikitd.base.validation import integer, is_name
+from fikitd.profiles.memory_history import DIRECTORY as PEAKS
 from fikitd.store import own_directory
 from fikitd.store.records import JobRecord
 from fikitd.store.storage import Storage, reason

@@ -34,7 +34,7 @@ def _run(record: JobRecord) -> Run:
     return record.job, record.started_ns
 
 
-class Forgotten:
+class Orphans:
     """Looks while jobs share; `after_s` 0 = never."""
 
     def __init__(

@@ -16,7 +16,7 @@ from fikitd.api.client import Control
 from fikitd.api.reports import ReportStore
 from fikitd.base.protocol import Device
 from fikitd.daemon.server import Server
-from fikitd.jobs.forgotten import Forgotten
+from fikitd.jobs.orphans import Orphans
 from fikitd.store.records import JobRecord
 
 AFTER_S = 60
@@ -38,7 +38,7 @@ class Node:
         self.now = 1000.0
         parts: dict[str, Any] = vars(self.server)
         self.jobs, self.records = parts["_jobs"], parts["_records"]
-        self.forgotten = Forgotten(
+        self.forgotten = Orphans(
             jobs=self.jobs, records=self.records, storage=parts["_storage"], proc=self.proc.root, after_s=AFTER_S,
             clock=lambda: self.now,
         )  # fmt: skip

@@ -30,7 +30,7 @@ _UNSAFE = re.compile(rb"^\.|[^A-Za-z0-9._-]")
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}) (\d{1,16})", re.ASCII)
 
 
-class Peaks:
+class MemoryHistory:
     """Reads and writes in the calling thread with its rights, as ProfileStore does, beside whose profiles the files lie."""
 
     def __init__(self, store: ProfileStore) -> None:

@@ -32,7 +32,7 @@ class _OtherVersion(Exception):
 
 
 @dataclass
-class Kept:
+class KeptClient:
     """One client of the fikitd before this one. The descriptors are the owner's to close."""
 
     number: int
@@ -83,7 +83,7 @@ def _frames(fd: int) -> Iterator[bytes]:
         data = data[end:]
 
 
-class Keeper:
+class FdStore:
     """Speaks to systemd, if it keeps descriptors for us; otherwise every call does nothing."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Keeper:
         for kind in KINDS:
             self._tell(f"FDSTOREREMOVE=1\nFDNAME={number}.{kind}")
 
-    def inherited(self) -> list[Kept]:
+    def inherited(self) -> list[KeptClient]:
         """The clients of the fikitd before this one. What makes no whole client is closed and dropped."""
         count = int(os.environ.get("LISTEN_FDS", "0")) if os.environ.get("LISTEN_PID") == str(os.getpid()) else 0
         names = os.environ.get("LISTEN_FDNAMES", "").split(":")
@@ -132,7 +132,7 @@ class Keeper:
             notify.sendmsg([state.encode()], rights, 0, self._address)
 
 
-def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
+def _kept(number: int, descriptors: Mapping[str, int]) -> KeptClient:
     frames = _frames(descriptors["notes"])
     facts = json.loads(next(frames, b""))
     if not protocol.OLDEST <= (version := facts["protocol"]) <= protocol.VERSION:
@@ -142,7 +142,7 @@ def _kept(number: int, descriptors: Mapping[str, int]) -> Kept:
     if facts["number"] != number:
         raise ValueError("notes of another client")
     os.lseek(descriptors["notes"], 0, os.SEEK_END)
-    return Kept(
+    return KeptClient(
         number=number,
         job=facts["job"],
         started_ns=facts["started_ns"],

@@ -14,7 +14,7 @@ from daemon_in_thread import Daemon
 from fikitd.api.client import Control
 from fikitd.profiles import profile_store, run_files
 from fikitd.profiles.profile_store import ProfileStore
-from fikitd.workers.pruning import Kept, prune_peaks, prune_profiles, prune_reports
+from fikitd.workers.retention import Kept, prune_peaks, prune_profiles, prune_reports
 
 ME = os.getuid()
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
