@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fikitd.jobs import gpu_use
+from fikitd.jobs.gpu_use import Look
 from fikitd.store.records import JobRecord
 
 GPU = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -27,3 +29,7 @@ def candidate(run_dir: Path, record: JobRecord) -> Path:
     path = run_dir / "candidates" / record.job
     path.write_text(record.text())
     return path
+
+
+def look(*gpus: dict[str, Any], alone: tuple[JobRecord, ...] = ()) -> Look:
+    return Look(gpus, gpu_use.holders(alone, gpus))

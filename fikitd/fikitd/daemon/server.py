@@ -192,7 +192,7 @@ class Server:
         """None where nobody wants its figures: then nothing is counted for them."""
         if not (config.metrics.listen or config.metrics.textfile or config.daemon.status_dir):
             return None
-        return Meter(config.scheduler.policy, self._jobs.all, self._unmanaged.around)
+        return Meter(config.scheduler.policy, self._jobs.all, self._unmanaged.around, use=lambda: self._use.last)
 
     def _job_ended(self, job: Job) -> None:
         if self._meter:

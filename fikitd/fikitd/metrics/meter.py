@@ -14,9 +14,11 @@ from fikitd.base.protocol import Device
 from fikitd.base.shares import GPUS
 from fikitd.gpus.devices import digits
 from fikitd.jobs import totals
+from fikitd.jobs.gpu_use import Look
 from fikitd.jobs.job import Job
 from fikitd.jobs.totals import Stats
 from fikitd.metrics import table
+from fikitd.metrics.occupancy import Occupancy
 from fikitd.metrics.table import Metric
 
 MOST_BROKEN: Final = 256  # that nobody has asked for yet
@@ -59,9 +61,10 @@ class _Client:
 class Meter:
     def __init__(
         self, policy: str, jobs: Callable[[], Iterable[Job]], around: Callable[[], list[tuple[str, int]]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, *, use: Callable[[], Look] = Look,
     ) -> None:  # fmt: skip
-        """`jobs`: all that there are. `around`: GPU and pid of programs that use a GPU without fikit."""
+        """`jobs`: all that there are. `around`: GPU and pid of programs that use a GPU without fikit. `use`: what NVML said last."""
+        self._use, self._occupancy = use, Occupancy()
         self._policy, self._jobs, self._around, self._clock = policy, jobs, around, clock
         self._clients: dict[int, _Client] = {}
         self._gpu_ns: Counter[str] = Counter()
@@ -173,6 +176,7 @@ class Meter:
             jobs[client.gpu, str(client.job.record.priority)].add(client.job.number)
             found[table.PROCESSES][gpu] = found[table.PROCESSES].get(gpu, 0) + 1
             found[table.MEMORY][gpu] = found[table.MEMORY].get(gpu, 0) + client.held_bytes()
+            found[table.SIZE][gpu] = client.device.memory_bytes
             found[table.EMULATED][gpu] = max(found[table.EMULATED].get(gpu, 0), float(client.device.emulated))
             if (switch_ns := client.switch_ns()) is not None:
                 found[table.SWITCH][gpu] = switch_ns / 1e9
@@ -182,9 +186,22 @@ class Meter:
             found[table.GPU_TIME][name,] = self._gpu_ns[name] / 1e9
             found[table.HARVEST][name,] = self._harvest_ns[name] / 1e9
             found[table.BUSY][name,] = self._busy.get(name, 0.0)
+            self._occupancy.now(name, len(self._jobs_on(name)), self._clock())
+        found[table.OCCUPIED] = {(gpu,): seconds for gpu, seconds in self._occupancy.occupied_s().items()}
+        found[table.SHARED] = {(gpu,): seconds for gpu, seconds in self._occupancy.shared_s().items()}
         called = {digits(client.gpu): client.gpu for client in self._clients.values()}
+        look = self._use()
+        for seen in look.seen:
+            uuid = str(seen["uuid"])
+            labels = (called.get(digits(uuid), uuid),)
+            found[table.ALONE][labels] = float(look.holder(uuid) is not None)
+            if seen.get("use") is not None:
+                found[table.USE][labels] = seen["use"]
         for uuid, count in Counter(uuid for uuid, _ in self._around()).items():
             found[table.UNMANAGED][called.get(digits(uuid), uuid),] = count
+
+    def _jobs_on(self, gpu: str) -> set[int]:
+        return {client.job.number for client in self._clients.values() if client.gpu == gpu}
 
     def _look_at_busy(self, now_s: float) -> None:
         took_s = now_s - self._began_s
@@ -208,7 +225,11 @@ class Meter:
                 found[table.SLOWDOWN][labels] = report["slowdown"]
             if report["max_slowdown"] is not None:
                 found[table.ALLOWED][labels] = 1 + report["max_slowdown"]
-            if moved := report["memory"].get("moved"):
+            memory = report["memory"]
+            found[table.PEAK][labels], found[table.REFUSED][labels] = memory["peak_bytes"], memory["refused"]
+            if memory["limit_bytes"] is not None:
+                found[table.LIMIT][labels] = memory["limit_bytes"]
+            if moved := memory.get("moved"):
                 found[table.RESIDENT][labels] = job.bytes_on_gpu(job.device.uuid)
                 found[table.MOVED][*labels, "in"], found[table.MOVED][*labels, "out"] = (
                     moved["in_bytes"],
@@ -235,6 +256,7 @@ class Meter:
     def _settle(self, gpu: str) -> None:
         """Somebody came or went there, or has another priority: what was done until now belongs to how it was before."""
         there = [client for client in self._clients.values() if client.gpu == gpu]
+        self._occupancy.now(gpu, len(self._jobs_on(gpu)), self._clock())
         highest = min((client.job.record.priority for client in there), default=0)
         for client in there:
             below = client.job.record.priority > highest

@@ -66,6 +66,31 @@ MEMORY: Final = Metric(
     _GPU,
     "GPU memory that programs under fikit hold now, without the driver's own",
 )
+SIZE: Final = Metric("fikit_gpu_memory_bytes", GAUGE, _GPU, "Memory of a GPU on which there are programs under fikit")
+OCCUPIED: Final = Metric(
+    "fikit_gpu_occupied_seconds_total",
+    COUNTER,
+    _GPU,
+    "Time in which there were jobs on the GPU under fikit, since fikitd started",
+)
+SHARED: Final = Metric(
+    "fikit_gpu_shared_seconds_total",
+    COUNTER,
+    _GPU,
+    "Of fikit_gpu_occupied_seconds_total with two jobs or more",
+)
+USE: Final = Metric(
+    "fikit_gpu_use_ratio",
+    GAUGE,
+    _GPU,
+    "How busy the GPU was at the last look by NVML, 0 to 1, whoever used it (gpu_use_s)",
+)
+ALONE: Final = Metric(
+    "fikit_gpu_alone",
+    GAUGE,
+    _GPU,
+    "1 where a job has the GPU to itself, by root's record, as of the last look by NVML; else 0 (gpu_use_s)",
+)
 SWITCH: Final = Metric(
     "fikit_gpu_switch_seconds",
     GAUGE,
@@ -89,6 +114,16 @@ ALLOWED: Final = Metric(
     GAUGE,
     _JOB,
     "What lower jobs may make of fikit_job_slowdown_ratio; missing where the policy promises nothing",
+)
+PEAK: Final = Metric("fikit_job_memory_peak_bytes", GAUGE, _JOB, "Most GPU memory that a job has held at a time so far")
+LIMIT: Final = Metric(
+    "fikit_job_memory_limit_bytes",
+    GAUGE,
+    _JOB,
+    "GPU memory that a job may have (--fikit-mem); missing where nothing limits it",
+)
+REFUSED: Final = Metric(
+    "fikit_job_memory_refused_total", COUNTER, _JOB, "Requests of a job for more GPU memory than it may have"
 )
 RESIDENT: Final = Metric(
     "fikit_job_memory_resident_bytes",
@@ -144,7 +179,7 @@ UNKNOWN: Final = Metric(
 )
 
 METRICS: Final = (
-    BUILD, JOBS, PROCESSES, UNMANAGED, EMULATED, BUSY, GPU_TIME, HARVEST, MEMORY, SWITCH, JOB_TIME, SLOWDOWN, ALLOWED, RESIDENT, MOVED,
+    BUILD, JOBS, PROCESSES, UNMANAGED, EMULATED, BUSY, GPU_TIME, HARVEST, MEMORY, SIZE, OCCUPIED, SHARED, USE, ALONE, SWITCH, JOB_TIME, SLOWDOWN, ALLOWED, PEAK, LIMIT, REFUSED, RESIDENT, MOVED,
     MISSED, MOVING, TURNS, WAITS, DELAYS, ENDED, KEPT, EXCEEDED, UNKNOWN,
 )  # fmt: skip
 

@@ -15,8 +15,10 @@ from daemon_fakes import NOTHING
 from fikitd.api.elapsed import NO_PROMISE
 from fikitd.base.protocol import Device
 from fikitd.base.shares import GPUS
+from fikitd.jobs.gpu_use import Look
 from fikitd.metrics import meter, page, table
 from fikitd.metrics.meter import Meter
+from nvml_looks import OTHER, look, record, seen
 from prometheus_client.parser import text_string_to_metric_families
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +35,10 @@ class Node:
         self.stats: dict[int, dict[str, Any]] = {}
         self.around: list[tuple[str, int]] = []
         self.now_s = 1000.0
-        self.meter = Meter("budget", lambda: self.jobs, lambda: self.around, lambda: self.now_s)
+        self.look_at_use = Look()
+        self.meter = Meter(
+            "budget", lambda: self.jobs, lambda: self.around, lambda: self.now_s, use=lambda: self.look_at_use
+        )
 
     def job(self, number: int, priority: int = 1, uid: int = 4711, **report: Any) -> Any:
         said = {
@@ -90,6 +95,7 @@ def full(node: Node) -> meter.Values:
     node.ran(1, 3)
     node.ran(2, 2)
     node.around.append((GPU, 99))
+    node.look_at_use = Look([seen(OTHER, 1)], {})
     return node.look()
 
 
@@ -216,6 +222,47 @@ def test_a_gpu_is_as_busy_as_its_time_says(node: Node) -> None:
     assert node.look()[table.BUSY] == {(GPU,): 0.5}
     node.ran(1, 1800 + 2 * 3600)  # kernels overlap
     assert node.look()[table.BUSY] == {(GPU,): 1.0}
+
+
+def test_how_long_jobs_were_on_a_gpu_and_how_long_it_was_shared(node: Node) -> None:
+    high, low = node.job(12), node.job(18, 8)
+    node.client(1, high)
+    node.now_s += 10
+    node.client(2, high)  # a second program of the same job
+    node.now_s += 10
+    node.client(3, low)
+    node.now_s += 30
+    node.meter.went(3, node.stats[3])
+    node.now_s += 5
+    node.meter.went(1, node.stats[1])
+    node.meter.went(2, node.stats[2])
+    node.now_s += 1000
+    values = node.look()
+    assert (values[table.OCCUPIED], values[table.SHARED]) == ({(GPU,): 55.0}, {(GPU,): 30.0})
+    node.client(4, low)
+    values = node.look()  # an hour later
+    assert (values[table.OCCUPIED], values[table.SHARED]) == ({(GPU,): 3655.0}, {(GPU,): 30.0})
+
+
+def test_what_nvml_says_is_of_the_gpu_by_fikits_name(node: Node) -> None:
+    node.client(1, node.job(12), gpu=GPU)
+    node.look_at_use = look(seen(GPU.replace("GPU-", "MIG-"), 0, 0.7), seen(OTHER, 1, 0.1), alone=(record(31, "1"),))
+    values = node.look()
+    assert values[table.USE] == {(GPU,): 0.7, (OTHER,): 0.1}
+    assert values[table.ALONE] == {(GPU,): 0.0, (OTHER,): 1.0}
+    node.look_at_use = look(seen(OTHER, 1, None))
+    assert node.look()[table.USE] == {}
+
+
+def test_memory_of_jobs_and_gpus(node: Node) -> None:
+    node.client(1, node.job(12, memory={"peak_bytes": 9, "limit_bytes": 10, "refused": 2}))
+    node.client(2, node.job(18, 8, memory={"peak_bytes": 7, "limit_bytes": None, "refused": 0}))
+    values = node.look()
+    high, low = ("12", "4711", "1"), ("18", "4711", "8")
+    assert values[table.PEAK] == {high: 9, low: 7}
+    assert values[table.LIMIT] == {high: 10}
+    assert values[table.REFUSED] == {high: 2, low: 0}
+    assert values[table.SIZE] == {(GPU,): 2**34}
 
 
 def test_a_promise_is_counted_when_its_job_is_over(node: Node) -> None:

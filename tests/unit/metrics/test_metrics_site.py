@@ -107,3 +107,46 @@ def test_prometheus_accepts_the_rules() -> None:
     done = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 rules found" in done.stdout
+
+
+def panel(title: str) -> str:
+    """Its query, of all nodes."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    [found] = [each["targets"][0]["expr"] for each in panels if each["title"] == title]
+    return str(found).replace("$node", ".*")
+
+
+MEMORY = [
+    series("fikit_job_memory_peak_bytes", "9x30", **JOB), series("fikit_job_memory_limit_bytes", "12x30", **JOB),
+    series("fikit_job_memory_peak_bytes", "9x30", jobid="18", user="bob", priority="8"),
+]  # fmt: skip
+PANELS = [
+    ("How much of their time GPUs are shared",
+     [series("fikit_gpu_occupied_seconds_total", "0+60x30", **GPU), series("fikit_gpu_shared_seconds_total", "0+15x30", **GPU),
+      series("fikit_gpu_occupied_seconds_total", "0+60x30", gpu="GPU-2"), series("fikit_gpu_shared_seconds_total", "0+0x30", gpu="GPU-2")],
+     {'{instance="n1:9836"}': 0.125}),
+    ("How busy GPUs are that one job has alone",
+     [series("fikit_gpu_use_ratio", "0.2x30", **GPU), series("fikit_gpu_alone", "1x30", **GPU),
+      series("fikit_gpu_use_ratio", "0.9x30", gpu="GPU-2"), series("fikit_gpu_alone", "0x30", gpu="GPU-2")],
+     {'fikit_gpu_use_ratio{gpu="GPU-1",instance="n1:9836"}': 0.2}),
+    ("Memory of jobs: the most that they held, of what they may have", MEMORY,
+     {'{instance="n1:9836",jobid="12",priority="1",user="ana"}': 0.75}),
+    ("Requests for memory that were refused", [series("fikit_job_memory_refused_total", "0+2x30", **JOB)],
+     {'{jobid="12",user="ana"}': 10}),
+]  # fmt: skip
+
+
+@needs_promtool
+@pytest.mark.starts_processes
+@pytest.mark.parametrize(("title", "given", "shown"), PANELS, ids=[title for title, _, _ in PANELS])
+def test_a_panel_shows_what_it_says(
+    title: str, given: list[dict[str, str]], shown: dict[str, float], tmp_path: Path
+) -> None:
+    """By Prometheus' own reading of its query, in made-up time."""
+    expected = [{"labels": labels, "value": value} for labels, value in shown.items()]
+    query = {"expr": panel(title), "eval_time": "20m", "exp_samples": expected}
+    test = {"interval": "1m", "input_series": given, "promql_expr_test": [query]}
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

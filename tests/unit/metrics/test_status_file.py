@@ -23,17 +23,12 @@ from fikitd.jobs.gpu_use import GpuUse, Look
 from fikitd.metrics import meter, status_file, table
 from fikitd.metrics.meter import Here
 from fikitd.metrics.today import Today, midnight
-from fikitd.store.records import JobRecord
 from fikitd.store.storage import Storage
-from nvml_looks import OTHER, candidate, record, seen
+from nvml_looks import OTHER, candidate, look, record, seen
 from status_samples import NOW_S
 from test_metrics import DEVICE, GPU, Node
 
 S = 10**9
-
-
-def look(*gpus: dict[str, Any], alone: tuple[JobRecord, ...] = ()) -> Look:
-    return Look(gpus, gpu_use.holders(alone, gpus))
 
 
 def file(node: Node, tmp_path: Path, wall: Any = lambda: NOW_S, look: Look = Look()) -> status_file.StatusFile:  # noqa: B008
