@@ -93,7 +93,7 @@ class Dispatcher {
   // Does it want its turn?
   struct Standing {
     bool at_gate = false; // a launch or copy of it stands there
-    bool busy = false;    // not all that it launched is known to be complete
+    bool busy = false;    // not all that it launched, or was granted, is known to be complete
     std::uint64_t launches = 0;
   };
   Standing standing(ClientId id);

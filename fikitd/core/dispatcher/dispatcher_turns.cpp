@@ -95,7 +95,10 @@ void Dispatcher::send_away(ClientId id, std::int64_t for_ns) {
 Dispatcher::Standing Dispatcher::standing(ClientId id) {
   const std::lock_guard lock(mutex_);
   const Client& client = this->client(id);
-  return {.at_gate = client.at_gate(), .busy = !client.all_over(), .launches = client.launches()};
+  const policy::Client* view = policy_->client(id);
+  // At a closed gate each grant says when it is over; at an open one a wait of the host says it, or a mark.
+  const bool busy = view->closed ? view->grant_count > 0 : !client.all_over();
+  return {.at_gate = client.at_gate(), .busy = busy, .launches = client.launches()};
 }
 
 bool Dispatcher::call_back_due(std::int64_t now_ns) {

@@ -6,6 +6,7 @@ A job that has no memory on the host is never held for it, nor a high one, nor o
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -14,11 +15,15 @@ from fikitd.clients.managed_client import Client
 from fikitd.config.oversubscribe import HIGHEST
 from fikitd.gpus.dispatchers import Dispatcher
 from fikitd.gpus.memory import MemoryPage
-from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen
+from fikitd.gpus.memory_turns import MemoryTurns, Process, Seen, Step, Swap
 from fikitd.gpus.residency import EpochRules
 from fikitd.store.records import JobRecord
 
+_log = logging.getLogger("fikitd")
+
 LOOK_S: Final = 0.05
+CHANGING_S: Final = 0.005  # the same while turns change: each step is seen to be over so late
+ALONE_S: Final = 0.5  # between two looks while nobody takes turns
 AWAY_NS: Final = 3_000_000_000  # should this watch end: so long are they held on, and no longer
 SINCE_MOVES: Final = 6  # version of the protocol
 S: Final = 1_000_000_000
@@ -68,7 +73,12 @@ class MemoryRotation:
             self.look()
             if not any(self._may_move(each.client) for each in self._members.values()):
                 self._there.clear()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        if any(turns.changing for turns in self._places.values()):
+            return CHANGING_S
+        return LOOK_S if self._places else ALONE_S
 
     def look(self) -> None:
         """What is due now, on each GPU."""
@@ -101,10 +111,22 @@ class MemoryRotation:
         total = self._total_bytes(members)
         moving = {each.client.number for processes in jobs.values() for each in processes}
         stays = sum(_stays(each, each.client.number in moving, total) for each in members)
+        before = turns.swaps
         for want in turns.look(self._clock_ns(), max(total - stays, 0), total, seen):
             member = self._members[want.client]
             turns.told(want.client, member.dispatcher.set_goal(want.client, want.goal_bytes))
+        if turns.newest is not None and turns.swaps != before:
+            self._say(place, jobs, turns.newest)
+        if turns.step is Step.FITS and len(jobs) < 2:
+            del self._places[place]
         return turns.away(seen)
+
+    def _say(self, place: str, jobs: dict[int, list[_Member]], swap: Swap) -> None:
+        names = ", ".join(sorted(jobs[job][0].client.record.job for job in swap.running if job in jobs))
+        _log.info(
+            "%s: it is the turn of the memory of job %s for %.1f s at least; the change took %.3f s, of which moves were to take %.3f s",
+            place, names, swap.length_ns / S, swap.took_ns / S, swap.reckoned_ns / S,
+        )  # fmt: skip
 
     def _may_move(self, client: Client) -> bool:
         record = client.job.record

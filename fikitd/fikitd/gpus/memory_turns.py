@@ -71,6 +71,17 @@ class Want:
     goal_bytes: int
 
 
+@dataclass(frozen=True)
+class Swap:
+    """A change of turns. took_ns: so long did those that go or come not run; reckoned_ns: of that what the moves were expected to take; length_ns:
+    the least length of the turn that begins."""
+
+    running: frozenset[int]  # jobs
+    took_ns: int
+    reckoned_ns: int
+    length_ns: int
+
+
 class Step(Enum):
     FITS = "fits"  # all run: their memory fits together, or there is one of them
     RUN = "run"
@@ -101,6 +112,7 @@ class MemoryTurns:
     running: set[int] = field(default_factory=set)  # jobs
     swaps: int = 0
     moved_ns: int = 0  # so long did nobody run because of moves
+    newest: Swap | None = None
     rate: float = 0.0
     _known: dict[int, _Known] = field(default_factory=dict)
     _next: set[int] = field(default_factory=set)
@@ -142,6 +154,11 @@ class MemoryTurns:
             return self._go_on(now_ns, here)
         return []
 
+    @property
+    def changing(self) -> bool:
+        """Some wait for a step of the change to be over."""
+        return self.step not in {Step.FITS, Step.RUN}
+
     def told(self, client: int, goal: int) -> None:
         """The number of the wish about a client; 0: its shim moves nothing."""
         if goal:
@@ -180,11 +197,12 @@ class MemoryTurns:
     def _fitting(self, here: dict[int, Seen], room_bytes: int) -> set[int]:
         """Those that came first, as far as they fit; the first one in any case."""
         chosen: set[int] = set()
+        left = room_bytes
         for number in sorted(here, key=lambda job: self._known[job].since_ns):
             needed = min(here[number].bytes, room_bytes)
-            if needed <= room_bytes:
+            if needed <= left:
                 chosen.add(number)
-                room_bytes -= needed
+                left -= needed
         return chosen
 
     def _run(self, now_ns: int, here: dict[int, Seen], length_ns: int) -> None:
@@ -291,6 +309,8 @@ class MemoryTurns:
         self.swaps += 1
         self.moved_ns += now_ns - self._stopped_ns
         length_ns = self._epoch.length_ns if self._epoch else self.rules.least_epoch_ns
+        reckoned_ns = self._epoch.swap_ns if self._epoch else 0
+        self.newest = Swap(frozenset(self.running), now_ns - self._stopped_ns, reckoned_ns, length_ns)
         self._run(now_ns, here, length_ns)
         return []
 
@@ -340,7 +360,7 @@ class MemoryTurns:
         took_ns = now_ns - self._began_ns
         if self._awaited and moved_bytes and took_ns > 0 and now_ns < self._until_ns:
             seen = min(max(moved_bytes / took_ns * 1e9, LEAST_RATE), MOST_RATE)
-            self.rate += (seen - self.rate) / 4
+            self.rate = seen if self.rate == self.rules.link_bytes_per_s else self.rate + (seen - self.rate) / 4
 
 
 def _stands(job: Seen, want: Want) -> bool:

@@ -288,7 +288,7 @@ def test_frees_contexts_that_end_and_forks_in_the_middle_of_moves(start: Start, 
     page.open_gate()
     assert run.line() == "0"
     assert run.finish() == ("True\n", "")
-    assert page.moves()["out_bytes"] >= 64 * MIB
+    assert page.moves()["failures"] == 0, "what is freed is not moved"
 
 
 def test_a_process_that_is_killed_in_the_middle_of_a_move_leaves_the_gpu_to_others(

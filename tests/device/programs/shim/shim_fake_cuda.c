@@ -321,7 +321,7 @@ API CUresult cuGraphLaunch(void *exec, void *stream) {
 
 API CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
-  *value = attribute == 122 && memory_operations;
+  *value = attribute == 89 || (attribute == 122 && memory_operations); /* 89: memory is fetched by page faults */
   return 0;
 }
 

@@ -1,0 +1,111 @@
+"""A job of `bench residency --live`, as a program: python -m bench.residency.live_job high|low MIB SECONDS SLOWER. Prints one line of JSON at its end, of the time
+after WARM_UP_S, by when fikitd knows the high job's rhythm.
+
+The high one repeats a copy in, kernels and a busy host; a low one touches all its memory, a buffer after the other, again and again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from typing import Final
+
+MIB: Final = 2**20
+BUFFER: Final = 32  # MiB, which a low kernel of 1 ms touches: all of 6.4 GiB in 200 ms, as in the simulated case
+PTX: Final = (
+    b".version 7.0\n.target sm_70\n.address_size 64\n"
+    b".visible .entry emu_increment(.param .u64 p)\n{\n ret;\n}\n.visible .entry fikit_spin(.param .u64 p)\n{\n ret;\n}\n\0"
+)
+KERNEL_NS: Final = 1_000_000  # of the device's time
+COPY_BYTES: Final = 96_000_000  # 4 ms of a link of 24 GB/s
+HIGH_KERNELS: Final = 36
+HOST_NS: Final = 40_000_000
+WARM_UP_S: Final = 20.0
+
+
+def check(result: int) -> None:
+    if result != 0:
+        raise SystemExit(f"driver call failed: {result}")
+
+
+class Program:
+    """One context, two kernels, and memory."""
+
+    def __init__(self, mib: int) -> None:
+        self.cu = ctypes.CDLL("libcuda.so.1")
+        context, module = ctypes.c_void_p(), ctypes.c_void_p()
+        check(self.cu.cuInit(0))
+        check(self.cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
+        check(self.cu.cuModuleLoadData(ctypes.byref(module), PTX))
+        self.increment, self.spin = ctypes.c_void_p(), ctypes.c_void_p()
+        check(self.cu.cuModuleGetFunction(ctypes.byref(self.increment), module, b"emu_increment"))
+        check(self.cu.cuModuleGetFunction(ctypes.byref(self.spin), module, b"fikit_spin"))
+        self.buffers = []
+        for _ in range(mib // BUFFER):
+            at = ctypes.c_void_p()
+            check(self.cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(BUFFER * MIB)))
+            check(self.cu.cuMemsetD8_v2(at, 0, ctypes.c_size_t(BUFFER * MIB)))
+            self.buffers.append(ctypes.c_uint64(at.value or 0))
+        self.synchronize()
+
+    def launch(self, kernel: ctypes.c_void_p, argument: ctypes.c_uint64) -> None:
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+        check(self.cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, parameters, None))
+
+    def synchronize(self) -> None:
+        check(self.cu.cuCtxSynchronize())
+
+    def counts(self) -> list[int]:
+        """What the kernels have left in each buffer."""
+        found = []
+        for at in self.buffers:
+            out = ctypes.c_uint32()
+            check(self.cu.cuMemcpyDtoH_v2(ctypes.byref(out), at, ctypes.c_size_t(4)))
+            found.append(int(out.value))
+        return found
+
+
+def high(program: Program, seconds: float, slower: int) -> dict[str, object]:
+    host = ctypes.create_string_buffer(COPY_BYTES)
+    at, spins = program.buffers[0], ctypes.c_uint64(KERNEL_NS * slower)
+    took = []
+    start = time.monotonic()
+    while (began := time.monotonic()) < start + WARM_UP_S + seconds:
+        for part in range(0, COPY_BYTES, BUFFER * MIB):  # into one buffer: the link's time is what counts
+            check(program.cu.cuMemcpyHtoD_v2(at, host, ctypes.c_size_t(min(BUFFER * MIB, COPY_BYTES - part))))
+        for _ in range(HIGH_KERNELS):
+            program.launch(program.spin, spins)
+        program.synchronize()
+        time.sleep(HOST_NS * slower / 1e9)
+        if began >= start + WARM_UP_S:
+            took.append(time.monotonic() - began)
+    return {"took_s": took}
+
+
+def low(program: Program, seconds: float) -> dict[str, object]:
+    """Kernels that were done, and whether each has left its trace."""
+    done, before, start = 0, 0, time.monotonic()
+    expected = [0] * len(program.buffers)
+    while (now := time.monotonic()) < start + WARM_UP_S + seconds:
+        before = done if now < start + WARM_UP_S else before
+        for _ in range(8):
+            number = done % len(program.buffers)
+            program.launch(program.increment, program.buffers[number])
+            expected[number] += 1
+            done += 1
+        program.synchronize()
+    return {"kernels": done - before, "right": program.counts() == expected}
+
+
+def main() -> None:
+    role, mib, seconds, slower = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+    program = Program(mib)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(high(program, seconds, slower) if role == "high" else low(program, seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
