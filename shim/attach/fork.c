@@ -1,6 +1,7 @@
 #include "attach/fork.h"
 #include "memory/allocation.h"
 #include "memory/convert.h"
+#include "memory/managed_pool.h"
 #include "streams/context_end.h"
 #include "base/device.h"
 #include "hooks/event.h"
@@ -27,6 +28,7 @@ static void in_child(void) {
   fikit_allocation_forget_all();
   fikit_convert_forget_all();
   fikit_move_forget_all();
+  fikit_managed_pool_forget_all();
   fikit_physical_forget_all();
 }
 

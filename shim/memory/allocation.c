@@ -1,6 +1,7 @@
 #include "memory/allocation.h"
 #include "memory/convert.h"
 #include "memory/extents.h"
+#include "memory/managed_pool.h"
 #include "base/handle_map.h"
 #include "base/symbols.h"
 
@@ -130,8 +131,11 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer) {
 
 static CUresult free_linear(CUdeviceptr pointer) {
   const uint64_t converted = fikit_converted_take(pointer);
+  const bool of_pool = fikit_managed_pool_take(pointer);
   const CUresult result = REAL(cuMemFree_v2)(pointer);
   fikit_converted_freed(pointer, converted, result);
+  if (of_pool && result != CUDA_SUCCESS)
+    fikit_managed_pool_gave(pointer);
   return result;
 }
 

@@ -4,6 +4,7 @@
  * time on that the program asks for a handle and cannot have it.
  */
 #include "memory/convert.h"
+#include "memory/managed_pool.h"
 #include "memory/movable.h"
 #include "base/handle_map.h"
 #include "base/say.h"
@@ -15,7 +16,7 @@
 enum { LEAST_BYTES = 1 << 20 };
 enum { CU_MEM_ATTACH_GLOBAL = 1, CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_SET_ACCESSED_BY = 5 };
 enum { CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89 };
-enum { CU_POINTER_ATTRIBUTE_HOST_POINTER = 4, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8 };
+enum { CU_POINTER_ATTRIBUTE_HOST_POINTER = 4, CU_POINTER_ATTRIBUTE_IS_MANAGED = 8, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17 };
 enum { CUDA_ERROR_INVALID_VALUE = 1 };
 
 /* Address -> bytes; owner: the context. */
@@ -35,7 +36,7 @@ static int refuse(const char *why) {
 
 /* Managed memory that the GPU brings by itself, on the one GPU that the program sees. */
 static int look(void) {
-  int count = 0, able = 0;
+  int count = 0, able = 0, in_mps = 0;
   CUdevice device;
   if (!HAS(cuMemAllocManaged) || !HAS(cuMemAdvise) || REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
     return refuse("the driver has no managed memory");
@@ -43,6 +44,9 @@ static int look(void) {
     return refuse("it sees several GPUs");
   if (REAL(cuDeviceGetAttribute)(&able, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) != CUDA_SUCCESS || !able)
     return refuse("this GPU cannot fetch memory by itself");
+  /* fikitd gives none to jobs of its own servers; of another one only this process knows. */
+  if (REAL(cuDeviceGetAttribute)(&in_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) == CUDA_SUCCESS && in_mps)
+    return refuse("it is a client of MPS, and what a server's limits do to managed memory is not known");
   atomic_store(&possible, YES);
   return YES;
 }
@@ -85,9 +89,12 @@ bool fikit_convert(const struct fikit_place *place, CUdeviceptr *out, uint64_t b
 
 bool fikit_is_converted(CUdeviceptr pointer) {
   CUdeviceptr base = 0;
+  if (fikit_managed_pool_has(pointer))
+    return true;
   if (!atomic_load_explicit(&any, memory_order_relaxed))
     return false;
-  return REAL(cuMemGetAddressRange_v2)(&base, NULL, pointer) == CUDA_SUCCESS && handle_map_get(&converted, base);
+  return REAL(cuMemGetAddressRange_v2)(&base, NULL, pointer) == CUDA_SUCCESS &&
+         (handle_map_get(&converted, base) || fikit_managed_pool_has(base));
 }
 
 uint64_t fikit_converted_take(CUdeviceptr pointer) {
@@ -104,6 +111,10 @@ void fikit_converted_freed(CUdeviceptr pointer, uint64_t taken, CUresult result)
   struct fikit_device *device = fikit_device_current(&context);
   if (handle_map_put(&converted, pointer, taken, (uintptr_t)context) && device)
     fikit_movable_came(device, context, pointer, taken);
+}
+
+void fikit_convert_seen(void) {
+  atomic_store(&any, true);
 }
 
 void fikit_convert_context_gone(CUcontext context) {
@@ -126,6 +137,8 @@ static void as_plain(void *value, int attribute) {
     memcpy(value, &(int){CU_MEMORYTYPE_DEVICE}, sizeof(int));
   else if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
     memset(value, 0, sizeof(void *));
+  else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+    *(CUmemoryPool *)value = fikit_managed_pool_shown(*(CUmemoryPool *)value);
 }
 
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer) {

@@ -73,13 +73,15 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
   require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
   const bool on_device = kind == MemoryKind::device;
   require(bytes <= uint64_t{1} << 46, CUDA_ERROR_OUT_OF_MEMORY);
-  const uint64_t reserved = on_device ? round_up(bytes, kAlignment) : 0;
-  const bool room = !on_device || (pool == nullptr ? reserve(context, reserved) : pool->take(reserved));
+  const uint64_t reserved = on_device || pool != nullptr ? round_up(bytes, kAlignment) : 0;
+  const bool room = pool != nullptr ? pool->take(reserved) : !on_device || reserve(context, reserved);
   require(room, CUDA_ERROR_OUT_OF_MEMORY);
   Allocation made{0, bytes, reserved, kind, pool == nullptr ? &context : nullptr, pool, 0};
   made.device = &context.device;
   try {
     made.base = map_pages(bytes);
+    made.flags = flags;
+    if (kind == MemoryKind::managed) make_managed(made, context.session());
   } catch (const Failure&) {
     if (pool != nullptr) {
       pool->give_back(reserved);
@@ -88,8 +90,6 @@ uintptr_t allocate(Context& context, uint64_t bytes, MemoryKind kind, Pool* pool
     }
     throw;
   }
-  made.flags = flags;
-  if (kind == MemoryKind::managed) make_managed(made, context.session());
   driver().memory().insert(made);
   return made.base;
 }
@@ -109,7 +109,7 @@ void free_now(uintptr_t base, std::initializer_list<MemoryKind> kinds) {
 CUdeviceptr allocate_async(uint64_t bytes, Pool& pool, Stream& stream) {
   forbid_implicit_work(stream);
   if (stream.capture != nullptr) return record_allocation(stream, bytes);
-  return allocate(*stream.context, bytes, MemoryKind::device, &pool);
+  return allocate(*stream.context, bytes, pool.managed ? MemoryKind::managed : MemoryKind::device, &pool);
 }
 
 }  // namespace
@@ -193,7 +193,9 @@ CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     }
     if (free_graph_memory(pointer, stream)) return;
     const auto found = driver().memory().find(pointer);
-    require(found && found->base == pointer && found->kind == MemoryKind::device, CUDA_ERROR_INVALID_VALUE);
+    require(found && found->base == pointer &&
+                (found->kind == MemoryKind::device || (found->kind == MemoryKind::managed && found->pool != nullptr)),
+            CUDA_ERROR_INVALID_VALUE);
     const Allocation taken = *driver().memory().take(pointer);
     submit(stream, Command{.effect = [taken](const Ran&) { free_pages(taken); }, .frees = true});
   });

@@ -18,6 +18,7 @@ struct Pool : Object {
 
   Device& device;
   std::mutex mutex;  // guards the rest; never held while the session's is taken, under which memory is given back
+  bool managed = false;  // its memory comes and goes: it takes no room of the device by itself, and `reserved` is of its own
   uint64_t release_threshold = 0;
   uint64_t most_bytes = UINT64_MAX;
   uint64_t reserved = 0;  // of the device's capacity; at least `used`

@@ -20,6 +20,7 @@ struct CUmemLocation {
 };
 
 inline constexpr int CU_MEM_ALLOCATION_TYPE_PINNED = 1;
+inline constexpr int CU_MEM_ALLOCATION_TYPE_MANAGED = 2;  // of pools, from CUDA 13.0 on
 inline constexpr int CU_MEM_HANDLE_TYPE_NONE = 0;
 inline constexpr int CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1;
 

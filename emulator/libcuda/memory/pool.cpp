@@ -1,6 +1,7 @@
 // Memory pools: accounting only, every stream-ordered allocation has pages of its own.
 #include <algorithm>
 
+#include "libcuda/driver/entry_points.hpp"
 #include "libcuda/memory/memory.hpp"
 #include "libcuda/memory/physical_memory.hpp"
 
@@ -8,8 +9,11 @@ namespace emu {
 
 namespace {
 
-Pool* add_pool(Device& device) {
+constexpr int kManagedPools = 13000;  // the first CUDA version that has them
+
+Pool* add_pool(Device& device, bool managed) {
   auto* pool = new Pool(device);
+  pool->managed = managed;
   const std::lock_guard lock(device.pools_mutex);
   device.pools.push_back(pool);
   return pool;
@@ -31,7 +35,7 @@ bool Pool::take(uint64_t bytes) {
     reserved += missing;
     used += bytes;
   }
-  if (missing > 0 && !device.session().reserve(missing)) {
+  if (missing > 0 && !managed && !device.session().reserve(missing)) {
     empty_pools(device);
     if (!device.session().reserve(missing)) {
       const std::lock_guard lock(mutex);
@@ -65,7 +69,7 @@ void Pool::trim(uint64_t keep) {
     excess = reserved - std::min(reserved, kept);
     reserved -= excess;
   }
-  if (excess > 0) device.session().release(excess);
+  if (excess > 0 && !managed) device.session().release(excess);
 }
 
 void settle_pools(Device& device) {
@@ -76,7 +80,7 @@ void empty_pools(Device& device) { trim_pools(device, true); }
 
 Pool& default_pool(Device& device) {
   const std::lock_guard lock(device.mutex);
-  if (device.default_pool == nullptr) device.default_pool = add_pool(device);
+  if (device.default_pool == nullptr) device.default_pool = add_pool(device, false);
   return *device.default_pool;
 }
 
@@ -126,7 +130,7 @@ CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool) {
   return api([&] { set_current_pool(driver().device(ordinal), pool); });
 }
 
-// The same by location. Pools of host or managed memory: attributes 142 and 144 say that there are none.
+// The same by location. Pools of host memory: attributes 142 and 144 say that there are none. Managed ones have to be made: there is no default one.
 namespace {
 
 Device& pool_device(const CUmemLocation* location, int type) {
@@ -153,11 +157,15 @@ CU_EXPORT CUresult cuMemSetMemPool(const CUmemLocation* location, int type, CUme
 CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* wanted) {
   return api([&] {
     driver();
-    require(out != nullptr && wanted != nullptr && wanted->allocType == CU_MEM_ALLOCATION_TYPE_PINNED,
+    require(out != nullptr && wanted != nullptr, CUDA_ERROR_INVALID_VALUE);
+    const bool managed = wanted->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED && kDriverVersion >= kManagedPools;
+    require(managed || wanted->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+    // CUDA manual, cuMemPoolCreate: a managed pool has no maximum, no use and no handles.
+    require(!managed || (wanted->maxSize == 0 && wanted->usage == 0 && wanted->handleTypes == CU_MEM_HANDLE_TYPE_NONE),
             CUDA_ERROR_INVALID_VALUE);
     // Pools that other processes may import: attribute 119 says that there are none.
     require(wanted->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
-    Pool* made = add_pool(device_at(wanted->location));
+    Pool* made = add_pool(device_at(wanted->location), managed);
     if (wanted->maxSize > 0) made->most_bytes = wanted->maxSize;
     *out = to_handle<CUmemoryPool>(made);
   });

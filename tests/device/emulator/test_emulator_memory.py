@@ -37,6 +37,7 @@ def two_small_devices(emulator_env: Env, tmp_path: Path) -> dict[str, str]:
         "two_devices",
         "touches_closed",
         "touches_unmapped_in_a_graph",
+        "managed_pool",
     ],
 )
 def test_memory(program: Path, two_small_devices: dict[str, str], case: str) -> None:

@@ -152,17 +152,17 @@ def test_small_memory_and_what_cannot_be_converted_stays_on_the_gpu(start: Start
     code = """
 small = made(alloc(MIB - 1))
 big = made(alloc(40 * MIB))
-ordered = made(stream_ordered(40 * MIB))
+own = made(from_pool(40 * MIB))
 say()
 pause()
-say(stream_ordered(8 * MIB)[0], alloc(8 * MIB)[0], cu.cuMemAlloc_v2(None, ctypes.c_size_t(2 * MIB)))
+say(from_pool(8 * MIB)[0], alloc(8 * MIB)[0], cu.cuMemAlloc_v2(None, ctypes.c_size_t(2 * MIB)), cu.cuMemAllocAsync(None, ctypes.c_size_t(2 * MIB), None))
 """
     run = start(code, allowed)
     run.line()
     assert (allowed.memory.held(), allowed.memory.plain()) == (81 * MIB - 1, 41 * MIB - 1)
     run.go()
     out, err = run.finish()
-    assert out == "2 0 1\n"
+    assert out == "2 0 1 1\n"
     assert "8.0 MiB more were asked for" in err
     assert "41.0 MiB of which cannot leave the GPU" in err
 

@@ -266,6 +266,58 @@ static void pools_make_room(void) {
   CHECK(cuMemAllocAsync(&memory, 128 * MIB, NULL) == 2);
 }
 
+typedef struct {
+  int type, handle_types, location_type, device;
+  void *windows;
+  size_t most;
+  unsigned short usage;
+  unsigned char reserved[54];
+} PoolProps;
+CUresult cuMemPoolCreate(CUmemoryPool *, const PoolProps *), cuMemPoolDestroy(CUmemoryPool), cuMemPoolTrimTo(CUmemoryPool, size_t);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemoryPool, CUstream), cuMemPoolGetAttribute(CUmemoryPool, int, void *);
+
+/* Memory of a managed pool comes and goes as other managed memory does, and is given back in stream order. The device has 256 MiB. */
+static void managed_pool(void) {
+  CUcontext context;
+  CUmemoryPool pool;
+  CUdeviceptr memory[5];
+  PoolProps wanted = {.type = 2, .location_type = 1}, bounded = wanted, unknown = wanted;
+  uint64_t used = 0;
+  size_t available, total;
+  int managed = 0;
+  bounded.most = MIB;
+  unknown.type = 3;
+  open_device(&context);
+  CHECK(cuMemPoolCreate(&pool, &bounded) == 1);
+  CHECK(cuMemPoolCreate(&pool, &unknown) == 1);
+  OK(cuMemPoolCreate(&pool, &wanted));
+  for (int i = 0; i < 5; ++i) {
+    OK(cuMemAllocFromPoolAsync(&memory[i], 64 * MIB, pool, NULL));
+    OK(cuMemsetD8_v2(memory[i], (unsigned char)(i + 1), 64 * MIB));
+  }
+  OK(cuMemGetInfo_v2(&available, &total));
+  CHECK(available == 0);
+  OK(cuMemPoolGetAttribute(pool, 7, &used));
+  CHECK(used == 5 * 64 * MIB);
+  OK(cuPointerGetAttribute(&managed, 8, memory[0]));
+  CHECK(managed == 1);
+  for (int i = 0; i < 5; ++i) {
+    unsigned char last = 0;
+    OK(cuMemcpyDtoH_v2(&last, memory[i] + 64 * MIB - 1, 1));
+    CHECK(last == i + 1);
+  }
+  OK(cuMemFreeAsync(memory[0], NULL));
+  OK(cuMemFree_v2(memory[1]));
+  CHECK(cuMemFreeAsync(memory[1], NULL) == 1);
+  for (int i = 2; i < 5; ++i) OK(cuMemFreeAsync(memory[i], NULL));
+  OK(cuCtxSynchronize());
+  OK(cuMemPoolGetAttribute(pool, 7, &used));
+  CHECK(used == 0);
+  OK(cuMemPoolDestroy(pool));
+  OK(cuMemGetInfo_v2(&available, &total));
+  CHECK(available == 192 * MIB);
+}
+
 static void two_devices(void) {
   CUcontext first, second;
   CUdeviceptr from, to;
@@ -302,7 +354,7 @@ static const struct {
     {"holds", holds},   {"access_rights", access_rights}, {"foreign_handles", foreign_handles},
     {"offers", offers}, {"accepts", accepts},             {"accepts_too_late", accepts_too_late},
     {"touches_closed", touches_closed}, {"touches_unmapped_in_a_graph", touches_unmapped_in_a_graph}, {"costs", costs},
-    {"event_in_two_streams", event_in_two_streams}, {"pools_make_room", pools_make_room}, {"two_devices", two_devices},
+    {"event_in_two_streams", event_in_two_streams}, {"pools_make_room", pools_make_room}, {"managed_pool", managed_pool}, {"two_devices", two_devices},
 };
 
 int main(int argc, char **argv) {
