@@ -136,7 +136,7 @@ def test_of_very_many_reports_those_are_read_that_are_shown(store: ReportStore, 
     assert len(reads) <= 2
     reads.clear()
     assert "the nearest are" in CliRunner().invoke(report.command, ["x199"]).output
-    assert len(reads) <= 1
+    assert len(reads) <= 2  # no report, and no note about a job that fikit did not see
 
 
 def test_a_user_whose_reports_are_all_damaged_costs_few_reads_and_one_line(
