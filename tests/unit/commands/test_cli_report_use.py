@@ -50,8 +50,22 @@ def test_of_several_gpus_there_is_no_line_to_type() -> None:
 
 def test_a_share_that_nobody_used_is_left_to_others() -> None:
     [(rule, text, line)] = said(UNUSED)
-    assert (rule, line) == ("unused", "sbatch --gres=none SCRIPT")
+    assert (rule, line) == ("unused", "sbatch --gres=none train.sh")
     assert "no program of it used that through fikit" in text
+
+
+def test_a_name_that_is_no_scripts_is_not_typed() -> None:
+    for name in ("", "wrap", "x.sh; rm -rf ~", "-x.sh"):
+        assert [line for *_, line in said({**UNUSED, "name": name})] == ["sbatch --gres=none SCRIPT"]
+
+
+def test_there_is_no_page_of_it_and_that_is_said(store: Path) -> None:
+    UseStore(store).save(USE)
+    done = CliRunner().invoke(command, ["31", "--html", str(store / "31.html")])
+    assert (done.exit_code, done.output) == (
+        1, "Error: job 31 launched nothing through fikit, so there is no page of it; fikit-report 31 says what is known\n",
+    )  # fmt: skip
+    assert not (store / "31.html").exists()
 
 
 def test_the_report_has_the_looks_and_what_to_do(store: Path) -> None:

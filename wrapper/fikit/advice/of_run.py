@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from math import inf
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from fikitd.history import Known
 
-from fikit.advice import rules
+from fikit.advice import rules, words
 from fikit.advice.facts import Busy, Expectation, Facts, Request
 from fikit.advice.offers import Alone
 from fikit.advice.situation import Situation
@@ -18,7 +17,6 @@ from fikit.api.advice import Advice
 from fikit.api.job_report import JobReport
 
 GIB: Final = 2**30
-_SCRIPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\.(sh|bash|sbatch|slurm|sl|job|batch|py)", re.ASCII)
 
 
 def advise(run: JobReport, peaks_bytes: Iterable[int] = (), highest: int = 0) -> list[Advice]:
@@ -40,11 +38,8 @@ def facts(run: JobReport, peaks_bytes: Iterable[int] = (), highest: int = 0) -> 
 
 
 def script(run: JobReport) -> str:
-    """What to type behind sbatch, or behind `fikit run --`. A job's name may be anything, and this is a line that people type: only a name that
-    is a script's, as sbatch gives it, is taken for one."""
-    if not run.job.isdecimal():
-        return "PROGRAM"
-    return run.name if _SCRIPT.fullmatch(run.name) else "SCRIPT"
+    """What to type behind sbatch, or behind `fikit run --`."""
+    return words.script(run.name) if run.job.isdecimal() else "PROGRAM"
 
 
 def document(advices: Iterable[Advice]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from fikitd.api.uses import Use
 from fikitd.base import priorities
 from fikitd.gpus.placement import shards_for
 
+from fikit.advice import words
 from fikit.advice.facts import Busy, Expectation, Facts, Request, Used
 from fikit.advice.offers import Alone
 from fikit.advice.situation import Rule, Situation, typed
@@ -28,7 +29,7 @@ def situation(use: Use, highest: int = 0) -> Situation:
         uid=use["uid"],
         gpus=max(len(use["gpus"]), 1),
         shares=use["shared"],
-        script="SCRIPT",
+        script=words.script(use["name"]),
         job=use["job"],
     )
     facts = Facts(

@@ -12,6 +12,7 @@ _GRES: Final = re.compile(
     r"(?:gres[:/])?(?P<kind>gpu|shard)(?::(?P<type>[A-Za-z_][^:=,()\s]*|\d+[A-Za-z_.][^:=,()\s]*))?(?:[:=](?P<count>\d{1,6}))?"
     r"(?:\([A-Z]*:?(?P<where>[^)]*)\))?"
 )
+_SCRIPT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,62}\.(sh|bash|sbatch|slurm|sl|job|batch|py)", re.ASCII)
 
 
 def seconds(text: str) -> float:
@@ -53,3 +54,9 @@ def indices(text: str) -> list[int]:
             begin, end = int(first[:4]), int((last or first)[:4])
             found += range(begin, min(end, begin + 63) + 1)
     return found[:64]
+
+
+def script(name: str) -> str:
+    """Of a job's name what to type behind sbatch. A name may be anything, and this is a line that people type: only a name that is a script's, as
+    sbatch gives it, is taken for one."""
+    return name if _SCRIPT.fullmatch(name) else "SCRIPT"

@@ -94,7 +94,7 @@ def command(
         )
     uid = None if user is None else jobs_known.user(user)
     if html is not None:
-        _write_page(queries.report(jobid, user=uid), html)
+        _write_page(_report_of(jobid, uid), html)
     elif of_many:
         found = queries.chosen(Choice(since, uid, state))
         _show_many(many.ordered(found, sort), as_csv, as_json)
@@ -118,6 +118,18 @@ def _show_many(reports: list[JobReport], as_csv: bool, as_json: bool) -> None:
         screen.echo(
             f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option have one"
         )
+
+
+def _report_of(jobid: str | None, uid: int | None) -> JobReport:
+    """NoReport of a job whose launches fikit did not see says what there is."""
+    try:
+        return queries.report(jobid, user=uid)
+    except NoReport:
+        if jobid is None or jobs_known.use(jobs_known.own_number(jobid), uid) is None:
+            raise
+    raise NoReport(
+        f"job {jobid} launched nothing through fikit, so there is no page of it; fikit-report {jobid} says what is known"
+    )
 
 
 def _write_page(found: JobReport, file: Path) -> None:
