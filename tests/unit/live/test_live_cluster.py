@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -273,6 +281,34 @@ def test_without_slurm_there_is_what_the_nodes_wrote(monkeypatch: pytest.MonkeyP
     configured(monkeypatch, tmp_path, "")
     refused = CliRunner().invoke(top.command, ["--all"])
     assert (refused.exit_code, refused.output) == (1, "Error: scontrol: away\n")
+
+
+def on_a_terminal(*argv: str, columns: int) -> list[str]:
+    """The lines that the command writes to a terminal of so many columns."""
+    screen, terminal = pty.openpty()
+    try:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        done = subprocess.run(
+            [sys.executable, "-m", "fikit", "top", "--all", *argv], stdin=terminal, stdout=terminal, stderr=terminal, check=False, timeout=60,
+            env={**os.environ, "TERM": "xterm", "PATH": "/nowhere", "COLUMNS": str(columns)},
+        )  # fmt: skip
+        text = os.read(screen, 2**16).decode()
+    finally:
+        os.close(screen)
+        os.close(terminal)
+    assert done.returncode == 0, text
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text).splitlines()
+
+
+@pytest.mark.starts_processes
+def test_once_on_a_terminal_no_line_is_longer_than_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Written a moment ago by the clock of this machine, on which there is no Slurm."""
+    now_s = int(time.time())
+    today = {**SHARED["today"], "since_s": now_s - 60}
+    configured(monkeypatch, tmp_path, write(tmp_path / "status", {**SHARED, "written_s": now_s, "today": today}))
+    found = on_a_terminal("--once", columns=80)
+    assert any(each.startswith("  GPU 0  H200         96 %   31.0/141 GiB  12 root high 44 %") for each in found), found
+    assert max(map(len, found)) <= 80
 
 
 def generated(count: int) -> list[dict[str, Any]]:

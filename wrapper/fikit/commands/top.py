@@ -67,9 +67,10 @@ def command(interval: float | None, of_all: bool, once: bool, as_json: bool) -> 
 
 
 def _all(interval: float, once: bool, as_json: bool) -> None:
+    console = screen.console()
     if as_json:
         json.emit(cluster.document(look.look(), datetime.now(UTC)))
-    elif once or not sys.stdout.isatty() or not _draws(console := screen.console()):
+    elif once or not sys.stdout.isatty() or not _draws(console):
         found = cluster.lines(look.look())
         if sys.stdout.isatty():
             console.print(*found, sep="\n", no_wrap=True, overflow="ellipsis")

@@ -164,7 +164,8 @@ def _model(one: Gpu) -> str:
 def _age(node: Node) -> str:
     if node.age_s is None:
         return "no status file"
-    return f"late: {units.span(node.age_s)} ago" if node.late else f"{units.span(max(node.age_s, 1.0))} ago"
+    age = units.span(max(round(node.age_s), 1))
+    return f"late: {age} ago" if node.late else f"{age} ago"
 
 
 def _would_share(found: Totals) -> str:
