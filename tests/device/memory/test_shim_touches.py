@@ -23,6 +23,7 @@ ptx = b'''.version 8.0
 .visible .entry two(.param .u32 n, .param .u64 a, .param .u64 b) { ret; }
 .visible .entry many(.param .u32 n, .param .align 8 .b8 list[1024], .param .u32 last) { ret; }
 .visible .entry odd(.param .align 4 .b8 mixed[12]) { ret; }
+.visible .entry behind(.param .u32 n, .param .align 4 .b8 mixed[12]) { ret; }
 .visible .entry none() { ret; }
 '''
 context()
@@ -89,11 +90,13 @@ a, b = made(alloc(2 * MIB)), made(alloc(2 * MIB))
 launch(function(b"many"), u64(1), Many((ctypes.c_uint64 * 128)(a, b, a, 5, b + 4096, b + 4100)), u64(0))
 class Mixed(ctypes.Structure): _fields_, _pack_ = (("n", ctypes.c_uint32), ("p", ctypes.c_uint64)), 4
 launch(function(b"odd"), Mixed(1, a))
+launch(function(b"behind"), u64(1), Mixed(1, a))
 launch(function(b"none"), u64(a))
 """
     seen, _ = run(start, measured, code)
     both = [(0, 0, 2 * PAGES), (1, 0, 2 * PAGES), (1, 1, 2 * PAGES)]
-    assert seen == [(1, both), (2, []), (3, [])], "a pointer stands at a multiple of eight"
+    at_eight = [(0, 0, 2 * PAGES)]
+    assert seen == [(1, both), (2, []), (3, at_eight), (4, [])], "counted from the begin of all parameters"
 
 
 def test_a_launch_says_no_more_places_than_it_may(start: Start, measured: Daemon) -> None:
@@ -153,6 +156,7 @@ launch(f, u64(1), u64(w), u64(0))
 def test_what_a_lost_context_had_is_gone(start: Start, measured: Daemon) -> None:
     code = """
 first = context()
+made(alloc(4 * MIB))
 a = made(alloc(2 * MIB))
 check(cu.cuCtxDestroy_v2(first))
 context()
@@ -161,7 +165,7 @@ b = made(alloc(2 * MIB))
 launch(function(b"two"), u64(1), u64(b), u64(a if a != b else 0))
 """
     seen, _ = run(start, measured, code)
-    assert seen == [(1, [(0, 0, 2 * PAGES)])]
+    assert seen == [(1, [(1, 0, 2 * PAGES)])], "the number of what was as large and is gone"
 
 
 def test_a_job_that_may_have_more_than_the_gpu_says_it_of_what_is_sampled(start: Start, daemon: StartDaemon) -> None:
