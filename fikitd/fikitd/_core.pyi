@@ -245,10 +245,12 @@ class Dispatcher:
         resume: bool = False,
         room: Room | None = None,
         overlaps: bool = False,
+        pid: int = 0,
     ) -> None:
         """Both descriptors are duplicated or mapped; the caller may close its own. Raises ValueError, RuntimeError.
 
         overlaps: its kernels run beside those of other processes (MPS): what it reports tells nothing of a switch.
+        pid: of its process, which says whether its host lacks a processor core; 0: not known.
         max_slowdown, max_delay_ns: what lower clients may cost this one at most; None: what the dispatcher was given.
         Clients of one gang (not 0) run kernels that wait for each other, also on other GPUs.
         resume: the page has been in use, with a dispatcher that is no more.
@@ -445,9 +447,17 @@ class TimeAccount:
         """No more; how much of the time, since it was last asked, the wait has cost."""
 
     def launched(
-        self, time_ns: int, work_ns: int | None, gap_ns: int | None, others: int = 0, *, under_way: bool = False
+        self,
+        time_ns: int,
+        work_ns: int | None,
+        gap_ns: int | None,
+        others: int = 0,
+        *,
+        under_way: bool = False,
+        no_core_ns: int = 0,
     ) -> None:
-        """A kernel that alone takes so long, with such a gap behind it; None: nobody knows."""
+        """A kernel that alone takes so long, with such a gap behind it; None: nobody knows. no_core_ns: of the gap before it its host
+        waited for a processor core."""
 
     def complete(
         self,

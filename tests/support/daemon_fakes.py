@@ -125,12 +125,13 @@ class FakeDispatcher:
         resume: bool = False,
         room: Any = None,
         overlaps: bool = False,
+        pid: int = 0,
         **protection: Any,
     ) -> None:
         os.fstat(memfd), os.fstat(doorbell)
         self.clients[client_id] = {
             "priority": priority, "measure": measure, "profile": None, "described": [], "protection": protection,
-            "ended": False, "overlaps": overlaps,
+            "ended": False, "overlaps": overlaps, "pid": pid,
         }  # fmt: skip
         self.core.seen[client_id] = self.clients[client_id]
 

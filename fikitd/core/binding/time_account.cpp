@@ -33,11 +33,15 @@ void bind_time_account(nb::module_& m) {
            "time_ns"_a)
       .def("launched",
            [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> work_ns, std::optional<std::int64_t> gap_ns,
-              std::uint64_t others, bool under_way) {
-             self.launched({.t_ns = time_ns, .work_ns = work_ns.value_or(kUnknown), .gap_ns = gap_ns.value_or(kUnknown)},
+              std::uint64_t others, bool under_way, std::int64_t no_core_ns) {
+             self.launched({.t_ns = time_ns,
+                            .work_ns = work_ns.value_or(kUnknown),
+                            .gap_ns = gap_ns.value_or(kUnknown),
+                            .no_core_ns = no_core_ns},
                            {.kernels = others, .under_way = under_way});
            },
-           "time_ns"_a, "work_ns"_a.none(), "gap_ns"_a.none(), "others"_a = 0, nb::kw_only(), "under_way"_a = false)
+           "time_ns"_a, "work_ns"_a.none(), "gap_ns"_a.none(), "others"_a = 0, nb::kw_only(), "under_way"_a = false,
+           "no_core_ns"_a = 0)
       .def("complete",
            [](TimeAccount& self, std::int64_t time_ns, std::optional<std::int64_t> began_ns, std::int64_t left_ns, bool all,
               std::uint64_t others, bool under_way) {

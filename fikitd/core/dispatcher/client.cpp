@@ -13,7 +13,7 @@ constexpr int kBatch = 512; // reports of one client per poll, so that a busy on
 
 Client::Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
                Traffic& traffic, std::shared_ptr<Gang> gang, std::shared_ptr<Siblings> siblings, std::size_t journal,
-               std::shared_ptr<predictor::Room> room, bool overlaps)
+               std::shared_ptr<predictor::Room> room, bool overlaps, int pid)
     : priority_(priority),
       page_(memfd),
       tracker_({.id = id,
@@ -24,7 +24,9 @@ Client::Client(ClientId id, int memfd, int priority, bool measure, const policy:
                 .siblings = std::move(siblings),
                 .journal = journal,
                 .room = std::move(room)},
-               page_, options, now_ns, traffic) {}
+               page_, options, now_ns, traffic) {
+  page_.watch_host(pid);
+}
 
 Client::~Client() { tracker_.leave(now()); }
 

@@ -35,10 +35,10 @@ struct Touched {
 
 class Client {
  public:
-  // traffic: of its GPU; outlives it. overlaps: its kernels run beside those of others (MPS). journal: so many of its events are kept.
+  // traffic: of its GPU; outlives it. overlaps: its kernels run beside those of others (MPS). journal: so many of its events are kept. pid: of its process.
   Client(ClientId id, int memfd, int priority, bool measure, const policy::Options& options, std::int64_t now_ns,
          Traffic& traffic, std::shared_ptr<Gang> gang = nullptr, std::shared_ptr<Siblings> siblings = nullptr, std::size_t journal = 0,
-         std::shared_ptr<predictor::Room> room = nullptr, bool overlaps = false);
+         std::shared_ptr<predictor::Room> room = nullptr, bool overlaps = false, int pid = 0);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

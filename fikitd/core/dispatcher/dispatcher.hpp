@@ -67,12 +67,12 @@ class Dispatcher {
   // resume: the page has been in use, with a dispatcher that is no more.
   // Throws std::invalid_argument, std::runtime_error (no room), std::system_error.
   // room: that its journal, its profile and what it teaches have to fit into; what does not is not kept.
-  // overlaps: its kernels run beside those of other processes (MPS): it tells nothing of a switch.
+  // overlaps: its kernels run beside those of other processes (MPS): it tells nothing of a switch. pid: of its process, 0 = not known.
   // max_slowdown, max_delay_ns: what lower clients may cost it at most, where that is not the options'.
   void add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                   std::optional<double> max_slowdown = {}, std::optional<std::int64_t> max_delay_ns = {},
                   std::uint64_t gang = 0, bool resume = false, std::shared_ptr<predictor::Room> room = nullptr,
-                  bool overlaps = false);
+                  bool overlaps = false, int pid = 0);
   // Its process is gone: before the last questions about it, so that they are answered from all that it finished to report.
   void ended(ClientId id);
   // Opens its gate. Throws std::out_of_range for an unknown client, as do those below.

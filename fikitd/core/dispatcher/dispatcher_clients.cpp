@@ -56,7 +56,7 @@ Dispatcher::~Dispatcher() { stop(); }
 
 void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, bool measure,
                             std::optional<double> max_slowdown, std::optional<std::int64_t> max_delay_ns,
-                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps) {
+                            std::uint64_t gang, bool resume, std::shared_ptr<predictor::Room> room, bool overlaps, int pid) {
   check_priority(priority);
   const policy::Protection protection{.max_slowdown = max_slowdown.value_or(options_.protection.max_slowdown),
                                       .max_delay_ns = max_delay_ns.value_or(options_.protection.max_delay_ns)};
@@ -66,7 +66,7 @@ void Dispatcher::add_client(ClientId id, int memfd, int doorbell, int priority, 
   if (policy_->client(id) != nullptr) throw std::invalid_argument("this client id is in use");
   const std::int64_t now_ns = now();
   auto added = std::make_unique<Client>(id, memfd, priority, measure, options_, now_ns, traffic_, Gang::of(gang), siblings(gang, now_ns),
-                                        trace_events_, std::move(room), overlaps);
+                                        trace_events_, std::move(room), overlaps, pid);
   if (resume) added->resume();
   if (!policy_->apply({.kind = policy::EventKind::client_added,
                        .client = id,

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core_wait.hpp"
 #include "tracking/page_words.hpp"
 
 namespace fikit::dispatcher {
@@ -33,6 +34,9 @@ class Page final : public tracking::PageWords {
   void set_awake(bool awake); // sequentially consistent: pairs with the client's "post, then look whether to ring"
   void set_ring_tail(std::uint64_t tail);
 
+  void watch_host(int pid) { core_wait_.watch(pid); } // the client's process
+  std::int64_t no_core_ns() const override { return core_wait_.total_ns(); }
+
   tracking::Counters counters(std::int64_t now_ns) const;
   std::vector<std::uint64_t> slot_launches() const;
 
@@ -42,6 +46,8 @@ class Page final : public tracking::PageWords {
   explicit Page(fikit_page* page); // mapped
   void wake(); // whoever waits on the futex word looks again
   double wait_p99_ns(std::uint64_t total_ns) const;
+
+  CoreWait core_wait_;
 };
 
 } // namespace fikit::dispatcher

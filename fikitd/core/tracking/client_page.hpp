@@ -8,6 +8,7 @@
 #include "fikit_protocol.h"
 #include "policy/base/copying.hpp"
 #include "tracking/accounting/moves.hpp"
+#include "types/moments.hpp"
 
 namespace fikit::tracking {
 
@@ -61,6 +62,9 @@ class ClientPage {
   virtual void end_run() = 0; // nothing may go on without asking
   // Of a slot below FIKIT_SLOTS: how long it runs is known, and whether the device is often idle after it.
   virtual void set_known(std::uint32_t slot, bool gap) = 0;
+
+  // For how long so far its main thread, ready to run, has waited for a processor core; kUnknown: nobody says.
+  virtual std::int64_t no_core_ns() const { return kUnknown; }
 };
 
 } // namespace fikit::tracking

@@ -129,7 +129,11 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   if (granted && let_go) outstanding_.launched(request, t_ns, predicted.duration_mean_ns);
   tell(event, policy);
   note_launch(report, t_ns, predicted.duration_ns, view);
-  account_.launched({.t_ns = t_ns, .work_ns = known.alone.duration_mean_ns, .gap_ns = known.alone.idle_mean_ns}, others_work());
+  account_.launched({.t_ns = t_ns,
+                     .work_ns = known.alone.duration_mean_ns,
+                     .gap_ns = known.alone.idle_mean_ns,
+                     .no_core_ns = host_cores_.launched(t_ns, page_)},
+                    others_work());
   note_under_way(launches_ - std::min(complete_, launches_));
 }
 
@@ -169,6 +173,7 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                      .left_ns = event.duration_ns,
                      .all = all},
                     others_work());
+  if (all) host_cores_.all_done(drain.t_ns, page_);
   interference_.done(drain.launches, drain.t_ns);
   tell(event, policy);
   if (drain.waited) note_drain(drain.t_ns);

@@ -25,6 +25,7 @@
 #include "tracking/accounting/launch_stats.hpp"
 #include "tracking/accounting/stats.hpp"
 #include "tracking/accounting/time_account.hpp"
+#include "tracking/accounting/host_cores.hpp"
 #include "tracking/accounting/wait_book.hpp"
 #include "tracking/ranks/collective_kernels.hpp"
 #include "tracking/ranks/siblings.hpp"
@@ -282,6 +283,7 @@ class ClientTracker {
   predictor::Claim claim_{room_};
   Journal journal_;
   TimeAccount account_;
+  HostCores host_cores_;
   WaitBook wait_book_;
   std::array<Ran, Outstanding::kKept> ran_{}; // that others have not been told of
   std::size_t ran_count_ = 0;

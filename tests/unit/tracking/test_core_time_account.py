@@ -126,6 +126,29 @@ def test_a_host_that_takes_longer_than_its_profile_is_late_and_a_long_pause_is_i
     assert parts(account, 55 + PAUSE) == {"late_ns": 20, "pauses_ns": PAUSE}
 
 
+def test_a_host_without_a_processor_core_is_late_and_no_pause_of_its_programs() -> None:
+    """Half of PAUSE of its own and as much without a core: a gap as any other. Where PAUSE is left, that is the program's own."""
+    for own, expected, said in (
+        (PAUSE // 2, 5, {"late_ns": PAUSE - 5}),
+        (PAUSE, 5, {"late_ns": PAUSE // 2, "pauses_ns": PAUSE}),
+        (PAUSE // 2, None, {}),
+    ):
+        account = TimeAccount(0)
+        account.launched(0, 10, expected)
+        account.complete(10, 2)
+        t_ns = 10 + own + PAUSE // 2
+        account.launched(t_ns, 10, 0, no_core_ns=PAUSE // 2)
+        assert parts(account, t_ns) == said
+
+
+def test_no_gap_is_longer_without_a_core_than_it_is() -> None:
+    account = TimeAccount(0)
+    account.launched(0, 10, 0)
+    account.complete(10, 2)
+    account.launched(40, 10, 0, no_core_ns=2**62)
+    assert parts(account, 40) == {"late_ns": 30}
+
+
 def test_what_no_profile_knows_is_unexplained_beside_others_only() -> None:
     for others, said in ((0, {}), (1, {"unexplained_ns": 20 + 100})):
         account = TimeAccount(0)

@@ -49,7 +49,7 @@ std::int64_t TimeAccount::gate_cost(std::int64_t t_ns) const {
 
 void TimeAccount::launched(const Launch& launch, const OthersWork& others) {
   go_on(launch.t_ns, Host::runs);
-  if (begun_) end_gap();
+  if (begun_) end_gap(launch.no_core_ns);
   else period_.others = others;
   begun_ = true;
   expected_gap_ns_ = launch.gap_ns;
@@ -153,11 +153,14 @@ void TimeAccount::at_gate_for(std::int64_t ns) {
   gate_cost_ns_ += ns - unknown_ns;
 }
 
-void TimeAccount::end_gap() {
+// Of what looks like a pause of the program's own, a host without a processor core was late.
+void TimeAccount::end_gap(std::int64_t no_core_ns) {
   const std::int64_t gap_ns = gap_ns_;
+  const std::int64_t own_ns = gap_ns - std::clamp<std::int64_t>(no_core_ns, 0, gap_ns);
   gap_ns_ = 0;
-  if (gap_ns >= kPauseNs) {
-    pauses_ns_ += gap_ns;
+  if (own_ns >= kPauseNs) {
+    pauses_ns_ += own_ns;
+    period_.sums.gaps_ns += gap_ns - own_ns;
   } else if (expected_gap_ns_ < 0) {
     period_.sums.unknown_gaps_ns += gap_ns;
   } else {

@@ -76,6 +76,7 @@ class TimeAccount {
     std::int64_t t_ns = 0;
     std::int64_t work_ns = kUnknown;
     std::int64_t gap_ns = kUnknown;
+    std::int64_t no_core_ns = 0; // of the gap before it its host, ready to run, waited for a processor core, as far as that is known
   };
   void launched(const Launch& launch, const OthersWork& others);
 
@@ -125,7 +126,7 @@ class TimeAccount {
   void unknown_over(std::int64_t t_ns);
   void go_on(std::int64_t t_ns, Host host);
   void step(std::int64_t t_ns, Host host);
-  void end_gap();
+  void end_gap(std::int64_t no_core_ns);
   void end_period(const OthersWork& others);
 
   std::int64_t came_ns_;

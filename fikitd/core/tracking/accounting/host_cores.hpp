@@ -1,0 +1,41 @@
+// Whether a client's host, in a gap as long as a pause of the program's own, waited for a processor core instead. The kernel's
+// count is read at most once in kReadNs, and only where nothing is left on the device: no launch costs more for it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tracking/client_page.hpp"
+#include "types/moments.hpp"
+
+namespace fikit::tracking {
+
+class HostCores {
+ public:
+  // All that the client launched is known to be complete.
+  void all_done(std::int64_t t_ns, const ClientPage& page) {
+    idle_since_ns_ = t_ns;
+    if (t_ns - read_at_ns_ < kReadNs) return;
+    read_at_ns_ = t_ns;
+    waited_ns_ = page.no_core_ns();
+  }
+
+  // Of a gap from then until this launch; 0 where it is no longer than a pause, or nothing is known of it.
+  std::int64_t launched(std::int64_t t_ns, const ClientPage& page) {
+    const std::int64_t idle_ns = t_ns - idle_since_ns_;
+    const bool as_a_pause = idle_since_ns_ != kLongAgo && idle_ns >= kPauseNs;
+    idle_since_ns_ = kLongAgo;
+    if (!as_a_pause || waited_ns_ < 0) return 0;
+    const std::int64_t waited_ns = page.no_core_ns();
+    return waited_ns < 0 ? 0 : std::clamp<std::int64_t>(waited_ns - waited_ns_, 0, idle_ns);
+  }
+
+ private:
+  static constexpr std::int64_t kReadNs = 20'000'000; // what was waited in the time before a gap may count as waited in it
+
+  std::int64_t idle_since_ns_ = kLongAgo;
+  std::int64_t read_at_ns_ = 0;
+  std::int64_t waited_ns_ = kUnknown; // then
+};
+
+} // namespace fikit::tracking
