@@ -90,7 +90,7 @@ def test_a_gap_without_a_core_is_late_and_a_pause_is_the_programs_own(
     report = daemon.report(job)
     pauses_s, late_s = report["pauses_s"], report["host"]["late_s"]
     if how == "pauses":
-        assert pauses_s >= LACKS_S
+        assert pauses_s >= LACKS_S / 2
     else:
         assert late_s >= LACKS_S / 2
         assert pauses_s < LACKS_S / 2
