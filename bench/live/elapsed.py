@@ -1,7 +1,7 @@
 """Where jobs' time went: their reports beside the device's own record.
 
 Pairs of programs made of kernels and pauses play in slow motion under a real fikitd, on an emulated device of their own. Each runs
-alone, then as the one that ends first of a pair. The device's record says when each kernel was handed over and ended, and how much
+alone, then as the one that ends first of a pair; of an array, each program beside others of its kind that are as important. The device's record says when each kernel was handed over and ended, and how much
 of the device it needed: what it stood there for longer than alone is a delay; what else the run took longer than alone, the gate and
 a late host. Nothing here is a claim about hardware.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from fikitd.simulation.simulator import SLICES, Device
 
-from bench import device_option
+from bench import device_option, page
 from bench.live import stages as live
 from bench.live.reaction import ON_COMPUTE_ENGINE
 from bench.record import BenchError, Result
@@ -61,6 +61,7 @@ class Shape(NamedTuple):
 HIGH: Final = {"bursts": Shape(4, 300, 3000), "steps": Shape(2, 1000, 1500), "short": Shape(8, 100, 800)}
 LOW: Final = {"training": Shape(6, 900, 300), "long": Shape(3, 3000, 500), "small": Shape(12, 200, 100)}
 PAIRS: Final = [(high, low) for high in HIGH for low in LOW]
+TASKS: Final = 3  # of an array, on one GPU
 
 
 @dataclass(frozen=True, order=True)
@@ -93,16 +94,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this bench."""
     parser.add_argument("--policy", default="budget", metavar="NAME", help="default: budget")
     parser.add_argument("--pairs", type=int, default=len(PAIRS), metavar="N", help="the first N; default: all")
+    parser.add_argument(
+        "--arrays", type=int, default=len(LOW), metavar="N", help="of the first N low programs; default: all"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="of a run alone, default 2")
     parser.add_argument("--stretch", type=float, default=4.0, help="play so many times as slowly, default 4")
     device_option.add_arguments(parser)
+    page.add_argument(parser)
 
 
-def run(*, emulated: bool, policy: str, pairs: int, seconds: float, stretch: float, device: Device = SLICES) -> Result:
+def run(
+    *, emulated: bool, policy: str, pairs: int, arrays: int, seconds: float, stretch: float, device: Device = SLICES
+) -> Result:
     """Raises BenchError."""
     if not emulated:
         raise BenchError("only the emulated device keeps a record of its own")
-    rows = measure(PAIRS[:pairs], policy, seconds, stretch, device)
+    rows = measure(PAIRS[:pairs], list(LOW)[:arrays], policy, seconds, stretch, device)
     worst = {part: max(row["error"][part] for row in rows) for part in ("alone", "waited", "delayed")}
     worst["unexplained"] = max(row["report"]["unexplained"] / row["report"]["elapsed"] for row in rows)
     said = ", ".join(f"{part} {share:.1%}" for part, share in worst.items())
@@ -114,20 +121,24 @@ def run(*, emulated: bool, policy: str, pairs: int, seconds: float, stretch: flo
         {f"error_{part}": [row["error"][part] for row in rows] for part in ("alone", "waited", "delayed")},
         {"policy": policy, "seconds": seconds, "stretch": stretch, **device_option.settings(device)},
         {"rows": rows},
+        table(rows).rstrip(),
     )
 
 
-def measure(
-    pairs: Sequence[tuple[str, str]], policy: str, seconds: float, stretch: float, device: Device = SLICES
-) -> list[dict[str, Any]]:
-    """Of each pair the high job's row and the low job's: what the report says, what the record says, and how far they are apart."""
+def measure(  # noqa: PLR0917
+    pairs: Sequence[tuple[str, str]], arrays: Sequence[str], policy: str, seconds: float, stretch: float,
+    device: Device = SLICES,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Of each pair the high job's row and the low job's, of each array one of its first task: what the report says, what the record
+    says, and how far they are apart."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="fikit-elapsed-") as root:
         directory = Path(root)
         with live.stage(directory, stretch, {"policy": policy}, device) as stage:
             jobs, alone = {}, {}
             for priority, shapes in (("high", HIGH), ("low", LOW)):
-                for name in dict.fromkeys(pair[priority == "low"] for pair in pairs):
+                names = [pair[priority == "low"] for pair in pairs] + (list(arrays) if priority == "low" else [])
+                for name in dict.fromkeys(names):
                     (directory / name).write_text(shapes[name].recording())
                     count = shapes[name].requests(seconds, stretch)
                     measuring = live.Job(directory / name, max(count // 4, 2), options=["--measure", "--profile", name])
@@ -140,6 +151,12 @@ def measure(
                         ran = stage.run([jobs[first], replace(jobs[other], requests=None)], DEVICE)
                         reports = [stage.report(job) for job in ran.job_ids]
                     rows.append(_row(first, other, reports[0], Seen.of(ran), alone[first]))
+            for name in arrays:
+                others = [replace(jobs[name], requests=None)] * (TASKS - 1)
+                with stage.learnt_before():
+                    ran = stage.run([jobs[name], *others], DEVICE)
+                    reports = [stage.report(job) for job in ran.job_ids]
+                rows.append(_row(name, f"{len(others)} tasks of its array", reports[0], Seen.of(ran), alone[name]))
     return rows
 
 
@@ -172,8 +189,8 @@ def _row(job: str, beside: str, report: Mapping[str, Any], shared: Seen, alone: 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Seconds; the record's in brackets."""
     lines = [
-        "| job | beside | elapsed | waited and late host (record) | delayed (record) | host, start and end too | unexplained | alone (span alone) | slowdown |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| job | beside | elapsed | waited and late host (record) | delayed (record) | host, start and end too | unexplained | alone (span alone) | slowdown | most off, of elapsed |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         said, record = row["report"], row["record"]
@@ -181,6 +198,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         lines.append(
             f"| {row['job']} | {row['beside']} | {said['elapsed']:.3f} | {said['waited'] + said['late']:.3f} ({record['waited']:.3f}) "
             f"| {said['delayed']:.3f} ({record['delayed']:.3f}) | {said['host']:.3f} | {said['unexplained']:.3f} "
-            f"| {said['alone']:.3f} ({record['alone']:.3f}) | {ratio} |"
+            f"| {said['alone']:.3f} ({record['alone']:.3f}) | {ratio} | {max(row['error'].values()):.1%} |"
         )
     return "\n".join([*lines, ""])

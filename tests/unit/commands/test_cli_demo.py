@@ -26,6 +26,8 @@ def outcomes(solo: float, shared: float, fikit: float) -> dict[str, Outcome]:
     return {
         "solo_high": Outcome({"high": solo}, NOTHING, NOTHING),
         "solo_low": Outcome({"low": 8.0}, NOTHING, NOTHING),
+        "again_high": Outcome({"high": solo * 1.5}, NOTHING, NOTHING),
+        "again_low": Outcome({"low": 8.5}, NOTHING, NOTHING),
         "shared": Outcome({"high": shared, "low": 9.0}, NOTHING, NOTHING),
         "fikit": Outcome({"high": fikit, "low": 9.5}, begin, end),
     }
@@ -60,6 +62,13 @@ def test_failures_say_which_bound_was_missed(seconds: tuple[float, float, float]
     assert [said in text for said, text in zip(missed, failures, strict=True)] == [True] * len(missed)
 
 
+def test_alone_a_job_takes_as_long_as_in_its_shorter_run() -> None:
+    found = outcomes(2.0, 6.0, 2.2)
+    found["again_low"] = Outcome({"low": 7.5}, NOTHING, NOTHING)
+    result = Result.of(found, emulated=True, slurm_version=None)
+    assert (result.seconds["high"]["solo"], result.seconds["low"]["solo"]) == (2.0, 7.5)
+
+
 def test_share_counts_only_the_window_between_the_samples() -> None:
     begin = Usage("g", 1000, {"high": 100, "low": 900})
     assert share(begin, Usage("g", 2000, {"high": 600, "low": 1150}), low="low", high="high") == 0.5
@@ -76,6 +85,9 @@ def test_steps_measure_first_and_compare_the_same_jobs() -> None:
     assert [job.argv for job in steps["shared"].jobs] == [job.argv for job in steps["fikit"].jobs]
     assert steps["solo_high"].jobs[0].argv == steps["fikit"].jobs[0].argv
     assert not steps["solo_high"].jobs[0].options
+    assert [steps[f"again_{name}"].jobs for name in ("high", "low")] == [
+        steps[f"solo_{name}"].jobs for name in ("high", "low")
+    ]
     assert steps["fikit"].jobs[0].options["max-slowdown"] == plan.MAX_SLOWDOWN
     profiles = [steps[f"measure_{name}"].jobs[0].options["profile"] for name in ("high", "low")]
     assert [job.options["profile"] for job in steps["fikit"].jobs] == profiles

@@ -71,7 +71,7 @@ def command(device: str, no_slurm: bool, out: Path, as_json: bool) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Make it anew. What cannot be written is said before the minute that the demo takes."""
+    """Make it anew. What cannot be written is said before the time that the demo takes."""
     shutil.rmtree(directory, ignore_errors=True)
     try:
         directory.mkdir(parents=True)
