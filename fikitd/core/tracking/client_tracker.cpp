@@ -132,7 +132,7 @@ void ClientTracker::launch(const Report& report, std::int64_t t_ns, policy::Poli
   account_.launched({.t_ns = t_ns,
                      .work_ns = known.alone.duration_mean_ns,
                      .gap_ns = known.alone.idle_mean_ns,
-                     .no_core_ns = host_cores_.launched(t_ns, page_)},
+                     .no_core_ns = host_cores_.launched(t_ns, [this] { return page_.no_core_ns(); })},
                     others_work());
   note_under_way(launches_ - std::min(complete_, launches_));
 }
@@ -173,7 +173,7 @@ void ClientTracker::drained(const Drain& drain, policy::Policy& policy) {
                      .left_ns = event.duration_ns,
                      .all = all},
                     others_work());
-  if (all) host_cores_.all_done(drain.t_ns, page_);
+  if (all) host_cores_.all_done(drain.t_ns, [this] { return page_.no_core_ns(); });
   interference_.done(drain.launches, drain.t_ns);
   tell(event, policy);
   if (drain.waited) note_drain(drain.t_ns);

@@ -5,28 +5,29 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tracking/client_page.hpp"
 #include "types/moments.hpp"
 
 namespace fikit::tracking {
 
 class HostCores {
  public:
-  // All that the client launched is known to be complete.
-  void all_done(std::int64_t t_ns, const ClientPage& page) {
+  // All that the client launched is known to be complete. read: for how long so far its host has waited for a core, or kUnknown.
+  template <typename Read>
+  void all_done(std::int64_t t_ns, const Read& read) {
     idle_since_ns_ = t_ns;
     if (t_ns - read_at_ns_ < kReadNs) return;
     read_at_ns_ = t_ns;
-    waited_ns_ = page.no_core_ns();
+    waited_ns_ = read();
   }
 
   // Of a gap from then until this launch; 0 where it is no longer than a pause, or nothing is known of it.
-  std::int64_t launched(std::int64_t t_ns, const ClientPage& page) {
+  template <typename Read>
+  std::int64_t launched(std::int64_t t_ns, const Read& read) {
     const std::int64_t idle_ns = t_ns - idle_since_ns_;
     const bool as_a_pause = idle_since_ns_ != kLongAgo && idle_ns >= kPauseNs;
     idle_since_ns_ = kLongAgo;
     if (!as_a_pause || waited_ns_ < 0) return 0;
-    const std::int64_t waited_ns = page.no_core_ns();
+    const std::int64_t waited_ns = read();
     return waited_ns < 0 ? 0 : std::clamp<std::int64_t>(waited_ns - waited_ns_, 0, idle_ns);
   }
 
