@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fikit.checks import daemon, gpu, native, slurm
+from fikit.checks import daemon, gpu, native, published, slurm
 from fikit.checks.check import Check, fail
 from fikitd import paths
 
@@ -16,5 +16,5 @@ def all_checks() -> Iterator[Check]:
     except FileNotFoundError as error:
         yield fail("native files", str(error), native.REBUILD)
         return
-    for area in (native.area, gpu.area, daemon.area, slurm.area):
+    for area in (native.area, gpu.area, daemon.area, published.area, slurm.area):
         yield from area()
