@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from fikit.commands import mail
 from fikit.slurm import jobs
 from fikitd.api.outcomes import UNKNOWN, Outcome, Spool
-from fikitd.api.reports import ReportStore
+from fikitd.api.reports import NOT_STORED, ReportStore
 
 LINE = "fikit: job 12 high: 1.04x of its time alone (1.05x allowed), 1834 kernels, GPU time 3.2 s, waited 12 ms (emulated GPU). Details: fikit-report 12\n"
 OUTCOME = Outcome(12, 1001, 7, 0, 734.0, 0.61, 9523, 1.0395, 1.0, 0, 0, 1)
@@ -120,6 +120,14 @@ def test_a_job_without_a_gpu_delays_no_mail(store: ReportStore, monkeypatch: pyt
 def test_a_report_of_a_job_that_still_runs_is_not_the_last_word(store: ReportStore) -> None:
     store.save(ended(5, state="running", ended=None))
     assert ask("12").exit_code == 1
+
+
+def test_what_a_user_wrote_into_the_own_report_stays_one_line_of_plain_text(store: ReportStore) -> None:
+    store.save(ended(5, warnings=[f"{NOT_STORED}: x\r\n.\r\nSubject: y\x1b[2J\x00"]))
+    said = ask("12").stdout
+    assert (said.count("\n"), said.endswith("\n")) == (1, True)
+    assert said[:-1].isprintable()
+    assert "Subject: y" in said
 
 
 @pytest.mark.parametrize("job", ["", "12_3", "../12", "１２", "-1"])
