@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 from cli_samples import MOVED, REPORT
+from fikit import node_use
 from fikit.api import job_report
+from fikit.live import lines
+from fikit.reporters import top
 from fikit.reporters.job_table import report
 from fikit.wording import memory_moved
+from live_samples import shared
+from node_looks import client, look
 from rich.console import Console
+
+GIB = 2**30
 
 ALL = "peak 21.4 GiB, resident 7.90 GiB at most, moved 96.0 GiB in 40 turns, waited 189 ms for it (2.1 %), misses 0.4 %, the driver refused 2 moves"
 
@@ -59,3 +66,23 @@ def test_in_python_it_has_its_types() -> None:
     plain = job_report.of(REPORT).memory
     assert plain is not None
     assert plain.moved is None
+
+
+def test_fikit_top_says_what_is_on_the_gpu_now_where_a_job_has_memory_elsewhere() -> None:
+    facts = {"memory_limit_bytes": 24 * GIB, "memory_on_gpu_bytes": 8 * GIB}
+    views = [
+        look(
+            at_s,
+            client(1, "12", memory_bytes=9 * GIB, **facts),
+            client(2, "12", memory_bytes=12 * GIB, **facts),
+            client(3, "18"),
+        )
+        for at_s in (0, 1)
+    ]
+    console = Console(width=200, file=io.StringIO(), record=True)
+    console.print(top.view(node_use.between(*views)))
+    text = console.export_text()
+    assert "21.0 GiB / 24.0 GiB, 8.00 GiB on the GPU" in text
+    assert text.count("on the GPU") == 1
+    [live] = [one for gpu in shared(memory_on_gpu_bytes=2 * GIB).gpus for one in gpu.jobs if one.job == "18"]
+    assert lines.memory(live) == "3.00 GiB, 2.00 GiB on the GPU"
