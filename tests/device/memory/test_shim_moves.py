@@ -152,6 +152,25 @@ def test_work_that_may_go_on_does_not_wait_for_the_rest_of_a_move(start: Start, 
     assert run.finish() == ("True\n", "")
 
 
+def test_a_grant_in_the_middle_of_a_move_is_used_after_one_piece(start: Start, allowed: Daemon, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.toml"
+    slow.write_text('[device]\nmemory = "256MiB"\ncontext_memory = 0\n[copy]\nh2d_gbps = 0.04\n')
+    run = start(f"{FOUR}{LAUNCH}{RIGHT}", allowed, EMUCUDA_CONFIG=str(slow))
+    page = allowed.page()
+    at_gate(run, page)
+    reached(page, page.want(0))
+    goal = page.want(ALL)
+    wait_for(lambda: page.moves()["in_bytes"] >= 16 * MIB, "a piece")
+    page.grant()
+    assert run.line() == "0"
+    said = page.moves()
+    assert said["reached"] == goal
+    assert said["in_bytes"] < 64 * MIB
+    assert said["missed_bytes"] == 64 * MIB - said["in_bytes"]
+    page.open_gate()
+    assert run.finish() == ("True\n", "")
+
+
 def test_a_lease_that_ends_ends_the_moving(start: Start, allowed: Daemon) -> None:
     run = start(f"{FOUR}{LAUNCH}{RIGHT}", allowed)
     page = allowed.page()
