@@ -4,7 +4,7 @@ Who may call what is in docs/design/contracts.md, "fikitd._core"; what it does, 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 BUILD: str
 """Of which sources all this was built (scripts/build_id.py)."""
@@ -14,6 +14,9 @@ MAX_CLIENTS: int
 
 REASONS: tuple[str, ...]
 """Why a launch stands at a gate; meanings in fikitd/core/policy/base/reason.hpp."""
+
+COUNTERS: dict[str, Literal["sum", "known", "most", "weighted", "own"]]
+"""The counters of a client, and how those of a job's clients come together; meanings in fikitd/core/tracking/accounting/counters.def."""
 
 JOURNAL_KINDS: tuple[str, ...]
 """What events of a journal are about; meanings in fikitd/core/tracking/accounting/journal.hpp."""

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -22,6 +23,13 @@ std::array<std::uint32_t, 3> three(nb::handle numbers) {
   return {nb::cast<std::uint32_t>(sequence[0]), nb::cast<std::uint32_t>(sequence[1]),
           nb::cast<std::uint32_t>(sequence[2])};
 }
+
+template <class Value>
+nb::object of_counter(Value value) {
+  return nb::cast(value);
+}
+
+nb::object of_counter(const std::optional<double>& value) { return value ? nb::object(nb::float_(*value)) : nb::none(); }
 
 bool to_statistics(nb::handle entry, predictor::Statistics& out) {
   const auto dict = nb::cast<nb::dict>(entry);
@@ -172,35 +180,19 @@ nb::dict to_dict(const tracking::Moves& moves) {
   return dict;
 }
 
+nb::dict counters() {
+  nb::dict adds_by_name;
+#define COUNTER(type, name, adds) adds_by_name[#name] = #adds;
+#include "tracking/accounting/counters.def"
+#undef COUNTER
+  return adds_by_name;
+}
+
 nb::dict to_dict(const dispatcher::Stats& stats) {
-  const auto or_none = [](const std::optional<double>& value) -> nb::object {
-    return value ? nb::object(nb::float_(*value)) : nb::none();
-  };
   nb::dict dict;
-  dict["kernels"] = stats.kernels;
-  dict["gpu_time_ns"] = or_none(stats.gpu_time_ns);
-  dict["untimed"] = stats.untimed;
-  dict["beside"] = stats.beside;
-  dict["doubtful"] = stats.doubtful;
-  dict["distinct"] = stats.distinct;
-  dict["distinct_profiled"] = stats.distinct_profiled;
-  dict["distinct_borrowed"] = stats.distinct_borrowed;
-  dict["unfinished"] = stats.unfinished;
-  dict["span_ns"] = stats.span_ns;
-  dict["under_way_ns"] = stats.under_way_ns;
-  dict["solo_ns"] = or_none(stats.solo_ns);
-  dict["wait_count"] = stats.wait_count;
-  dict["wait_total_ns"] = stats.wait_total_ns;
-  dict["wait_p99_ns"] = stats.wait_p99_ns;
-  dict["gaps_offered"] = stats.gaps_offered;
-  dict["gaps_filled"] = stats.gaps_filled;
-  dict["others_kernels"] = stats.others_kernels;
-  dict["predicted_gap_ns"] = stats.predicted_gap_ns;
-  dict["actual_gap_ns"] = stats.actual_gap_ns;
-  dict["gap_error_p50_ns"] = stats.gap_error_p50_ns;
-  dict["gap_error_p90_ns"] = stats.gap_error_p90_ns;
-  dict["expired"] = stats.expired;
-  dict["drifted"] = stats.drifted;
+#define COUNTER(type, name, adds) dict[#name] = of_counter(stats.name);
+#include "tracking/accounting/counters.def"
+#undef COUNTER
   nb::list held;
   for (const dispatcher::Stats::Held& each : stats.held) {
     const auto reason = policy::kReasonNames[static_cast<std::size_t>(each.sum.hold.reason)];
@@ -208,7 +200,7 @@ nb::dict to_dict(const dispatcher::Stats& stats) {
     entry["reason"] = std::string(reason);
     entry["by"] = each.sum.named ? nb::object(nb::int_(each.sum.hold.by)) : nb::none();
     entry["kernel"] = each.kernel;
-    entry["p90_ns"] = or_none(each.p90_ns);
+    entry["p90_ns"] = of_counter(each.p90_ns);
     entry["count"] = each.sum.count;
     entry["total_ns"] = each.sum.total_ns;
     entry["cost_ns"] = each.sum.cost_ns;

@@ -51,6 +51,7 @@ void bind_packed_profile(nb::module_& m) {
 }
 
 void bind_dispatcher(nb::module_& m) {
+  m.attr("COUNTERS") = counters();
   using dispatcher::Dispatcher;
   const auto released = nb::call_guard<nb::gil_scoped_release>();
   nb::list kinds;

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from fikitd._core import COUNTERS
 
 Stats = Mapping[str, Any]  # as Dispatcher.stats() gives them (docs/design/contracts.md)
 
@@ -13,7 +15,7 @@ SLIGHT: Final = 0.01  # of the launches: so many may have no time of their own, 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over clients. A time that one client with kernels does not know is unknown (None) for the job."""
+    """Sums over clients, by `_core.COUNTERS`. A time that one client with kernels does not know is unknown (None) for the job."""
 
     kernels: int = 0
     gpu_time_ns: int | None = None
@@ -43,21 +45,6 @@ class Totals:
             return self
         unfinished = stats["unfinished"] if gone else 0
         known_ns, at_most_ns = gpu_time(stats, unfinished)
-        summed = (
-            "kernels",
-            "untimed",
-            "beside",
-            "doubtful",
-            "span_ns",
-            "wait_count",
-            "wait_total_ns",
-            "gaps_filled",
-            "others_kernels",
-            "predicted_gap_ns",
-            "actual_gap_ns",
-            "expired",
-            "drifted",
-        )
         offered = self.gaps_offered + stats["gaps_offered"]
 
         def known(name: str, more: float | None) -> int | None:
@@ -71,17 +58,18 @@ class Totals:
                 return 0.0
             return float((getattr(self, name) * self.gaps_offered + stats[name] * stats["gaps_offered"]) / offered)
 
+        added: dict[str, Callable[[str], Any]] = {
+            "sum": lambda name: getattr(self, name) + stats[name],
+            "known": lambda name: known(name, stats[name]),
+            "most": lambda name: max(getattr(self, name), stats[name]),
+            "weighted": weighted,
+        }
         return replace(
             self,
-            **{name: getattr(self, name) + stats[name] for name in summed},
+            **{name: added[how](name) for name, how in COUNTERS.items() if how != "own"},
             gpu_time_ns=known("gpu_time_ns", known_ns),
             gpu_time_at_most_ns=self.gpu_time_at_most_ns + at_most_ns,
             unfinished=self.unfinished + unfinished,
-            solo_ns=known("solo_ns", stats["solo_ns"]),
-            wait_p99_ns=max(self.wait_p99_ns, stats["wait_p99_ns"]),
-            gaps_offered=offered,
-            gap_error_p50_ns=weighted("gap_error_p50_ns"),
-            gap_error_p90_ns=weighted("gap_error_p90_ns"),
         )
 
     def fields(self) -> dict[str, Any]:
