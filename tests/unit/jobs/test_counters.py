@@ -34,9 +34,7 @@ def test_the_contract_names_each_counter() -> None:
     assert {name for name in COUNTERS if not re.search(rf"\b{name}\b", keys)} == set()
 
 
-@pytest.mark.parametrize(
-    ("how", "expected"), [("sum", 8), ("known", 8), ("most", 4), ("weighted", 4)], ids=str
-)
+@pytest.mark.parametrize(("how", "expected"), [("sum", 8), ("known", 8), ("most", 4), ("weighted", 4)], ids=str)
 def test_two_equal_clients_add_up_as_the_table_says(how: str, expected: int) -> None:
     totals = Totals().plus(CLIENT).plus(CLIENT)
     names = [name for name, rule in COUNTERS.items() if rule == how]
