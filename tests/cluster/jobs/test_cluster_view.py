@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cluster_jobs import Cluster
+from fikit.sandbox.sandbox import Sandbox
 
 
 def top(cluster: Cluster) -> dict[str, Any]:
@@ -103,3 +106,34 @@ def test_dcgm_exporter_is_told_which_jobs_have_which_gpu(cluster: Cluster, spin:
         for job in (shares, alone):
             cluster.end(job)
         cluster.until(lambda: list(files.iterdir()) == [], "files of jobs that have ended stayed")
+
+
+@pytest.mark.slow
+def test_two_nodes_each_tell_of_their_own_gpu(make_cluster: Callable[[Sandbox], Cluster]) -> None:
+    """Each with a host name and a fikitd of its own, as on a cluster."""
+    with Sandbox(gpus=1, nodes=2, apart=True) as sandbox:
+        two = make_cluster(sandbox)
+        (status := two.directory / "status").mkdir(mode=0o755)
+        sandbox.daemon["status_dir"] = str(status)
+        sandbox.set_policy("budget")
+        nothing = two.script("sleeps", "sleep 60")
+        jobs = {
+            node: two.submit(nothing, "--gres=gpu:1", "--fikit-priority=low", f"--nodelist={node}")
+            for node in sandbox.nodes
+        }
+
+        def told() -> dict[str, Any] | None:
+            found = {node["node"]: node for node in top(two)["nodes"]}
+            return found if all(node["age_s"] is not None for node in found.values()) else None
+
+        found = two.until(told, "a node never wrote", 60)
+        assert {name: [job["job"] for job in node["elsewhere"]] for name, node in found.items()} == {
+            name: [job] for name, job in jobs.items()
+        }
+        assert all(
+            node["state"] in ("mixed", "allocated") and len(node["gpus"]) == 1 and not node["late"]
+            for node in found.values()
+        )
+        two.run("scancel", *jobs.values())
+        for job in jobs.values():
+            two.end(job)
