@@ -10,8 +10,8 @@
 #include "timing/measure.h"
 #include "base/monitor.h"
 #include "base/page.h"
-#include "gate/page_mark.h"
-#include "base/say.h"
+#include "gate/gpu_marker.h"
+#include "base/log.h"
 #include "streams/stream.h"
 #include "base/symbols.h"
 
@@ -78,13 +78,13 @@ static struct fikit_device *new_device(const struct fikit_connection *connection
   pthread_mutex_init(&device->describing, NULL);
   pthread_mutex_init(&device->reserving, NULL);
   device->markers = fikit_markers_new();
-  device->page_marks = fikit_page_marks_new();
+  device->gpu_markers = fikit_gpu_markers_new();
   bool timing = fikit_measure_start(device);
-  if (device->descriptions && device->markers && device->page_marks && timing)
+  if (device->descriptions && device->markers && device->gpu_markers && timing)
     return device;
   free(device->descriptions);
   free(device->markers);
-  free(device->page_marks);
+  free(device->gpu_markers);
   free(device->measure);
   free(device);
   return NULL;
@@ -103,7 +103,7 @@ static struct fikit_device *managed(const struct fikit_connection *connection, c
   struct fikit_device *device = new_device(connection, hello->gpu_uuid);
   if (device)
     return device;
-  fikit_say("no memory to manage this program: it runs without priorities.");
+  fikit_log("no memory to manage this program: it runs without priorities.");
   fikit_disconnect(connection);
   return &unmanaged;
 }
@@ -120,14 +120,14 @@ static struct fikit_device *attach(CUdevice ordinal) {
     return NULL; /* the driver is not ready for questions; ask again later */
   attempt = calloc(1, sizeof *attempt);
   if (!attempt) {
-    fikit_say("no memory to manage this program: it runs without priorities.");
+    fikit_log("no memory to manage this program: it runs without priorities.");
     return &unmanaged;
   }
   if (fikit_attach_first(attempt, path, &hello, &connection, reason)) {
     free(attempt);
     return managed(&connection, &hello);
   }
-  fikit_say("fikitd at %s does not manage this program (%s): it runs without priorities until it does.", path, reason);
+  fikit_log("fikitd at %s does not manage this program (%s): it runs without priorities until it does.", path, reason);
   size_t bytes = strlen(path) + 1;
   if (bytes <= sizeof socket_path) { /* the program may change its environment */
     memcpy(socket_path, path, bytes);
@@ -152,7 +152,7 @@ void fikit_attach_again(void) {
     attempts[i] = NULL;
     free(attempt);
     if (device != &unmanaged)
-      fikit_say("fikitd manages this program from now on.");
+      fikit_log("fikitd manages this program from now on.");
     atomic_store_explicit(&devices[i], device, memory_order_release);
     fikit_stream_forget_unmanaged();
   }

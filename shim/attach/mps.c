@@ -7,7 +7,7 @@
 #include "attach/connect.h"
 #include "base/device.h"
 #include "base/lock.h"
-#include "base/say.h"
+#include "base/log.h"
 #include "base/symbols.h"
 
 #include <stdatomic.h>
@@ -48,7 +48,7 @@ static bool may_join(const char *socket_path) {
     place_file = fikit_file_id(fd);
     return true;
   }
-  fikit_say("this program runs outside MPS, in time slices of its own: %s.", reason);
+  fikit_log("this program runs outside MPS, in time slices of its own: %s.", reason);
   return false;
 }
 

@@ -25,7 +25,7 @@ struct fikit_description;
 struct fikit_markers;
 struct fikit_stream;
 struct fikit_measure;
-struct fikit_page_marks;
+struct fikit_gpu_markers;
 
 struct fikit_device {
   struct fikit_page *page;
@@ -56,7 +56,7 @@ struct fikit_device {
   uint8_t uuid[16];
 
   struct fikit_markers *markers;       /* marker.c */
-  struct fikit_page_marks *page_marks; /* page_mark.c */
+  struct fikit_gpu_markers *gpu_markers; /* gpu_marker.c */
   struct fikit_measure *measure;       /* measure.c; NULL: fikitd wants neither measurement nor samples */
   void (*stream_found)(struct fikit_device *device); /* measure.c: called for a thread's first use of a stream; NULL: nobody asks */
   _Atomic uint32_t before_dependent[FIKIT_SLOTS / 32]; /* a bit for each slot: a dependent launch came behind it (dependent.h) */

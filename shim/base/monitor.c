@@ -1,6 +1,6 @@
 #include "base/monitor.h"
 #include "base/clock.h"
-#include "base/say.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns) {
   if (closed_by_program || fikit_connection_ended(device)) {
     fikit_device_release(device);
     if (!closed_by_program)
-      fikit_say("fikitd is gone: this program goes on without priorities.");
+      fikit_log("fikitd is gone: this program goes on without priorities.");
   }
   errno = saved;
 }

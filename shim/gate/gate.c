@@ -9,7 +9,7 @@
 #include "gate/move.h"
 #include "base/monitor.h"
 #include "base/page.h"
-#include "gate/page_mark.h"
+#include "gate/gpu_marker.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
 #include "gate/gate.h"
 #include "base/lock.h"
 #include "base/page.h"
-#include "gate/page_mark.h"
+#include "gate/gpu_marker.h"
 #include "base/symbols.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void mark(struct fikit_device *device, struct fikit_stream *entry, CUstre
                  uint32_t request_seq) {
   struct fikit_markers *markers = device->markers;
   CUcontext context = NULL;
-  if (fikit_capture_anywhere() || fikit_page_mark_grant(device, entry, stream, request_seq) ||
+  if (fikit_capture_anywhere() || fikit_gpu_marker_grant(device, entry, stream, request_seq) ||
       REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS)
     return;
   if (!fikit_lock(&markers->mutex))

@@ -1,4 +1,4 @@
-/* Completion of granted launches: a mark that the GPU writes into the page, where fikitd looks for itself (page_mark.h);
+/* Completion of granted launches: a mark that the GPU writes into the page, where fikitd looks for itself (gpu_marker.h);
  * where that cannot be, an event without timing, which we look at when we come by and report as ENTRY_DONE. */
 #ifndef FIKIT_SHIM_MARKER_H
 #define FIKIT_SHIM_MARKER_H

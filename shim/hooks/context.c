@@ -8,7 +8,7 @@
 #include "gate/marker.h"
 #include "gate/move.h"
 #include "timing/measure.h"
-#include "gate/page_mark.h"
+#include "gate/gpu_marker.h"
 #include "streams/stream.h"
 #include "base/symbols.h"
 
@@ -85,7 +85,7 @@ static _Thread_local CUcontext dead;
 
 static void drop_events(struct fikit_device *device) {
   fikit_markers_forget_context(device, dead);
-  fikit_page_marks_forget_context(device, dead);
+  fikit_gpu_markers_forget_context(device, dead);
   fikit_measure_forget_context(device, dead);
 }
 

@@ -12,7 +12,7 @@
 #include "gate/marker.h"
 #include "timing/measure.h"
 #include "base/page.h"
-#include "gate/page_mark.h"
+#include "gate/gpu_marker.h"
 #include "streams/stream.h"
 
 struct fikit_launch {
@@ -64,9 +64,9 @@ __attribute__((always_inline)) static inline CUresult fikit_launch_finish(const 
       fikit_marker_set(device, launch->entry, launch->stream, launch->slot, launch->pass.request_seq);
     else
       fikit_marker_skip(device, launch->slot, launch->pass.request_seq);
-  } else if (__builtin_expect(fikit_page_mark_wanted(device, launch->slot, seq), 0) &&
+  } else if (__builtin_expect(fikit_gpu_marker_wanted(device, launch->slot, seq), 0) &&
              !fikit_keeps_overlap(device, launch->slot, false)) {
-    fikit_page_mark_progress(device, launch->entry, launch->stream);
+    fikit_gpu_marker_progress(device, launch->entry, launch->stream);
   }
   return result;
 }

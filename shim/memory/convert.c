@@ -7,7 +7,7 @@
 #include "memory/managed_pool.h"
 #include "memory/movable.h"
 #include "base/handle_map.h"
-#include "base/say.h"
+#include "base/log.h"
 #include "base/symbols.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static int refuse(const char *why) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   atomic_store(&possible, NO);
   if (!atomic_flag_test_and_set(&said))
-    fikit_say("this program's GPU memory stays on the GPU from here on, and --fikit-mem alone is what it may have: %s.", why);
+    fikit_log("this program's GPU memory stays on the GPU from here on, and --fikit-mem alone is what it may have: %s.", why);
   return NO;
 }
 

@@ -4,7 +4,7 @@
  */
 #include "memory/managed_pool.h"
 #include "base/handle_map.h"
-#include "base/say.h"
+#include "base/log.h"
 #include "base/symbols.h"
 
 #include <stdatomic.h>
@@ -44,7 +44,7 @@ static CUmemoryPool make(CUmemoryPool instead_of, CUdevice device) {
   if (!HAS(cuMemPoolCreate) || REAL(cuMemPoolCreate)(&made, &wanted.known) != CUDA_SUCCESS) {
     atomic_store(&none, true);
     if (!atomic_flag_test_and_set(&said))
-      fikit_say("what this program allocates in stream order (cuMemAllocAsync) stays on the GPU, and --fikit-mem alone is what it may have of it: "
+      fikit_log("what this program allocates in stream order (cuMemAllocAsync) stays on the GPU, and --fikit-mem alone is what it may have of it: "
                 "the driver has no pools of managed memory (CUDA 13 has).");
     return NULL;
   }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/monitor.h"
-#include "base/say.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -81,12 +81,12 @@ static void refuse(struct fikit_device *device, uint64_t bytes, struct seen seen
   if (atomic_flag_test_and_set(&said))
     return;
   if (host)
-    fikit_say("out of GPU memory: this job's limit is %.0f MiB on the GPU (--fikit-mem) and %.0f MiB beside it (--fikit-mem-host), "
+    fikit_log("out of GPU memory: this job's limit is %.0f MiB on the GPU (--fikit-mem) and %.0f MiB beside it (--fikit-mem-host), "
               "its processes hold %.1f MiB, %.1f MiB of which cannot leave the GPU, and %.1f MiB more were asked for.",
               (double)device->memory->limit_bytes / mib, (double)host / mib, (double)seen.held / mib, (double)seen.plain / mib,
               (double)bytes / mib);
   else
-    fikit_say("out of GPU memory: this job's limit is %.0f MiB (--fikit-mem), its processes hold %.1f MiB, and %.1f MiB "
+    fikit_log("out of GPU memory: this job's limit is %.0f MiB (--fikit-mem), its processes hold %.1f MiB, and %.1f MiB "
               "more were asked for; ask for a higher --fikit-mem.",
               (double)device->memory->limit_bytes / mib, (double)seen.held / mib, (double)bytes / mib);
 }

@@ -6,7 +6,7 @@
 #include "base/lock.h"
 #include "base/page.h"
 #include "base/symbols.h"
-#include "timing/timed.h"
+#include "timing/event_timing.h"
 
 #include <stdlib.h>
 
@@ -56,7 +56,7 @@ struct fikit_measure {
   struct fikit_spans spans;
 };
 
-static void give(struct fikit_timed **list, struct fikit_timed *timed) {
+static void event_pool_put(struct fikit_timed **list, struct fikit_timed *timed) {
   if (timed) {
     timed->next = *list;
     *list = timed;
@@ -279,7 +279,7 @@ static void harvest(struct fikit_device *device) {
     atomic_fetch_sub_explicit(&measure->flying, 1, memory_order_relaxed);
     timed->doubtful = is_doubtful(measure, timed);
     report(device, measure->previous, timed);
-    give(&measure->free, measure->previous);
+    event_pool_put(&measure->free, measure->previous);
     measure->previous = timed;
   }
 }
@@ -311,7 +311,7 @@ static bool two_events(CUevent *start, CUevent *end) {
 }
 
 /* Under the mutex: one more that can be timed, in the current context. False when that cannot be. */
-static bool equip(struct fikit_measure *measure, CUcontext context) {
+static bool event_pool_grow(struct fikit_measure *measure, CUcontext context) {
   CUevent start, end;
   if ((!measure->bare && measure->used == FIKIT_TIMED) || !two_events(&start, &end))
     return false;
@@ -321,12 +321,12 @@ static bool equip(struct fikit_measure *measure, CUcontext context) {
   else
     timed = &measure->timed[measure->used++];
   *timed = (struct fikit_timed){.start = start, .end = end, .context = context};
-  give(&measure->free, timed);
+  event_pool_put(&measure->free, timed);
   return true;
 }
 
 /* Under the mutex. */
-static struct fikit_timed *take(struct fikit_measure *measure, CUcontext context) {
+static struct fikit_timed *event_pool_take(struct fikit_measure *measure, CUcontext context) {
   for (struct fikit_timed **link = &measure->free; *link; link = &(*link)->next)
     if ((*link)->context == context) {
       struct fikit_timed *timed = *link;
@@ -341,16 +341,16 @@ static struct fikit_timed *start(struct fikit_device *device, CUcontext context,
   struct fikit_measure *measure = device->measure;
   if (!measure->free)
     harvest(device);
-  struct fikit_timed *timed = take(measure, context);
-  if (!timed && measure->every && equip(measure, context)) /* samples do without rather than make events here */
-    timed = take(measure, context);
+  struct fikit_timed *timed = event_pool_take(measure, context);
+  if (!timed && measure->every && event_pool_grow(measure, context)) /* samples do without rather than make events here */
+    timed = event_pool_take(measure, context);
   if (!timed)
     return NULL;
   int mode = fikit_capture_relax();
   timed->busy = REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY;
   fikit_capture_restore(mode);
   if (REAL(cuEventRecord)(timed->start, stream) != CUDA_SUCCESS) {
-    give(&measure->free, timed);
+    event_pool_put(&measure->free, timed);
     timed = NULL;
   }
   return timed;
@@ -408,7 +408,7 @@ bool fikit_measure_end(struct fikit_device *device, struct fikit_timed *timed, C
     measure->last = &timed->next;
     atomic_fetch_add_explicit(&measure->flying, 1, memory_order_relaxed);
   } else {
-    give(&measure->free, timed);
+    event_pool_put(&measure->free, timed);
   }
   if (counts)
     count_cost(measure, start_ns);
@@ -434,7 +434,7 @@ void fikit_measure_stock(struct fikit_device *device) {
   unsigned have = 0;
   for (unsigned i = 0; i < measure->used; i++)
     have += measure->timed[i].context == context;
-  while (have < STOCK && equip(measure, context))
+  while (have < STOCK && event_pool_grow(measure, context))
     have++;
   atomic_store_explicit(&measure->stocked, context, memory_order_relaxed);
   fikit_unlock(&measure->mutex);
@@ -463,7 +463,7 @@ void fikit_measure_forget_context(struct fikit_device *device, CUcontext context
   if (!measure || !fikit_lock(&measure->mutex))
     return;
   if (measure->previous && measure->previous->context != context)
-    give(&measure->free, measure->previous);
+    event_pool_put(&measure->free, measure->previous);
   measure->previous = NULL;
   measure->spans.origin = NULL;
   measure->spans.count = 0;
@@ -476,7 +476,7 @@ void fikit_measure_forget_context(struct fikit_device *device, CUcontext context
   for (unsigned i = 0; i < measure->used; i++)
     if (measure->timed[i].context == context) {
       measure->timed[i].context = NULL;
-      give(&measure->bare, &measure->timed[i]);
+      event_pool_put(&measure->bare, &measure->timed[i]);
     }
   if (atomic_load_explicit(&measure->stocked, memory_order_relaxed) == context)
     atomic_store_explicit(&measure->stocked, NULL, memory_order_relaxed);

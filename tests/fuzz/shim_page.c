@@ -11,8 +11,8 @@
 #include "gate/marker.h"
 #include "memory/memory.h"
 #include "base/monitor.h"
-#include "gate/page_mark.h"
-#include "base/say.h"
+#include "gate/gpu_marker.h"
+#include "base/log.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ void fikit_monitor_look(struct fikit_device *device, int64_t interval_ns) {
 void fikit_doorbell(struct fikit_device *device) {
   (void)device;
 }
-void fikit_say(const char *format, ...) {
+void fikit_log(const char *format, ...) {
   (void)format;
 }
 
@@ -83,7 +83,7 @@ static unsigned wanted_marks(const struct state *state) {
   atomic_store(&page.mark_every, state->shares);
   atomic_store(&page.known_slots[state->slot % (FIKIT_SLOTS / 32)], (uint32_t)state->held);
   for (uint32_t slot = 0; slot < FIKIT_SLOTS; slot++)
-    wanted += fikit_page_mark_wanted(&device, slot, state->wanted);
+    wanted += fikit_gpu_marker_wanted(&device, slot, state->wanted);
   return wanted;
 }
 

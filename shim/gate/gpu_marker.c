@@ -3,7 +3,7 @@
  * of the process do without (marker.c). A context may end without our seeing it, and a write to what it had registered
  * would be an error of the program's: so the driver is asked for the address before each write.
  */
-#include "gate/page_mark.h"
+#include "gate/gpu_marker.h"
 #include "streams/capture.h"
 #include "base/clock.h"
 #include "base/lock.h"
@@ -12,15 +12,15 @@
 
 #include <stdlib.h>
 
-struct fikit_page_marks {
+struct fikit_gpu_markers {
   pthread_mutex_t mutex;
   CUcontext home; /* NULL: not registered */
   bool refused;   /* this device or driver cannot: not asked again */
   uint32_t last;  /* number of the newest mark */
 };
 
-struct fikit_page_marks *fikit_page_marks_new(void) {
-  struct fikit_page_marks *marks = calloc(1, sizeof *marks);
+struct fikit_gpu_markers *fikit_gpu_markers_new(void) {
+  struct fikit_gpu_markers *marks = calloc(1, sizeof *marks);
   if (marks)
     pthread_mutex_init(&marks->mutex, NULL);
   return marks;
@@ -48,7 +48,7 @@ static _Atomic uint32_t *word_of(struct fikit_page *page, uint32_t number) {
 
 /* The device will write nothing any more: whatever was under way is over. */
 static void leave_home(struct fikit_device *device) {
-  struct fikit_page_marks *marks = device->page_marks;
+  struct fikit_gpu_markers *marks = device->gpu_markers;
   for (uint32_t i = 0; i < FIKIT_MARKS && i < marks->last; i++)
     atomic_store_explicit(word_of(device->page, marks->last - i), marks->last - i, memory_order_release);
   marks->home = NULL;
@@ -56,7 +56,7 @@ static void leave_home(struct fikit_device *device) {
 
 /* Under the mutex. Address of the marks in the current context; 0: no marks here. */
 static CUdeviceptr address_in(struct fikit_device *device, CUcontext context) {
-  struct fikit_page_marks *marks = device->page_marks;
+  struct fikit_gpu_markers *marks = device->gpu_markers;
   CUdeviceptr address = 0;
   if (marks->home == context &&
       REAL(cuMemHostGetDevicePointer_v2)(&address, (void *)device->page->marks, 0) != CUDA_SUCCESS)
@@ -71,7 +71,7 @@ static CUdeviceptr address_in(struct fikit_device *device, CUcontext context) {
 
 static bool put(struct fikit_device *device, const struct fikit_stream *entry, CUstream stream,
                 enum fikit_entry_kind kind, uint64_t value) {
-  struct fikit_page_marks *marks = device->page_marks;
+  struct fikit_gpu_markers *marks = device->gpu_markers;
   CUcontext context = NULL;
   if (REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || context != entry->context)
     return false;
@@ -94,21 +94,21 @@ static bool put(struct fikit_device *device, const struct fikit_stream *entry, C
   return written;
 }
 
-void fikit_page_mark_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {
-  if (fikit_capture_anywhere() || device->page_marks->refused)
+void fikit_gpu_marker_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream) {
+  if (fikit_capture_anywhere() || device->gpu_markers->refused)
     return;
   uint64_t covers = fikit_stream_covers(entry); /* before the mark is put, so that it stands behind all of them */
   if (covers && put(device, entry, stream, FIKIT_ENTRY_MARK, covers))
     atomic_store_explicit(&device->marked, covers, memory_order_relaxed);
 }
 
-bool fikit_page_mark_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,
+bool fikit_gpu_marker_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,
                            uint32_t request_seq) {
-  return !device->page_marks->refused && put(device, entry, stream, FIKIT_ENTRY_MARK_GRANT, request_seq);
+  return !device->gpu_markers->refused && put(device, entry, stream, FIKIT_ENTRY_MARK_GRANT, request_seq);
 }
 
-void fikit_page_marks_forget_context(struct fikit_device *device, CUcontext context) {
-  struct fikit_page_marks *marks = device->page_marks;
+void fikit_gpu_markers_forget_context(struct fikit_device *device, CUcontext context) {
+  struct fikit_gpu_markers *marks = device->gpu_markers;
   if (!fikit_lock(&marks->mutex))
     return;
   if (marks->home == context)

@@ -1,4 +1,4 @@
-#include "base/say.h"
+#include "base/log.h"
 #include "base/file_id.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void write_silently(const char *line, size_t bytes) {
 }
 
 /* One write, so that lines of several processes do not mix; not through stdio, whose lock the program may hold. */
-void fikit_say(const char *format, ...) {
+void fikit_log(const char *format, ...) {
   char line[640] = "fikit: ";
   const size_t prefix = 7;
   int saved = errno;

@@ -1,27 +1,27 @@
 /* Marks that the GPU itself writes into our page when it comes to them: fikitd sees how far the work is without our help,
  * also while the program computes on the host. Only where the device can write host memory from a stream. */
-#ifndef FIKIT_SHIM_PAGE_MARK_H
-#define FIKIT_SHIM_PAGE_MARK_H
+#ifndef FIKIT_SHIM_GPU_MARKER_H
+#define FIKIT_SHIM_GPU_MARKER_H
 
 #include "fikit_rules.h"
 #include "streams/stream.h"
 
-struct fikit_page_marks *fikit_page_marks_new(void);
+struct fikit_gpu_markers *fikit_gpu_markers_new(void);
 
 /* Has fikitd asked for a mark behind this launch? `seq`: its launch_seq, 0 = the driver refused it. */
-static inline bool fikit_page_mark_wanted(const struct fikit_device *device, uint32_t slot, uint64_t seq) {
+static inline bool fikit_gpu_marker_wanted(const struct fikit_device *device, uint32_t slot, uint64_t seq) {
   return fikit_mark_wanted(device->page, &device->marked, slot, seq);
 }
 
 /* Put a mark behind the work of `stream` (`entry` in our table) and announce it: ENTRY_MARK. Not while any stream captures,
  * nor when it would say nothing because other streams may still be working. */
-void fikit_page_mark_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream);
+void fikit_gpu_marker_progress(struct fikit_device *device, struct fikit_stream *entry, CUstream stream);
 
 /* The same for the granted launch `request_seq`: ENTRY_MARK_GRANT. False: there is no mark. */
-bool fikit_page_mark_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,
+bool fikit_gpu_marker_grant(struct fikit_device *device, struct fikit_stream *entry, CUstream stream,
                            uint32_t request_seq);
 
 /* The context is gone, and with it its work and what was registered in it. */
-void fikit_page_marks_forget_context(struct fikit_device *device, CUcontext context);
+void fikit_gpu_markers_forget_context(struct fikit_device *device, CUcontext context);
 
 #endif

@@ -1,6 +1,6 @@
 /* Launches between two timing events, and what the events say once they have completed. */
-#ifndef FIKIT_SHIM_TIMED_H
-#define FIKIT_SHIM_TIMED_H
+#ifndef FIKIT_SHIM_EVENT_TIMING_H
+#define FIKIT_SHIM_EVENT_TIMING_H
 
 #include "base/device.h"
 

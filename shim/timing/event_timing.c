@@ -4,7 +4,7 @@
  * then its span less what the spans that ended before it took: exactly what it ran for where the device runs one kernel at a
  * time, and all spans together are as long as the device was at work in any case.
  */
-#include "timing/timed.h"
+#include "timing/event_timing.h"
 #include "base/symbols.h"
 
 #include <string.h>

@@ -1,7 +1,0 @@
-/* The shim's only output: one line on stderr, "fikit: ...". */
-#ifndef FIKIT_SHIM_SAY_H
-#define FIKIT_SHIM_SAY_H
-
-void fikit_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif
