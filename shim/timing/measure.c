@@ -19,6 +19,7 @@ enum {
   MOST_PAUSES = 6,
   UNUSUAL = 4,          /* a call that takes so many times as long as usual, and some more, was held up on the host */
   UNUSUAL_NS = 5000,
+  SURE_GAP = 10,        /* so many times as long as the call behind it, a gap is known whatever held that up */
   SHORTEST_NS = 1000,   /* no kernel is shorter, whatever was reckoned off */
   MOST_STREAMS = 8,     /* whose work in flight is told apart */
 };
@@ -167,9 +168,12 @@ static bool ring_has_room(struct fikit_device *device) {
   return unread < FIKIT_RING_ENTRIES * 3 / 4;
 }
 
+/* A launch that took its host unusually long blurs the gap before it by as much, and a long gap little. Hosts are slow after long
+ * ones above all: without these the gaps that are left would be the short ones. */
 static void report(struct fikit_device *device, const struct fikit_timed *before, const struct fikit_timed *timed) {
   const int64_t way_ns = timed->busy ? 0 : timed->doubtful ? timed->call_ns : device->measure->way.launch_ns;
-  if (before && timed->gap_ns >= 0 && !timed->doubtful)
+  const bool gap_known = !timed->doubtful || timed->gap_ns / SURE_GAP > timed->call_ns;
+  if (before && timed->gap_ns >= 0 && gap_known)
     fikit_page_put(device->page, FIKIT_ENTRY_GAP, before->slot, (uint64_t)(timed->gap_ns + way_ns), (int64_t)before->before);
   if (timed->run_ns < 0)
     return;

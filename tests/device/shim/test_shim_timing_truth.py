@@ -146,6 +146,21 @@ def test_gaps_are_the_devices_own(truth: Truth, pause_us: int, profile: str) -> 
     once_of(3, check)
 
 
+@pytest.mark.parametrize(("pause_s", "told"), [(0.1, True), (0.004, False)])
+def test_a_long_gap_is_told_though_the_launch_behind_it_was_held_up(truth: Truth, pause_s: float, told: bool) -> None:
+    """Hosts are slow after long gaps: else those that are told would be the short ones."""
+    code = f"for i in range(9):\n spin(f, 300, grid=7); synchronize(); time.sleep({pause_s})"
+    fikitd, kernels = truth(
+        code, measure=True, dilation=1, at_once=True, faults="call=cuLaunchKernel times=all delay=3ms"
+    )
+    assert all(entry.t_ns & DOUBTFUL for entry in fikitd.page().of_kind(SAMPLE))
+    gaps = [entry.value for entry in fikitd.page().of_kind(GAP)]
+    recorded = [after["start_ns"] - before["end_ns"] for before, after in pairwise(kernels)]
+    assert len(gaps) >= 6 if told else gaps == []
+    if told:
+        assert statistics.median(gaps) == pytest.approx(statistics.median(recorded), rel=0.1)
+
+
 def test_gaps_on_a_busy_stream_are_none(truth: Truth) -> None:
     fikitd, _ = truth("spin(f, 400, grid=9)\nfor i in range(12): spin(f, 20)\nsynchronize()", measure=True)
     gaps = [entry.value for entry in fikitd.page().of_kind(GAP)]
