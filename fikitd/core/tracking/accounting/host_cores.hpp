@@ -23,10 +23,9 @@ class HostCores {
   // Of a gap from then until this launch; 0 where it is no longer than a pause, or nothing is known of it.
   template <typename Read>
   std::int64_t launched(std::int64_t t_ns, const Read& read) {
-    const std::int64_t idle_ns = t_ns - idle_since_ns_;
-    const bool as_a_pause = idle_since_ns_ != kLongAgo && idle_ns >= kPauseNs;
+    const std::int64_t idle_ns = idle_since_ns_ == kLongAgo ? 0 : t_ns - idle_since_ns_;
     idle_since_ns_ = kLongAgo;
-    if (!as_a_pause || waited_ns_ < 0) return 0;
+    if (idle_ns < kPauseNs || waited_ns_ < 0) return 0;
     const std::int64_t waited_ns = read();
     return waited_ns < 0 ? 0 : std::clamp<std::int64_t>(waited_ns - waited_ns_, 0, idle_ns);
   }
