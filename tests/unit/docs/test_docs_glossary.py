@@ -1,4 +1,4 @@
-"""docs/glossary.md: each of its words is used in the documentation, stands there once, and is found from README and the guides."""
+"""docs/glossary.md: each of its words is used in the documentation, stands there once and in its place by the alphabet, and is found from README and the guides."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def test_every_word_is_used_in_the_documentation(word: str) -> None:
 def test_no_word_is_explained_twice() -> None:
     lower = [word.lower() for word in WORDS]
     assert sorted(lower) == sorted(set(lower))
+
+
+def test_words_are_in_alphabetical_order() -> None:
+    first = [re.findall(r"\*\*(.+?)\*\*", row[0])[0].lower() for row in ROWS]
+    assert first == sorted(first)
 
 
 def test_every_row_says_where_to_read_on() -> None:
