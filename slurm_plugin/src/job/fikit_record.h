@@ -1,4 +1,4 @@
-/* RUN_DIR/jobs/<jobid>: what root knows about a managed job. fikitd and the job's steps read it; contracts.md has the
+/* RUN_DIR/jobs/<jobid>: what root knows about a managed job. fikitd and the job's steps read it; docs/design/contracts.md has the
  * format. Everything in it that decides is from the prolog.
  * RUN_DIR/candidates/<jobid>: the same of a job that has a GPU and no option of ours. No prolog can tell shards from GPUs: the
  * first step that has shards moves the file to the records, as it is. */

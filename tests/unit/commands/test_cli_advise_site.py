@@ -127,7 +127,7 @@ def run(*argv: str) -> Result:
 def test_the_table_says_what_each_sum_is_of(store: Path) -> None:
     done = run()
     assert done.exit_code == 0, done.output
-    assert "8 jobs ended from 15 November 00:00" in done.output
+    assert "8 jobs ended from 2026-11-15 00:00 UTC" in done.output
     assert "5 had GPUs alone, 2 shared one, 1 did not use their share" in done.output
     assert "held alone: 23.0 h; how busy is known of 22.0 h" in done.output
     assert "idle of these: 17.0 h; held by jobs that kept them less than 20 % busy: 16.0 h" in done.output

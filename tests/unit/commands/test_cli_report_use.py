@@ -76,7 +76,7 @@ def test_the_report_has_the_looks_and_what_to_do(store: Path) -> None:
     assert "21 %, in the mean of 115 looks by NVML, 15 s apart" in done.output
     assert "at most 10.0 GiB of 141 GiB, by NVML" in done.output
     assert done.output.index("What to do") > done.output.index("GPU memory")
-    assert "(29 min) on n1" in done.output
+    assert "2026-11-21 12:00:00 to 12:29:00 UTC (29 min) on n1" in done.output
 
 
 def test_json_is_the_record_and_what_to_do(store: Path) -> None:

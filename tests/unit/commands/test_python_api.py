@@ -20,7 +20,7 @@ import pytest
 from cli_samples import MEASURED, REPORT, site_without_daemon, without_advice
 from click.testing import CliRunner
 from fikit import api, node_use
-from fikit.advice import rules, run_rules
+from fikit.advice import rules, run_rules, use_rules
 from fikit.api import job_report, node_view
 from fikit.commands import report as report_command
 from fikitd.api.reports import ReportStore
@@ -120,12 +120,15 @@ def test_a_reports_advice_is_what_the_command_line_says(store: ReportStore) -> N
 def test_the_page_names_every_rule_of_reports_and_its_figures() -> None:
     table = PAGE.split("## Advice")[1].split("## ")[0].split("|---|---|")[1]
     rows = dict(re.findall(r"^\| `([a-z ]+)` \| (.+) \|$", table, re.MULTILINE))
-    found = _figures(inspect.getsource(run_rules)) | {
-        rule: keys for rule, keys in _figures(inspect.getsource(rules)).items() if rule == "memory"
-    }
+    found = _figures(inspect.getsource(run_rules))
+    for rule, keys in _figures(inspect.getsource(use_rules)).items():
+        assert found.get(rule, set()) <= keys, f"{rule} has one name for a figure, whoever knows it"
+        found[rule] = keys
+    found["memory"] = _figures(inspect.getsource(rules))["memory"]
     assert {rule: set(re.findall(r"`(\w+)`", row)) for rule, row in rows.items()} == found
     assert all(
-        re.search(r"_(s|us|bytes|gib|share)$", key) or key in {"job", "kernel", "kernels", "untimed", "refused", "slowdown", "max_slowdown", "more_gpus"}
+        re.search(r"_(s|us|bytes|gib|share)$", key) or key in {"job", "kernel", "kernels", "untimed", "refused", "slowdown", "max_slowdown", "more_gpus",
+                                                              "looks", "gpus"}
         for keys in found.values()
         for key in keys
     )  # fmt: skip

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-NOT_OURS = {"build", "dist", "out", "shared"}
-TEXTS = {".c", ".cpp", ".h", ".hpp", ".lua", ".md", ".py", ".pyi", ".sh", ".toml"}
+NOT_OURS = {"build", "corpus", "dist", "out", "shared"}
+TEXTS = {
+    ".8", ".S", ".c", ".cmake", ".conf", ".cpp", ".css", ".def", ".h", ".hpp", ".html", ".js", ".json", ".lua", ".map", ".md", ".py", ".pyi", ".service", ".sh",
+    ".spec", ".svg", ".timer", ".toml", ".txt", ".yaml", ".yml", "",
+}  # fmt: skip
 
 
 def files() -> list[Path]:

@@ -51,7 +51,7 @@ def would_share(situation: Situation) -> Advice | None:
         return None
     whose = "its GPU" if used.gpus == 1 else f"its {used.gpus} GPUs, in the mean,"
     text = f"it kept {whose} busy {percent(used.busy, 1)} of the time: beside others it leaves {percent(1 - used.busy, 1)} to them"
-    figure = {"busy": used.busy, "looks": used.looks, "gpus": used.gpus}
+    figure = {"busy_share": used.busy, "looks": used.looks, "gpus": used.gpus}
     if used.gpus != 1:  # only jobs of one GPU share it
         return Advice("share", f"{text}, or fewer GPUs would do", figure)
     memory = [f"--fikit-mem={shards_for(used.peak_bytes)}G"] if used.peak_bytes else []

@@ -17,7 +17,7 @@ from fikit.page import memory_picture, timeline
 from fikit.page.figures import Figure, Source
 from fikit.page.timeline import Lane, Timeline
 from fikit.reporters import table
-from fikit.wording import auto, device_mode, units, verdict, wait_phrases
+from fikit.wording import auto, device_mode, moments, units, verdict, wait_phrases
 
 Record = Mapping[str, Any]
 
@@ -172,7 +172,7 @@ def of(run: JobReport, advices: Sequence[Advice], sources: Sources, now: datetim
         memory_of="of what it may have (--fikit-mem)" if source.at("memory.limit_bytes") else "of the GPU's", kernels=kernels[:MOST_KERNELS],
         kernels_more=max(len(kernels) - MOST_KERNELS, 0), profile_key=run.profile_key,
         profile_runs=None if profile is None else Source(profile, "profile:").count("runs"), advices=advices, warnings=run.warnings,
-        emulated=run.device.emulated, made=f"{now:%Y-%m-%d %H:%M:%S} UTC", job=run.job, record=record,
+        emulated=run.device.emulated, made=moments.second(now), job=run.job, record=record,
     )  # fmt: skip
 
 
@@ -182,7 +182,6 @@ def _mood(run: JobReport) -> str:
 
 def _facts(run: JobReport, record: dict[str, Any], source: Source) -> list[tuple[str, str | Figure]]:
     priority = "measured" if run.measured else str(table.priority(record))
-    times = [f"{moment:%Y-%m-%d %H:%M:%S} UTC" for moment in (run.started, run.ended) if moment]
     found: list[tuple[str, str | Figure | None]] = [
         ("User", table.user(run.uid)),
         ("Node", run.node),
@@ -191,7 +190,7 @@ def _facts(run: JobReport, record: dict[str, Any], source: Source) -> list[tuple
         ("Priority", priority),
         ("Why this priority", auto.why(record["auto"]) if record.get("auto") else None),
         ("State", run.state),
-        ("Ran", " to ".join(times) or None),
+        ("Ran", moments.ran(run.started, run.ended) or None),
         ("Processes", source.count("processes")),
         ("Kernels", source.count("kernels")),
         ("GPU time", source.time("gpu_time_s")),

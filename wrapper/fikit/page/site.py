@@ -7,7 +7,7 @@ from typing import Final
 
 from fikit.cluster.past import Past
 from fikit.reporters import site, table
-from fikit.wording import units
+from fikit.wording import moments, units
 
 MOST: Final = 1000  # rows of a table
 
@@ -33,7 +33,7 @@ class Page:
 
 def of(past: Past) -> Page:
     """All of it in the order of the page."""
-    title = f"GPUs from {past.since.astimezone():%d %B %Y} to {past.until.astimezone():%d %B %Y}"
+    title = f"GPUs from {moments.day(past.since)} to {moments.day(past.until)}"
     return Page(title, tuple(site.lines(past)), (_users(past), _broken(past), _jobs(past)))
 
 

@@ -16,7 +16,7 @@ from fikit.api.advice import Advice
 from fikit.api.job_report import moment
 from fikit.reporters import table
 from fikit.reporters.grid import bar
-from fikit.wording import auto, device_mode, elapsed, memory_moved, units, verdict
+from fikit.wording import auto, device_mode, elapsed, memory_moved, moments, units, verdict
 from fikit.wording.wait_phrases import delayed, waits_now_s, why
 
 BAR_WIDTH: Final = 20
@@ -87,17 +87,8 @@ def _facts(record: dict[str, Any], verbose: bool) -> Table:
 
 def _ran(record: dict[str, Any]) -> str:
     """`2026-11-21 12:00:00 to 12:00:09 UTC on n1`; nothing where a time is none."""
-    started, ended = moment(record["started"]), moment(record["ended"])
-    if started is None:
-        return ""
-    until = (
-        ""
-        if ended is None
-        else f" to {ended:%H:%M:%S}"
-        if ended.date() == started.date()
-        else f" to {ended:%Y-%m-%d %H:%M:%S}"
-    )
-    return f"{'' if until else 'since '}{started:%Y-%m-%d %H:%M:%S}{until} UTC on {record['node']}"
+    when = moments.ran(moment(record["started"]), moment(record["ended"]))
+    return f"{when} on {record['node']}" if when else ""
 
 
 def _busy(record: dict[str, Any]) -> str:

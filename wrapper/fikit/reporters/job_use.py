@@ -14,7 +14,7 @@ from fikit.api.advice import Advice
 from fikit.api.job_report import moment
 from fikit.reporters import job_table, table
 from fikit.reporters.grid import bar
-from fikit.wording import units
+from fikit.wording import moments, units
 
 
 def report(use: Use, advices: Sequence[Advice] = ()) -> Group:
@@ -43,13 +43,8 @@ def rows(use: Use) -> list[tuple[str, RenderableType]]:
     started, ended = moment(use["started"]), moment(use["ended"])
     found: list[tuple[str, RenderableType]] = [("result", Text(result)), ("user", Text(table.user(use["uid"])))]
     if started is not None and ended is not None:
-        local = [each.astimezone() for each in (started, ended)]
-        found.append(
-            (
-                "ran",
-                f"{local[0]:%d %B %H:%M} to {local[1]:%H:%M} ({units.span(max((ended - started).total_seconds(), 0.0))}) on {use['node']}",
-            )
-        )
+        length = units.span(max((ended - started).total_seconds(), 0.0))
+        found.append(("ran", f"{moments.ran(started, ended)} ({length}) on {use['node']}"))
     for gpu in use["gpus"]:
         found.append(("GPU", Text(table.device(gpu))))
     if use["busy"] is not None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from fikit.cluster.past import Held, Past, Sums
 from fikit.reporters import csv, table
 from fikit.reporters.grid import Column, Grid
-from fikit.wording import units
+from fikit.wording import moments, units
 
 MOST: Final = 20  # users, and broken promises, of a table
 COLUMNS: Final = (
@@ -47,7 +47,7 @@ def view(past: Past) -> Iterator[RenderableType]:
 def lines(past: Past) -> Iterator[str]:
     """The sums in words: each with what it is of."""
     found = past.sums
-    yield f"{_many(found.jobs, 'job')} ended from {past.since.astimezone():%d %B %H:%M} to {past.until.astimezone():%d %B %H:%M}: {_kinds(found)}"
+    yield f"{_many(found.jobs, 'job')} ended from {moments.minute(past.since)} to {moments.minute(past.until)}: {_kinds(found)}"
     if found.emulated_jobs:
         yield f"{units.count(found.emulated_jobs)} of them on an emulated GPU, whose figures say nothing about a real one"
     if found.alone_jobs:
@@ -112,7 +112,7 @@ def slower(job: Held) -> str:
 
 
 def ended(job: Held) -> str:
-    return "" if job.ended is None else f"{job.ended.astimezone():%d %b %H:%M}"
+    return "" if job.ended is None else moments.minute(job.ended)
 
 
 def _record(job: Held) -> dict[str, Any]:
