@@ -75,9 +75,11 @@ class Host:
 
 
 @contextmanager
-def hosting(directory: Path, *, lease_ns: int, idle_after_ns: int, spin_ns: int, mark_every: int) -> Iterator[Host]:
+def hosting(
+    directory: Path, *, lease_ns: int, idle_after_ns: int, spin_ns: int, marker_interval: int
+) -> Iterator[Host]:
     """A host with the policy `paper`; stopped at the end."""
-    dispatcher = Dispatcher("paper", lease_ns, 20_000, 500_000, idle_after_ns, spin_ns, mark_every)
+    dispatcher = Dispatcher("paper", lease_ns, 20_000, 500_000, idle_after_ns, spin_ns, marker_interval)
     host = Host(directory, dispatcher, lease_ns, spin_ns)
     try:
         yield host

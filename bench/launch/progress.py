@@ -65,7 +65,7 @@ def _environment(host: Host, emulated: bool) -> Iterator[dict[str, str]]:
 def _learn(directory: Path, emulated: bool, scale: int) -> list[Any]:
     """A profile of the job, from a measuring run."""
     with (
-        hosting(directory, lease_ns=NEVER_NS, idle_after_ns=NEVER_NS, spin_ns=SPIN_NS, mark_every=0) as host,
+        hosting(directory, lease_ns=NEVER_NS, idle_after_ns=NEVER_NS, spin_ns=SPIN_NS, marker_interval=0) as host,
         _environment(host, emulated) as environment,
     ):
         host.expect(HIGH, measure=True)
@@ -73,9 +73,13 @@ def _learn(directory: Path, emulated: bool, scale: int) -> list[Any]:
         return list(host.dispatcher.export_profile(1))
 
 
-def _measure(directory: Path, profile: list[Any], *, emulated: bool, scale: int, bursts: int, mark_every: int) -> _Run:
+def _measure(
+    directory: Path, profile: list[Any], *, emulated: bool, scale: int, bursts: int, marker_interval: int
+) -> _Run:
     with (
-        hosting(directory, lease_ns=NEVER_NS, idle_after_ns=NEVER_NS, spin_ns=SPIN_NS, mark_every=mark_every) as host,
+        hosting(
+            directory, lease_ns=NEVER_NS, idle_after_ns=NEVER_NS, spin_ns=SPIN_NS, marker_interval=marker_interval
+        ) as host,
         _environment(host, emulated) as environment,
     ):
         host.expect(HIGH)
@@ -170,9 +174,14 @@ def run(*, emulated: bool, bursts: int = BURSTS) -> Result:
         for name in ("learn", "reckoned", "marked"):
             (Path(directory) / name).mkdir()
         profile = _learn(Path(directory) / "learn", emulated, scale)
-        for name, mark_every in (("reckoned", 0), ("marked", MARK_EVERY)):
+        for name, marker_interval in (("reckoned", 0), ("marked", MARK_EVERY)):
             seen = _measure(
-                Path(directory) / name, profile, emulated=emulated, scale=scale, bursts=bursts, mark_every=mark_every
+                Path(directory) / name,
+                profile,
+                emulated=emulated,
+                scale=scale,
+                bursts=bursts,
+                marker_interval=marker_interval,
             )
             if not seen.errors:
                 raise BenchError("fikitd noted no idle moment of the job")
@@ -184,10 +193,10 @@ def run(*, emulated: bool, bursts: int = BURSTS) -> Result:
                 f"{name}_p99_us": worst,
                 f"{name}_known": len(seen.errors) / seen.bursts,
             }
-            how = f"marks, one in {mark_every} launches" if mark_every else "dead reckoning alone"
+            how = f"marks, one in {marker_interval} launches" if marker_interval else "dead reckoning alone"
             lines.append(
                 f"  {how:29}  p50 {middle:6.2f} us, p99 {worst:7.2f} us of device time, {len(seen.errors)} of {seen.bursts} moments"
             )
     title = f"{device}{' (emulated)' if emulated else ''}: believed idle moment against the device's record"
-    settings = {"device": device, "scale": scale, "bursts": bursts, "mark_every": MARK_EVERY}
+    settings = {"device": device, "scale": scale, "bursts": bursts, "marker_interval": MARK_EVERY}
     return Result("\n".join([title, *lines]), emulated, values, samples, settings)

@@ -31,10 +31,10 @@ OF_THE_JOBS = {
     "run_ahead_us": 1000,
     "idle_after_us": 1000,
     "max_delay_us": 1000,
-    "ageing_ms": 1_000_000,
+    "starvation_timeout_ms": 1_000_000,
 }
 """Of [scheduler] in fikit.toml, with what one is in ns."""
-OF_THE_MACHINE = ("epsilon_us", "spin_us", "lowest_max_delay_us")
+OF_THE_MACHINE = ("min_gap_us", "spin_us", "min_allowed_delay_us")
 TUNING_OF_THE_JOBS = (
     "saved_ns",
     "advance_ns",

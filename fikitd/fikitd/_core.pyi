@@ -211,9 +211,9 @@ class Dispatcher:
     """One native thread that schedules the clients of one GPU. Every method may be called from any thread.
 
     Raises ValueError for an unknown policy or constant, or a time outside its bounds (lease_ns: 5 ms to 10 s). Methods raise
-    IndexError when they are given the id of a client that is not there. mark_every: a client whose progress others wait
+    IndexError when they are given the id of a client that is not there. marker_interval: a client whose progress others wait
     for marks one launch in so many, and each that nobody knows; 0 = no marks. max_slowdown, max_delay_ns (None: any) and
-    ageing_ns (None: never) are of the policy "budget" (docs/scheduling.md).
+    starvation_timeout_ns (None: never) are of the policy "budget" (docs/scheduling.md).
     trace_events: so many of each client's newest events are kept (rounded up to a power of two); 0 = none.
     tuning: other values of the constants of "budget", by name (fikitd/core/policy/base/tuning.hpp).
     """
@@ -222,15 +222,15 @@ class Dispatcher:
         self,
         policy: str,
         lease_ns: int,
-        epsilon_ns: int,
+        min_gap_ns: int,
         run_ahead_ns: int,
         idle_after_ns: int,
         spin_ns: int,
-        mark_every: int = 32,
+        marker_interval: int = 32,
         *,
         max_slowdown: float = 0.05,
         max_delay_ns: int | None = None,
-        ageing_ns: int | None = 1_000_000_000,
+        starvation_timeout_ns: int | None = 1_000_000_000,
         trace_events: int = 0,
         tuning: Mapping[str, float] = ...,
     ) -> None: ...
@@ -528,12 +528,12 @@ class Policy:
         name: str,
         *,
         lease_ns: int = ...,
-        epsilon_ns: int = ...,
+        min_gap_ns: int = ...,
         run_ahead_ns: int = ...,
         idle_after_ns: int = ...,
         max_slowdown: float = ...,
         max_delay_ns: int = ...,
-        ageing_ns: int = ...,
+        starvation_timeout_ns: int = ...,
         tuning: Mapping[str, float] = ...,
         switch_ns: int | None = 0,
         overlaps: bool = False,

@@ -151,7 +151,7 @@ def simulate(
     max_delay_ns: int = ...,
     tuning: Mapping[str, float] = ...,
     scheduler: Mapping[str, int] = ...,
-    mark_every: int = 0,
+    marker_interval: int = 0,
     splits: bool = False,
     lead_ns: int = 0,
     seen: Mapping[str, Sequence[int]] = ...,
@@ -163,7 +163,7 @@ def simulate(
     knowledge: what predictions rest on. "context": a kernel after the last three, "kernel": a kernel, "truth": what will
     really be. max_slowdown, max_delay_ns: the budget of every job that has lower ones (policy "budget").
     tuning: other values of the constants of that policy, by name (fikitd/core/policy/base/tuning.hpp). scheduler: of "lease_ns",
-    "epsilon_ns", "run_ahead_ns", "idle_after_ns" and "ageing_ns", what is not as fikit.toml has it by default. mark_every: as
+    "min_gap_ns", "run_ahead_ns", "idle_after_ns" and "starvation_timeout_ns", what is not as fikit.toml has it by default. marker_interval: as
     Dispatcher has it.
     splits: say what became of the low jobs' time.
     lead_ns: the policy has known the jobs for so long before they begin.
@@ -261,7 +261,7 @@ class Options:
     @property
     def lease_ns(self) -> int: ...
     @property
-    def epsilon_ns(self) -> int: ...
+    def min_gap_ns(self) -> int: ...
     @property
     def run_ahead_ns(self) -> int: ...
     @property
@@ -269,7 +269,7 @@ class Options:
     @property
     def protection(self) -> Protection: ...
     @property
-    def ageing_ns(self) -> int: ...
+    def starvation_timeout_ns(self) -> int: ...
 
 class Outlook:
     """What a client would do if it were alone, as far as it is known; events.hpp. slack, idle: eight equally probable times, ascending."""

@@ -2,7 +2,7 @@
 -- test compares them on every kind of file.
 --
 --   access.read(document)         -> rules, or nil and a sentence
---   access.limits(rules, who)     -> what a job may ask for: { highest_priority, lowest_max_slowdown, lowest_max_delay_ns, rule }
+--   access.limits(rules, who)     -> what a job may ask for: { highest_priority, min_allowed_slowdown, min_allowed_delay_ns, rule }
 --   access.refusal(limits, asked) -> why the job may not have what it asks for, as one sentence, or nil
 
 local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") or "."
@@ -31,11 +31,21 @@ end
 -- Key in the file -> its name among the limits, and what reads it (nil for what cannot be).
 local LIMITS = {
   highest_priority = { "highest_priority", priority_of },
-  lowest_max_slowdown = { "lowest_max_slowdown", share_of },
-  lowest_max_delay_us = { "lowest_max_delay_ns", delay_of },
+  min_allowed_slowdown = { "min_allowed_slowdown", share_of },
+  min_allowed_delay_us = { "min_allowed_delay_ns", delay_of },
 }
+-- Names that keys had once, by which they are still read.
+local FORMER = { lowest_max_slowdown = "min_allowed_slowdown", lowest_max_delay_us = "min_allowed_delay_us" }
 -- Names of Slurm's own that it compares without regard to case.
 local CONDITIONS = { account = true, qos = true, partition = false, group = false }
+
+-- The name that `key` has today; nil where `written` has it under both of its names.
+local function key_of_today(written, key)
+  local now = FORMER[key]
+  if now == nil then return key end
+  if written[now] ~= nil then return nil end
+  return now
+end
 
 -- One name or a list of them -> a set; nil when it is neither.
 local function names_of(value, ignore_case)
@@ -64,7 +74,8 @@ local function read_rule(written, number)
       rule.who[key] = names_of(value, CONDITIONS[key])
       known = rule.who[key] ~= nil
     else
-      known = LIMITS[key] ~= nil and read_limit(key, value, rule.limits)
+      local now = key_of_today(written, key)
+      known = LIMITS[now] ~= nil and read_limit(now, value, rule.limits)
     end
     if not known then return nil, ("%s in rule %d of [access] is not understood"):format(tostring(key), number) end
   end
@@ -76,10 +87,11 @@ function access.read(document)
   local written = document.access
   if written == nil then written = {} end
   if type(written) ~= "table" then return nil, "access is no section" end
-  local found = { highest_priority = 0, lowest_max_slowdown = 0, lowest_max_delay_ns = 0 }
+  local found = { highest_priority = 0, min_allowed_slowdown = 0, min_allowed_delay_ns = 0 }
   local rules = {}
   for key, value in pairs(written) do
-    if key ~= "rule" and not (LIMITS[key] and read_limit(key, value, found)) then
+    local now = key_of_today(written, key)
+    if key ~= "rule" and not (LIMITS[now] and read_limit(now, value, found)) then
       return nil, ("%s in [access] is not understood"):format(tostring(key))
     end
   end
@@ -95,12 +107,12 @@ function access.read(document)
     return nil, "[access] has rules, but no highest_priority for the jobs that none of them names"
   end
   return { base = found, rules = rules, free = #rules == 0 and found.highest_priority == 0
-    and found.lowest_max_slowdown == 0 and found.lowest_max_delay_ns == 0 }
+    and found.min_allowed_slowdown == 0 and found.min_allowed_delay_ns == 0 }
 end
 
 -- Until a broken file is mended, and no good one is remembered: nobody above normal.
 access.cautious = {
-  base = { highest_priority = values.priorities.normal, lowest_max_slowdown = 0, lowest_max_delay_ns = 0 },
+  base = { highest_priority = values.priorities.normal, min_allowed_slowdown = 0, min_allowed_delay_ns = 0 },
   rules = {},
 }
 
@@ -156,13 +168,13 @@ function access.refusal(limits, asked)
       or ("a job that names no priority gets %d, which is not for this job"):format(asked.priority)
     return what .. here_ .. ": use --fikit-priority=" .. allowed(limits.highest_priority)
   end
-  if asked.max_slowdown and asked.max_slowdown < limits.lowest_max_slowdown then
+  if asked.max_slowdown and asked.max_slowdown < limits.min_allowed_slowdown then
     return "so small a --fikit-max-slowdown is not for this job" .. here_ .. ": use "
-      .. percent(limits.lowest_max_slowdown) .. " or more"
+      .. percent(limits.min_allowed_slowdown) .. " or more"
   end
-  if asked.max_delay_ns and asked.max_delay_ns < limits.lowest_max_delay_ns then
+  if asked.max_delay_ns and asked.max_delay_ns < limits.min_allowed_delay_ns then
     return "so short a --fikit-max-delay is not for this job" .. here_ .. ": use "
-      .. ("%gus or more"):format(limits.lowest_max_delay_ns / 1000)
+      .. ("%gus or more"):format(limits.min_allowed_delay_ns / 1000)
   end
   return nil
 end

@@ -101,7 +101,7 @@ static void *play(void *argument) {
 /* Which launches it is asked to mark: a question only, whatever the bits are. */
 static unsigned wanted_marks(const struct state *state) {
   unsigned wanted = 0;
-  atomic_store(&page.mark_every, state->shares);
+  atomic_store(&page.marker_interval, state->shares);
   atomic_store(&page.known_slots[state->slot % (FIKIT_SLOTS / 32)], (uint32_t)state->held);
   for (uint32_t slot = 0; slot < FIKIT_SLOTS; slot++)
     wanted += fikit_gpu_marker_wanted(&device, slot, state->wanted);

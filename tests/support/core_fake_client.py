@@ -48,7 +48,7 @@ class Page(c.Structure):
         ("magic", c.c_uint32), ("version", c.c_uint32), ("page_bytes", c.c_uint32), ("measure", c.c_uint32),
         ("lease_ns", c.c_int64), ("spin_ns", c.c_int64), ("sample_every", c.c_uint32), ("pad0", c.c_uint8 * 28),
         ("gate", c.c_uint32), ("wake", c.c_uint32), ("grant_seq", c.c_uint32), ("awake", c.c_uint32),
-        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("mark_every", c.c_uint32), ("fills_ask", c.c_uint32),
+        ("gate_until_ns", c.c_int64), ("ring_tail", c.c_uint64), ("marker_interval", c.c_uint32), ("fills_ask", c.c_uint32),
         ("run_until", c.c_uint64), ("copies_ask_from", c.c_uint64 * 2),
         ("ring_head", c.c_uint64), ("launch_seq", c.c_uint64), ("pad3", c.c_uint8 * 48),
         ("request_seq", c.c_uint32), ("waiting", c.c_uint32), ("request_slot", c.c_uint32), ("request_copy", c.c_uint32),

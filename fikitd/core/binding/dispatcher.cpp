@@ -93,19 +93,19 @@ void bind_dispatcher(nb::module_& m) {
 
   nb::class_<Dispatcher>(m, "Dispatcher")
       .def("__init__",
-           [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t epsilon_ns,
-              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t mark_every,
-              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> ageing_ns,
+           [](Dispatcher* self, const std::string& policy, std::int64_t lease_ns, std::int64_t min_gap_ns,
+              std::int64_t run_ahead_ns, std::int64_t idle_after_ns, std::int64_t spin_ns, std::uint32_t marker_interval,
+              double max_slowdown, std::optional<std::int64_t> max_delay_ns, std::optional<std::int64_t> starvation_timeout_ns,
               std::size_t trace_events, const nb::dict& tuning) {
-             policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+             policy::Options all = options(lease_ns, min_gap_ns, run_ahead_ns, idle_after_ns);
              turn_all(all.tuning, policy::kTuningFields, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns.value_or(policy::kNever)};
-             all.ageing_ns = ageing_ns.value_or(policy::kNever);
-             new (self) Dispatcher(policy, all, spin_ns, mark_every, trace_events);
+             all.starvation_timeout_ns = starvation_timeout_ns.value_or(policy::kNever);
+             new (self) Dispatcher(policy, all, spin_ns, marker_interval, trace_events);
            },
-           "policy"_a, "lease_ns"_a, "epsilon_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
-           "mark_every"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
-           "max_delay_ns"_a = nb::none(), "ageing_ns"_a = policy::Options{}.ageing_ns,
+           "policy"_a, "lease_ns"_a, "min_gap_ns"_a, "run_ahead_ns"_a, "idle_after_ns"_a, "spin_ns"_a,
+           "marker_interval"_a = 32, nb::kw_only(), "max_slowdown"_a = policy::Protection{}.max_slowdown,
+           "max_delay_ns"_a = nb::none(), "starvation_timeout_ns"_a = policy::Options{}.starvation_timeout_ns,
            "trace_events"_a = 0, "tuning"_a = nb::dict())
       .def("add_client", &Dispatcher::add_client, "client_id"_a, "memfd"_a, "doorbell"_a, "priority"_a, "measure"_a,
            nb::kw_only(), "max_slowdown"_a = nb::none(), "max_delay_ns"_a = nb::none(), "gang"_a = 0,

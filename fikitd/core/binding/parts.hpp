@@ -14,7 +14,7 @@ namespace fikit::binding {
 
 using Triple = std::array<std::uint32_t, 3>;
 
-policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int64_t run_ahead_ns, std::int64_t idle_after_ns);
+policy::Options options(std::int64_t lease_ns, std::int64_t min_gap_ns, std::int64_t run_ahead_ns, std::int64_t idle_after_ns);
 predictor::Kernel kernel(const std::string& name, std::uint64_t module_hash, const Triple& grid, const Triple& block,
                          std::uint32_t shared_bytes, std::uint32_t kind);
 

@@ -23,11 +23,11 @@ using namespace nb::literals;
 
 namespace fikit::binding {
 
-policy::Options options(std::int64_t lease_ns, std::int64_t epsilon_ns, std::int64_t run_ahead_ns,
+policy::Options options(std::int64_t lease_ns, std::int64_t min_gap_ns, std::int64_t run_ahead_ns,
                         std::int64_t idle_after_ns) {
   policy::Options options;
   options.lease_ns = lease_ns;
-  options.epsilon_ns = epsilon_ns;
+  options.min_gap_ns = min_gap_ns;
   options.run_ahead_ns = run_ahead_ns;
   options.idle_after_ns = idle_after_ns;
   return options;
@@ -147,21 +147,21 @@ void bind_policy(nb::module_& m) {
   const policy::Options standard;
   nb::class_<ManualPolicy>(m, "Policy")
       .def("__init__",
-           [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t epsilon_ns,
+           [](ManualPolicy* self, const std::string& name, std::int64_t lease_ns, std::int64_t min_gap_ns,
               std::int64_t run_ahead_ns, std::int64_t idle_after_ns, double max_slowdown, std::int64_t max_delay_ns,
-              std::int64_t ageing_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns, bool overlaps) {
-             policy::Options all = options(lease_ns, epsilon_ns, run_ahead_ns, idle_after_ns);
+              std::int64_t starvation_timeout_ns, const nb::dict& tuning, std::optional<std::int64_t> switch_ns, bool overlaps) {
+             policy::Options all = options(lease_ns, min_gap_ns, run_ahead_ns, idle_after_ns);
              turn_all(all.tuning, policy::kTuningFields, tuning, "unknown constant of the policy");
              all.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
-             all.ageing_ns = ageing_ns;
+             all.starvation_timeout_ns = starvation_timeout_ns;
              const policy::Device device{.sharing = overlaps ? policy::Sharing::overlap : policy::Sharing::slices,
                                          .switch_ns = switch_ns.value_or(policy::kUnknown)};
              new (self) ManualPolicy(name, all, device);
            },
-           "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "epsilon_ns"_a = standard.epsilon_ns,
+           "name"_a, nb::kw_only(), "lease_ns"_a = standard.lease_ns, "min_gap_ns"_a = standard.min_gap_ns,
            "run_ahead_ns"_a = standard.run_ahead_ns, "idle_after_ns"_a = standard.idle_after_ns,
            "max_slowdown"_a = standard.protection.max_slowdown, "max_delay_ns"_a = standard.protection.max_delay_ns,
-           "ageing_ns"_a = standard.ageing_ns, "tuning"_a = nb::dict(), "switch_ns"_a = 0, "overlaps"_a = false)
+           "starvation_timeout_ns"_a = standard.starvation_timeout_ns, "tuning"_a = nb::dict(), "switch_ns"_a = 0, "overlaps"_a = false)
       .def("event", &ManualPolicy::event, "kind"_a, "client"_a, "time_ns"_a, nb::kw_only(), "priority"_a = 5,
            "measuring"_a = false, "granted"_a = false, "exclusive"_a = false, "request"_a = 0, "duration_ns"_a = nb::none(),
            "gap_ns"_a = nb::none(), "since_ns"_a = nb::none(), "spread_ns"_a = nb::none(),

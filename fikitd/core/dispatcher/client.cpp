@@ -137,7 +137,7 @@ void Client::call_back(std::int64_t now_ns) {
 }
 
 void Client::ask_for_marks(std::uint32_t every) {
-  if (every != marks_asked_) page_.set_mark_every(every);
+  if (every != marks_asked_) page_.set_marker_interval(every);
   marks_asked_ = every;
 }
 

@@ -153,7 +153,7 @@ void Dispatcher::tell_clients() {
     lowest_ = std::max(lowest_, client->priority());
     const bool awaited = client->awaited_by(closed_);
     const bool takes_turns = std::ranges::find(turns_, client.get()) != turns_.end(); // its turn ends when its last launch is over
-    client->ask_for_marks(takes_turns ? 1 : awaited ? mark_every_ : 0);
+    client->ask_for_marks(takes_turns ? 1 : awaited ? marker_interval_ : 0);
     client->set_alone(clients_.size() == 1);
   }
 }

@@ -53,10 +53,10 @@ class Departed {
 
 class Dispatcher {
  public:
-  // policy: a name of policy_names(). mark_every: clients that others wait for mark one launch in so many, and the
+  // policy: a name of policy_names(). marker_interval: clients that others wait for mark one launch in so many, and the
   // unknown ones; 0 = no marks. Throws std::invalid_argument, std::system_error.
   // trace_events: so many of each client's newest events are kept; 0 = none.
-  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t mark_every,
+  Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns, std::uint32_t marker_interval,
              std::size_t trace_events = 0);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
@@ -161,7 +161,7 @@ class Dispatcher {
 
   policy::Options options_;
   Spin spin_;
-  std::uint32_t mark_every_;
+  std::uint32_t marker_interval_;
   std::unique_ptr<policy::Policy> policy_;
   Traffic traffic_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Siblings>> siblings_; // by gang: also where none of it is here now

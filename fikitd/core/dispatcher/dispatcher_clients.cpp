@@ -22,10 +22,10 @@ void check(const policy::Protection& protection) {
 
 void check(const policy::Options& options, std::int64_t spin_ns) {
   check(options.protection);
-  if (options.ageing_ns < 0) throw std::invalid_argument("ageing_ns must not be negative");
+  if (options.starvation_timeout_ns < 0) throw std::invalid_argument("starvation_timeout_ns must not be negative");
   if (options.lease_ns < kMinLeaseNs || options.lease_ns > policy::kHorizonNs)
     throw std::invalid_argument("lease_ns must be between 5 ms and 10 s");
-  for (const std::int64_t ns : {options.epsilon_ns, options.run_ahead_ns, options.idle_after_ns, spin_ns})
+  for (const std::int64_t ns : {options.min_gap_ns, options.run_ahead_ns, options.idle_after_ns, spin_ns})
     if (ns < 0 || ns > policy::kHorizonNs) throw std::invalid_argument("times must be between 0 and 10 s");
 }
 
@@ -36,10 +36,10 @@ void check_priority(int priority) {
 } // namespace
 
 Dispatcher::Dispatcher(std::string_view policy, const policy::Options& options, std::int64_t spin_ns,
-                       std::uint32_t mark_every, std::size_t trace_events)
+                       std::uint32_t marker_interval, std::size_t trace_events)
     : options_(options),
       spin_(spin_ns),
-      mark_every_(mark_every),
+      marker_interval_(marker_interval),
       policy_(policy::make_policy(policy, options)),
       traffic_(options.tuning),
       trace_events_(trace_events) {

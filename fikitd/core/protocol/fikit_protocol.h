@@ -235,7 +235,7 @@ struct fikit_page {
   FIKIT_ATOMIC(uint32_t) awake;     /* 1: the dispatcher is polling; no doorbell needed */
   FIKIT_ATOMIC(int64_t) gate_until_ns; /* a CLOSED gate counts as OPEN after this moment; renewed by the daemon */
   FIKIT_ATOMIC(uint64_t) ring_tail; /* entries the daemon has consumed (measuring clients ring the doorbell at half) */
-  FIKIT_ATOMIC(uint32_t) mark_every; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
+  FIKIT_ATOMIC(uint32_t) marker_interval; /* put a mark behind one launch in so many, and where the bits below say so; 0: none */
   /* Since version 5. 1: a memset or copy within the device is a launch; 0: passes. */
   FIKIT_ATOMIC(uint32_t) fills_ask;
   /* Since version 3: at a CLOSED gate a launch of a known slot (known_slots; older shims: of any) goes on without asking

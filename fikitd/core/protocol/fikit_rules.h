@@ -72,7 +72,7 @@ static inline uint32_t fikit_next_request(uint32_t request_seq) {
 
 /* Does anybody want to know of this client's copies? */
 static inline bool fikit_copies_matter(const struct fikit_page *page) {
-  return !fikit_gate_open(page) || FIKIT_LOAD(page->mark_every, relaxed) != 0;
+  return !fikit_gate_open(page) || FIKIT_LOAD(page->marker_interval, relaxed) != 0;
 }
 
 /* A copy of so many bytes, to the device or from it, asks as a launch does. */
@@ -92,7 +92,7 @@ static inline bool fikit_fills_ask(const struct fikit_page *page) {
  * was last known to be complete. seq 0: the driver refused the launch. fikitd asks for marks only while a client with a lower
  * priority shares the GPU. */
 static inline bool fikit_mark_wanted(const struct fikit_page *page, const FIKIT_ATOMIC(uint64_t) * marked, uint32_t slot, uint64_t seq) {
-  uint32_t every = FIKIT_LOAD(page->mark_every, relaxed);
+  uint32_t every = FIKIT_LOAD(page->marker_interval, relaxed);
   if (FIKIT_LIKELY(every == 0, 1) || seq == 0)
     return false;
   uint64_t launches = seq - FIKIT_LOAD(*marked, relaxed);

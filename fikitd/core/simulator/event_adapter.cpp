@@ -137,7 +137,7 @@ void EventAdapter::tell_clients() {
   const auto closed = [](const Client& client) { return client.tracker != nullptr && client.tracker->closed(); };
   const bool any = std::any_of(clients_.begin(), clients_.end(), closed);
   for (const Client& client : clients_)
-    if (client.tracker != nullptr) client.words->set_mark_every(client.tracker->awaited_by(any) ? terms_.mark_every : 0);
+    if (client.tracker != nullptr) client.words->set_marker_interval(client.tracker->awaited_by(any) ? terms_.marker_interval : 0);
 }
 
 } // namespace fikit::simulator

@@ -24,7 +24,7 @@ class EventAdapter {
   struct Terms {
     policy::Options options;
     policy::Policy::Make make; // a policy without a name
-    std::uint32_t mark_every = 0; // as Dispatcher has it
+    std::uint32_t marker_interval = 0; // as Dispatcher has it
     Knowledge knowledge = Knowledge::context;
     bool overlaps = false; // the device has MPS
     bool measures = false; // the jobs' profiles are about to be made: where their hosts wait is learnt whatever the policy

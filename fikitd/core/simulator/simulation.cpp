@@ -34,7 +34,7 @@ Simulation::Simulation(const Setup& setup, const std::vector<JobOptions>& jobs)
     : state_(fresh_state()),
       device_(*state_),
       adapter_(setup.policy,
-            {.options = setup.options, .make = setup.make, .mark_every = setup.mark_every, .knowledge = setup.knowledge,
+            {.options = setup.options, .make = setup.make, .marker_interval = setup.marker_interval, .knowledge = setup.knowledge,
              .overlaps = setup.device.sharing == emu::Sharing::mps, .measures = setup.measures},
             setup.costs, setup.seen) {
   if (jobs.empty()) throw std::invalid_argument("a simulation needs a job");

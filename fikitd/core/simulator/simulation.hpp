@@ -36,7 +36,7 @@ struct Setup {
   std::string policy = "fifo";
   policy::Policy::Make make; // a policy without a name, in its place
   policy::Options options;
-  std::uint32_t mark_every = 0; // as Dispatcher has it
+  std::uint32_t marker_interval = 0; // as Dispatcher has it
   Knowledge knowledge = Knowledge::context;
   Costs costs;
   Reactions seen; // of the live dispatcher, in place of its costs

@@ -10,7 +10,7 @@ ClientTracker::ClientTracker(Tracked client, ClientPage& page, const policy::Opt
     : id_(client.id),
       measure_(client.measure),
       lease_ns_(options.lease_ns),
-      epsilon_ns_(options.epsilon_ns),
+      min_gap_ns_(options.min_gap_ns),
       look_ns_(client.look_ns),
       page_(page),
       traffic_(traffic),

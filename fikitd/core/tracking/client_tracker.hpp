@@ -214,7 +214,7 @@ class ClientTracker {
   ClientId id_;
   bool measure_;
   std::int64_t lease_ns_;
-  std::int64_t epsilon_ns_;
+  std::int64_t min_gap_ns_;
   std::int64_t look_ns_;
   ClientPage& page_;
   Traffic& traffic_;

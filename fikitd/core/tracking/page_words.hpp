@@ -68,7 +68,7 @@ class PageWords : public ClientPage {
     moves.failures = said.failures.load(std::memory_order_relaxed);
     return moves;
   }
-  void set_mark_every(std::uint32_t launches) { page_->mark_every.store(launches, std::memory_order_relaxed); } // 0: no marks
+  void set_marker_interval(std::uint32_t launches) { page_->marker_interval.store(launches, std::memory_order_relaxed); } // 0: no marks
   void set_known(std::uint32_t slot, bool gap) override {
     const std::uint32_t bit = 1U << slot % 32;
     if (gap) page_->gap_slots[slot / 32].fetch_or(bit, std::memory_order_relaxed);

@@ -18,8 +18,8 @@ void ClientTracker::end_gap(std::int64_t t_ns, const policy::Client* view) {
   if (boundary) paused(std::max<std::int64_t>(idle_ns, 0));
   solo_.gap_ended(boundary);
   // Nobody offered a pause to others as a gap.
-  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, epsilon_ns_);
-  if (std::max(idle_ns, view->gap_ns) > epsilon_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
+  gaps_.ended(view->gap_ns, idle_ns > kPauseNs ? -1 : idle_ns, min_gap_ns_);
+  if (std::max(idle_ns, view->gap_ns) > min_gap_ns_ && known) note_gap(t_ns - idle_ns, idle_ns, view->gap_ns);
 }
 
 // What its siblings launched meanwhile is no part of its span either.

@@ -128,7 +128,7 @@ void ClientTracker::say_known(std::uint32_t slot) {
   const predictor::Cost* cost = slot < FIKIT_SLOTS ? this->cost(identity(slot)) : nullptr;
   if (cost == nullptr) return;
   constexpr std::uint64_t kOften = 32;
-  const bool gap = cost->gap.mean_ns() > static_cast<double>(epsilon_ns_) ||
+  const bool gap = cost->gap.mean_ns() > static_cast<double>(min_gap_ns_) ||
                    cost->boundary.count() * kOften > cost->duration.count();
   page_.set_known(slot, gap);
 }

@@ -13,7 +13,9 @@ MOST_RULES: Final = 256
 LONGEST_DELAY_US: Final = 10_000_000
 CONDITIONS: Final = ("account", "qos", "partition", "group")
 IGNORE_CASE: Final = ("account", "qos")  # as Slurm does
-LIMITS: Final = ("highest_priority", "lowest_max_slowdown", "lowest_max_delay_us")
+LIMITS: Final = ("highest_priority", "min_allowed_slowdown", "min_allowed_delay_us")
+FORMER_LIMITS: Final = {"lowest_max_slowdown": "min_allowed_slowdown", "lowest_max_delay_us": "min_allowed_delay_us"}
+"""Names that they had once, by which they are still read."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Limits:
     """What a job may ask for: priorities from `highest_priority` down to 9, and no more protection than this."""
 
     highest_priority: int
-    lowest_max_slowdown: float
-    lowest_max_delay_us: int
+    min_allowed_slowdown: float
+    min_allowed_delay_us: int
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ def limits_for(access: Any, who: Mapping[str, Collection[str]]) -> Limits:
 def _limits(values: Mapping[str, Any]) -> Limits:
     return Limits(
         highest_priority=priorities.parse(str(values["highest_priority"])),
-        lowest_max_slowdown=quantities.share(values["lowest_max_slowdown"]),
-        lowest_max_delay_us=values["lowest_max_delay_us"],
+        min_allowed_slowdown=quantities.share(values["min_allowed_slowdown"]),
+        min_allowed_delay_us=values["min_allowed_delay_us"],
     )
 
 
@@ -123,8 +125,8 @@ def _folded(key: str, name: str) -> str:
 def _rule_fault(rule: dict[str, Any]) -> str | None:
     checks = {
         "highest_priority": priority_fault,
-        "lowest_max_slowdown": share_fault,
-        "lowest_max_delay_us": delay_fault,
+        "min_allowed_slowdown": share_fault,
+        "min_allowed_delay_us": delay_fault,
     }
     for key, value in rule.items():
         if key in CONDITIONS:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fikitd.base import priorities, quantities
 from fikitd.base.protocol import COLLECTIVES_BYTES, CONTROL_NAME, DEFAULT_RUN_DIR
-from fikitd.config import access, address, oversubscribe
+from fikitd.config import access, address, former_keys, oversubscribe
 
 DEFAULT_PATH: Final = Path("/etc/fikit/fikit.toml")
 ENV_CONFIG: Final = "FIKIT_CONFIG"
@@ -141,7 +141,7 @@ class DaemonConfig:
     idle_exit_s: int = _key(0, _whole(0, 31_536_000))
     trace_events: int = _key(16_384, _whole(0, 1_048_576))
     unmanaged_s: int = _key(10, _whole(0, 3600))
-    forget_s: int = _key(60, _whole(0, 86_400))
+    orphan_timeout_s: int = _key(60, _whole(0, 86_400))
     keep_reports: int = _key(0, _whole(0, 1_000_000))
     keep_traces: int = _key(0, _whole(0, 1_000_000))
     keep_profiles: int = _key(0, _whole(0, 1_000_000))
@@ -156,17 +156,17 @@ class DaemonConfig:
 class SchedulerConfig:
     policy: str = _key("budget", _policy)
     lease_ms: int = _key(100, _whole(5, 10_000))
-    epsilon_us: int = _key(20, _whole(0, 1_000_000))
+    min_gap_us: int = _key(20, _whole(0, 1_000_000))
     run_ahead_us: int = _key(500, _whole(0, 10_000_000))
     idle_after_us: int = _key(2000, _whole(1, 10_000_000))
     spin_us: int = _key(20, _whole(0, 10_000))
     sample_every: int = _key(64, _whole(0, 1_000_000))
-    mark_every: int = _key(32, _whole(0, 1_000_000))
+    marker_interval: int = _key(32, _whole(0, 1_000_000))
     max_slowdown: str = _key("5%", _share)
     max_delay_us: int = _key(0, _whole(0, 10_000_000))
-    ageing_ms: int = _key(1000, _whole(0, 3_600_000))
-    lowest_max_slowdown: str = _key("0%", _share)
-    lowest_max_delay_us: int = _key(0, _whole(0, 10_000_000))
+    starvation_timeout_ms: int = _key(1000, _whole(0, 3_600_000))
+    min_allowed_slowdown: str = _key("0%", _share)
+    min_allowed_delay_us: int = _key(0, _whole(0, 10_000_000))
     collective_kernels: Sequence[str] = _key((), _names)
 
     def share(self, key: str) -> float:
@@ -223,8 +223,8 @@ class AccessConfig:
     """Enforced by slurmctld, not by the daemon; fikitd.config.access says what it means."""
 
     highest_priority: str | int = _key(0, access.priority_fault)
-    lowest_max_slowdown: str = _key("0%", _share)
-    lowest_max_delay_us: int = _key(0, _whole(0, access.LONGEST_DELAY_US))
+    min_allowed_slowdown: str = _key("0%", _share)
+    min_allowed_delay_us: int = _key(0, _whole(0, access.LONGEST_DELAY_US))
     rule: Sequence[Mapping[str, Any]] = _key((), access.rules_fault)
 
 
@@ -293,11 +293,15 @@ def parse(text: str, file: str) -> Config:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax_sentence(error, text, file)]) from None
-    faults = sorted((_line_of(text, keys), fault) for keys, fault in _faults(document))
+    document, renamed, twice = former_keys.renamed(document)
+    written: dict[tuple[str, ...], tuple[str, ...]] = {
+        (key.section, key.now): (key.section, key.former) for key in renamed
+    }
+    faults = sorted((_line_of(text, written.get(keys, keys)), fault) for keys, fault in (*twice, *_faults(document)))
     if faults:
         raise ConfigError([f"{file}:{line}: {fault}" for line, fault in faults])
     said = {name: {key: _kept(value) for key, value in document.get(name, {}).items()} for name in _SECTIONS}
-    warnings = []
+    warnings = [f"{file}:{_line_of(text, (key.section, key.former))}: {key.sentence}" for key in renamed]
     if (former := said["scheduler"].get("policy")) in FORMER_POLICIES:
         said["scheduler"]["policy"] = FORMER_POLICIES[former]
         line = _line_of(text, ("scheduler", "policy"))

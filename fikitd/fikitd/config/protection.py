@@ -31,7 +31,7 @@ def of_job(record: JobRecord, scheduler: SchedulerConfig, warn: Callable[[str], 
     """Of one job; `warn` gets a sentence for what it asked for and does not get."""
     site = of_site(scheduler)
     max_slowdown, max_delay_ns = site.max_slowdown, site.max_delay_ns
-    lowest, lowest_ns = scheduler.share("lowest_max_slowdown"), scheduler.lowest_max_delay_us * 1000
+    lowest, lowest_ns = scheduler.share("min_allowed_slowdown"), scheduler.min_allowed_delay_us * 1000
     if record.max_slowdown is not None:
         max_slowdown = max(record.max_slowdown, lowest)
         if max_slowdown > record.max_slowdown:
@@ -42,6 +42,6 @@ def of_job(record: JobRecord, scheduler: SchedulerConfig, warn: Callable[[str], 
         if max_delay_ns > record.max_delay_ns:
             warn(
                 f"it asked for a max delay of {record.max_delay_ns / 1000:g} us, the lowest that this site allows is "
-                f"{scheduler.lowest_max_delay_us} us"
+                f"{scheduler.min_allowed_delay_us} us"
             )
     return Protection(max_slowdown, max_delay_ns)

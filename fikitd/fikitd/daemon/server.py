@@ -139,7 +139,7 @@ class Server:
             records=self._records,
             storage=self._storage,
             proc=proc,
-            after_s=config.daemon.forget_s,
+            after_s=config.daemon.orphan_timeout_s,
         )
         self._use = GpuUse(self._run_dir, config.daemon.gpu_use_s, files.used)
         self._meter = self._meter_of(config)

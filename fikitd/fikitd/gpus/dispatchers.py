@@ -78,15 +78,15 @@ class Core(Protocol):
         self,
         policy: str,
         lease_ns: int,
-        epsilon_ns: int,
+        min_gap_ns: int,
         run_ahead_ns: int,
         idle_after_ns: int,
         spin_ns: int,
-        mark_every: int,
+        marker_interval: int,
         *,
         max_slowdown: float,
         max_delay_ns: int | None,
-        ageing_ns: int | None,
+        starvation_timeout_ns: int | None,
         trace_events: int,
     ) -> Dispatcher: ...
     def make_page(
@@ -178,14 +178,14 @@ class Gpus:
         self._dispatchers[place] = self._core.Dispatcher(
             s.policy,
             s.lease_ms * 1_000_000,
-            s.epsilon_us * 1000,
+            s.min_gap_us * 1000,
             s.run_ahead_us * 1000,
             s.idle_after_us * 1000,
             s.spin_us * 1000,
-            s.mark_every,
+            s.marker_interval,
             max_slowdown=terms.max_slowdown,
             max_delay_ns=terms.max_delay_ns,
-            ageing_ns=s.ageing_ms * 1_000_000 or None,
+            starvation_timeout_ns=s.starvation_timeout_ms * 1_000_000 or None,
             trace_events=self._trace_events,
         )
         if self._switches is not None and (known := self._switches.of(place)) is not None:

@@ -54,10 +54,10 @@ MAX_SLOWDOWN = 0.05
 _DEFAULT = SchedulerConfig()
 SCHEDULER = {
     "lease_ns": _DEFAULT.lease_ms * 1_000_000,
-    "epsilon_ns": _DEFAULT.epsilon_us * 1000,
+    "min_gap_ns": _DEFAULT.min_gap_us * 1000,
     "run_ahead_ns": _DEFAULT.run_ahead_us * 1000,
     "idle_after_ns": _DEFAULT.idle_after_us * 1000,
-    "ageing_ns": _DEFAULT.ageing_ms * 1_000_000,
+    "starvation_timeout_ns": _DEFAULT.starvation_timeout_ms * 1_000_000,
 }
 """Times of the scheduler, as fikit.toml has them by default."""
 
@@ -133,7 +133,7 @@ class Scenario:
     max_slowdown: how much longer the high job may take because of the low ones; max_delay_ns: the longest single delay.
     tuning: other values of the policy's constants, by name (TUNING). Only the policies `budget` and `oracle` know these.
     device: the GPU that they share.
-    scheduler: times that fikit.toml has, in ns ("lease_ns", "epsilon_ns", "run_ahead_ns", "idle_after_ns", "ageing_ns").
+    scheduler: times that fikit.toml has, in ns ("lease_ns", "min_gap_ns", "run_ahead_ns", "idle_after_ns", "starvation_timeout_ns").
     """
 
     high: Trace
@@ -289,7 +289,7 @@ def _run_named(
             **delay,
             tuning=scenario.tuning,
             scheduler=SCHEDULER | dict(scenario.scheduler),
-            mark_every=_DEFAULT.mark_every,
+            marker_interval=_DEFAULT.marker_interval,
             device=scenario.device.native(),
             splits=splits,
             lead_ns=scenario.lead_ns,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def contained(sandbox: Sandbox, make_cluster: Callable[[Sandbox], Cluster]) -> Iterator[Cluster]:
     """`sandbox` only says whether there can be one."""
     own = Sandbox(slurm_lines=["PrologFlags=Contain"])
-    own.daemon = {"forget_s": FORGET_S}
+    own.daemon = {"orphan_timeout_s": FORGET_S}
     with own:
         yield make_cluster(own)
         nothing_remains(own)

@@ -32,7 +32,7 @@ def no_epilog(cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def hasty(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with a fikitd that does not wait long for an epilog."""
-    with cluster.new_fikitd(forget_s=FORGET_S):
+    with cluster.new_fikitd(orphan_timeout_s=FORGET_S):
         yield cluster
 
 

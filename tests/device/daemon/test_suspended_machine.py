@@ -42,7 +42,7 @@ def machine(cc: Callable[..., Path], tmp_path: Path) -> Machine:
 def daemon(tmp_path: Path, machine: Machine) -> Iterator[Fikitd]:
     daemon = Fikitd(tmp_path, "budget")
     text = daemon.config.read_text()
-    daemon.config.write_text(text.replace("[daemon]\n", "[daemon]\nidle_exit_s = 3600\nforget_s = 60\n"))
+    daemon.config.write_text(text.replace("[daemon]\n", "[daemon]\nidle_exit_s = 3600\norphan_timeout_s = 60\n"))
     with daemon.started(machine.env):
         yield daemon
 

@@ -133,7 +133,7 @@ check(cu.cuMemcpy(ctypes.c_uint64(buffers[1]), ctypes.c_uint64(buffers[2]), ctyp
     run = start(code, allowed, EMUCUDA_CONFIG=str(config))
     assert run.line() == "2", "the driver says 1, host"
     page = allowed.page()
-    page.set_u32("mark_every", 1000)
+    page.set_u32("marker_interval", 1000)
     run.go()
     assert run.finish() == ("", "")
     assert [(entry.slot, entry.value) for entry in page.of_kind(COPY)] == [(2, 2 * MIB), (1, MIB)]

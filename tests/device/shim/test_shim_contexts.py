@@ -149,7 +149,7 @@ check(launch(f))
 """
     run = program(TWO + code, fikitd)
     run.line()
-    fikitd.page().set_u32("mark_every", 1)
+    fikitd.page().set_u32("marker_interval", 1)
     run.go()
     run.finish()
     assert len(fikitd.page().of_kind(MARK)) == 1

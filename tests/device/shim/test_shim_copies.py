@@ -74,7 +74,7 @@ def test_every_copy_is_reported_with_its_direction_and_size(
     fikitd = daemon()
     run = copying(fikitd, "check(launch(function('k')))\n" + EVERY)
     page = fikitd.page()
-    page.set_u32("mark_every", 1000)
+    page.set_u32("marker_interval", 1000)
     run.go()
     run.finish()
     expected = []

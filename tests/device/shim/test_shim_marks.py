@@ -25,7 +25,7 @@ def asked(
     run = program(READY + code, fikitd)
     run.line()
     page = fikitd.page()
-    page.set_u32("mark_every", every)
+    page.set_u32("marker_interval", every)
     page.set_u32("known_slots", known)
     page.set_u32("gap_slots", gaps)
     run.go()

@@ -49,7 +49,7 @@ def truth(
     """Runs code of driver_child's words under the shim; returns what fikitd was told, and the device's record of the kernels."""
 
     def run(
-        code: str, *, first_us: float = 0, dilation: int = DILATION, mark_every: int = 0, at_once: bool = False,
+        code: str, *, first_us: float = 0, dilation: int = DILATION, marker_interval: int = 0, at_once: bool = False,
         fill_us: float = 1.0, faults: str = "", **page: Any,
     ) -> tuple[Daemon, list[dict[str, Any]]]:  # fmt: skip
         driver = "" if at_once else LIKE_A_DRIVER.format(first=first_us)
@@ -65,9 +65,9 @@ def truth(
         words = "context()\nf = function()\nsynchronize()\nprint('ready', flush=True); input()\n"
         program = Program(words + code, managed, "from driver_child import *\nimport time\n")
         assert program.line() == "ready"
-        if mark_every:
+        if marker_interval:
             fikitd.page().knows_all()
-            fikitd.page().set_u32("mark_every", mark_every)
+            fikitd.page().set_u32("marker_interval", marker_interval)
         program.go()
         program.finish()
         fikitd.names()
@@ -234,7 +234,7 @@ def ends(kernels: list[dict[str, Any]]) -> float:
 
 def test_dependent_launches_keep_their_overlap(truth: Truth) -> None:
     """Each is asked to be timed and marked, and its length is known: eight kernels of 100 us, each 40 us beside the one before."""
-    fikitd, kernels = truth(CHAIN, mark_every=1, sample_every=1)
+    fikitd, kernels = truth(CHAIN, marker_interval=1, sample_every=1)
     assert ends(kernels) == pytest.approx(8 * 60, abs=3)
     assert fikitd.page().u64("marker_count") > 0
 

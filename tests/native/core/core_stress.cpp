@@ -103,7 +103,7 @@ void watch(Dispatcher& dispatcher, const std::atomic<bool>& stop) {
 
 int main() {
   for (const char* policy : {"budget", "paper", "prio", "fifo"}) {
-    const fikit::policy::Options options{.lease_ns = 5'000'000, .epsilon_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000};
+    const fikit::policy::Options options{.lease_ns = 5'000'000, .min_gap_ns = 20'000, .run_ahead_ns = 500'000, .idle_after_ns = 200'000};
     Dispatcher one(policy, options, 1000, 16, 64), other(policy, options, 1000, 16, 64); // of two GPUs, with processes of the same jobs
     std::atomic<bool> stop = false;
     std::vector<std::thread> threads;

@@ -61,7 +61,7 @@ struct Job {
     const std::uint64_t seq = ++page->launch_seq;
     put(t_ns, kind, static_cast<std::uint32_t>(1 + seq % 7), kind == FIKIT_ENTRY_GRANTED ? request : seq);
     if (kind != FIKIT_ENTRY_GRANTED) {
-      if (page->mark_every != 0 && below(5) == 0) mark(t_ns + 100, FIKIT_ENTRY_MARK, seq);
+      if (page->marker_interval != 0 && below(5) == 0) mark(t_ns + 100, FIKIT_ENTRY_MARK, seq);
     } else if (seq >= page->run_until) {
       if (below(4) == 0) put(t_ns + 30'000, FIKIT_ENTRY_DONE, 0, request);
       else mark(t_ns + 100, FIKIT_ENTRY_MARK_GRANT, request);

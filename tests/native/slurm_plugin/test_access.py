@@ -22,12 +22,12 @@ RULES = """
 run_dir = "/run/fikit" # "#"
 [access]
 highest_priority = 3
-lowest_max_slowdown = "2.5%"
-lowest_max_delay_us = 100
+min_allowed_slowdown = "2.5%"
+min_allowed_delay_us = 100
 [[access.rule]]
 qos = ["Urgent", 'production']
 highest_priority = "high"
-lowest_max_slowdown = "0%"
+min_allowed_slowdown = "0%"
 [[access.rule]]
 account = "physics"
 partition = ["a", "b",
@@ -37,7 +37,7 @@ highest_priority = 6
 [[access.rule]]
 group = ["staff", "wheel"]
 highest_priority = 0
-lowest_max_delay_us = 0
+min_allowed_delay_us = 0
 """
 
 WHO: list[dict[str, tuple[str, ...]]] = [
@@ -60,9 +60,9 @@ BROKEN = [
     '[access]\nhighest_priority = "urgent"\n',
     "[access]\nhighest_priority = true\n",
     "[access]\nhighest_priority = [1]\n",
-    '[access]\nlowest_max_slowdown = "5"\n',
-    "[access]\nlowest_max_slowdown = 0.05\n",
-    "[access]\nlowest_max_delay_us = 10000001\n",
+    '[access]\nmin_allowed_slowdown = "5"\n',
+    "[access]\nmin_allowed_slowdown = 0.05\n",
+    "[access]\nmin_allowed_delay_us = 10000001\n",
     "[access]\nhighst_priority = 1\n",
     "access = 1\n",
     "[access]\nrule = 1\nhighest_priority = 1\n",
@@ -76,6 +76,8 @@ BROKEN = [
     '[access]\nhighest_priority = 1\n[[access.rule]]\naccount = ["a", 1]\n',
     '[access]\nhighest_priority = 1\n[[access.rule]]\naccount = "a"\nhighest_priority = 11\n',
     "[access]\nhighest_priority = 1\n" + '[[access.rule]]\naccount = "a"\n' * 257,
+    "[access]\nmin_allowed_delay_us = 10\nlowest_max_delay_us = 10\n",
+    '[access]\nhighest_priority = 1\n[[access.rule]]\naccount = "a"\nmin_allowed_slowdown = "1"\nlowest_max_slowdown = "1"\n',
     "[access\nhighest_priority = 1\n",
     "[access]\nhighest_priority 1\n",
     "[access]\nhighest_priority = 1 2\n",
@@ -88,13 +90,19 @@ BROKEN = [
     '[access]\nhighest_priority = 1\n[[access.rule]]\naccount = "\\u0041"\n',
 ]
 
+# As RULES, by the names that keys had once.
+FORMER_RULES = RULES.replace("min_allowed_slowdown", "lowest_max_slowdown").replace(
+    "min_allowed_delay_us", "lowest_max_delay_us"
+)
+
 FINE = [
     "",
+    FORMER_RULES,
     "# nothing\r\n",
     RULES,
     "[slurm]\ngpu_memory_gib = 1_000\n",
     'access = {highest_priority = "low", rule = [{account = "a"}, {qos = ["b"], highest_priority = 1}]}\n',
-    'access.highest_priority = 4\naccess."lowest_max_slowdown" = "0.5"\n',
+    'access.highest_priority = 4\naccess."min_allowed_slowdown" = "0.5"\n',
     '[[access.rule]]\naccount = "a\\"b\\\\c" # "\n[access]\nhighest_priority = +2\n',
     '[ access ]\nhighest_priority=8#x\n[["access".rule ]]\npartition=["p"]',
 ]
@@ -110,7 +118,7 @@ def read_by_lua(text: str, who: list[dict[str, tuple[str, ...]]]) -> list[Any] |
         for _, group in ipairs(who.group or {{}}) do groups[group] = true end
         local l = access.limits(rules, {{ account = who.account and who.account[1], qos = who.qos and who.qos[1],
           partition = who.partition and who.partition[1], groups = function() return groups end }})
-        print(l.highest_priority, l.lowest_max_slowdown, l.lowest_max_delay_ns / 1000)
+        print(l.highest_priority, l.min_allowed_slowdown, l.min_allowed_delay_ns / 1000)
       end
     """)
     if printed == ["refused"]:
@@ -124,7 +132,11 @@ def read_by_python(text: str, who: list[dict[str, tuple[str, ...]]]) -> list[Any
     except ConfigError:
         return None
     found = [access.limits_for(config, one) for one in who]
-    return [(one.highest_priority, one.lowest_max_slowdown, one.lowest_max_delay_us) for one in found]
+    return [(one.highest_priority, one.min_allowed_slowdown, one.min_allowed_delay_us) for one in found]
+
+
+def test_keys_by_their_former_names_are_the_same() -> None:
+    assert read_by_python(FORMER_RULES, WHO) == read_by_python(RULES, WHO) != [(0, 0.0, 0)] * len(WHO)
 
 
 @pytest.mark.parametrize("text", FINE)
@@ -155,8 +167,8 @@ def test_the_first_rule_that_fits_decides() -> None:
 NAMES = st.sampled_from(["a", "B", "c d", "é", "x.y"])
 LIMITS = {
     "highest_priority": st.one_of(st.integers(-1, 10), st.sampled_from(["high", "normal", "low", "none"])),
-    "lowest_max_slowdown": st.sampled_from(["0%", "5%", "0.25", "100%", "101%"]),
-    "lowest_max_delay_us": st.integers(0, 20_000_000),
+    "min_allowed_slowdown": st.sampled_from(["0%", "5%", "0.25", "100%", "101%"]),
+    "min_allowed_delay_us": st.integers(0, 20_000_000),
 }
 NAMED = st.one_of(NAMES, st.lists(NAMES, max_size=3))
 RULE = st.fixed_dictionaries({}, optional={**dict.fromkeys(access.CONDITIONS, NAMED), **LIMITS})
@@ -183,8 +195,8 @@ GPU = {"tres_per_node": "gres:gpu:1"}
 ABOVE_LOW = """
 [access]
 highest_priority = "normal"
-lowest_max_slowdown = "2%"
-lowest_max_delay_us = 50
+min_allowed_slowdown = "2%"
+min_allowed_delay_us = 50
 [[access.rule]]
 partition = "debug"
 highest_priority = "low"

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("lua5.1") is None, reason="needs lua5.1"),
 ]
 
-RULES = '[access]\nhighest_priority = "low"\nlowest_max_slowdown = "2%"\nlowest_max_delay_us = 50\n'
+RULES = '[access]\nhighest_priority = "low"\nmin_allowed_slowdown = "2%"\nmin_allowed_delay_us = 50\n'
 OPTION = "_SLURM_SPANK_OPTION_fikit_fikit_"
 VALUES = {
     "priority": ["0", "high", "low", "9", "", "(null)", "low ", "8=0", "9=", "unset"],

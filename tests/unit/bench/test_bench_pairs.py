@@ -289,9 +289,9 @@ def test_daemon_and_simulator_are_told_the_same_times() -> None:
     written = fikit_toml.SchedulerConfig(**slow_motion.scheduler(10))
     assert told["scheduler"] == {
         "lease_ns": written.lease_ms * 1_000_000, "run_ahead_ns": written.run_ahead_us * 1000,
-        "idle_after_ns": written.idle_after_us * 1000, "ageing_ns": written.ageing_ms * 1_000_000,
+        "idle_after_ns": written.idle_after_us * 1000, "starvation_timeout_ns": written.starvation_timeout_ms * 1_000_000,
     }  # fmt: skip
-    assert written.ageing_ms == 10 * fikit_toml.SchedulerConfig().ageing_ms
+    assert written.starvation_timeout_ms == 10 * fikit_toml.SchedulerConfig().starvation_timeout_ms
 
 
 def test_what_takes_ten_times_as_long_in_slow_motion_is_the_same(traces: Path) -> None:

@@ -18,7 +18,7 @@ from fikitd.config.protection import Protection, of_job, of_site
 from fikitd.store.records import JobRecord
 
 JOB = JobRecord("12", 0, 0, 1)
-STRICT_SITE = SchedulerConfig(max_slowdown="10%", lowest_max_slowdown="2%", max_delay_us=500, lowest_max_delay_us=100)
+STRICT_SITE = SchedulerConfig(max_slowdown="10%", min_allowed_slowdown="2%", max_delay_us=500, min_allowed_delay_us=100)
 
 
 @pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.05", 0.05), ("0%", 0.0), ("100%", 1.0), ("1", 1.0)])
@@ -89,9 +89,9 @@ def admitted(config: Config, proc: FakeProc, **facts: Any) -> FakeClient:
 
 
 def test_the_dispatcher_gets_the_sites_values_and_each_client_its_jobs(tmp_path: Path) -> None:
-    with daemon(tmp_path, replace(STRICT_SITE, ageing_ms=0)) as (config, core, proc):
+    with daemon(tmp_path, replace(STRICT_SITE, starvation_timeout_ms=0)) as (config, core, proc):
         client = admitted(config, proc, max_slowdown=0.3)
-        terms = {"max_slowdown": 0.1, "max_delay_ns": 500_000, "ageing_ns": None, "trace_events": 16_384}
+        terms = {"max_slowdown": 0.1, "max_delay_ns": 500_000, "starvation_timeout_ns": None, "trace_events": 16_384}
         assert core.dispatchers[0].terms == terms
         assert core.seen[1]["protection"] == {"max_slowdown": 0.3, "max_delay_ns": 500_000}
         client.close()

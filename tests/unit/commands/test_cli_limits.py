@@ -14,7 +14,7 @@ from fikit.commands.limits import command
 RULES = """
 [access]
 highest_priority = "normal"
-lowest_max_slowdown = "2.5%"
+min_allowed_slowdown = "2.5%"
 [[access.rule]]
 group = "somebody-else"
 highest_priority = 0
@@ -25,7 +25,7 @@ highest_priority = 0
 [[access.rule]]
 qos = "urgent"
 highest_priority = 3
-lowest_max_delay_us = 200
+min_allowed_delay_us = 200
 """
 
 

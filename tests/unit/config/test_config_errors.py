@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fikitd.config import fikit_toml
+from fikitd.config import access, fikit_toml, former_keys
 from fikitd.config.fikit_toml import Config, ConfigError, load, parse
 from fikitd.daemon import main
 from fikitd.daemon.main import command
@@ -92,7 +92,7 @@ def test_lines_are_right_in_odd_files(text: str, line: int) -> None:
         ('[scheduler]\nmax_slowdown = "120%"', 'must be a share of 0 to 100 %, as "5%", not "120%"'),
         ('[scheduler]\nmax_slowdown = "-1%"', 'must be a share of 0 to 100 %, as "5%", not "-1%"'),
         ("[scheduler]\nmax_delay_us = -1", "max_delay_us in [scheduler] must be a whole number from 0 to 10000000"),
-        ('[scheduler]\nlowest_max_slowdown = "nan"', 'must be a share of 0 to 100 %, as "5%", not "nan"'),
+        ('[scheduler]\nmin_allowed_slowdown = "nan"', 'must be a share of 0 to 100 %, as "5%", not "nan"'),
         ("[slurm]\ndefault_priority = 12", "default_priority in [slurm] must be"),
         ("[access]\nhighest_priority = 10", 'must be "high", "normal", "low", or a number from 0 (highest) to 9'),
         ('[[access.rule]]\nqos = "a"', "fikit.toml:1: highest_priority is missing in [access]: say what the jobs may"),
@@ -159,6 +159,69 @@ def test_a_policy_by_its_former_name_is_the_same_and_one_sentence_says_the_new_o
     assert result.exit_code == 0
     assert result.stderr == f"{sentence}\n"
     assert parse(result.stdout, "out").warnings == ()
+
+
+FORMER = """[daemon]
+forget_s = 7
+[scheduler]
+epsilon_us = 11
+mark_every = 12
+ageing_ms = 13
+lowest_max_slowdown = "14%"
+[access]
+highest_priority = 1
+[[access.rule]]
+qos = "urgent"
+lowest_max_delay_us = 15
+"""
+
+
+def test_keys_by_their_former_names_are_read_and_each_is_said_once(tmp_path: Path) -> None:
+    now = {former: key for names in former_keys.FORMER_KEYS.values() for former, key in names.items()}
+    today = FORMER
+    for former, key in now.items():
+        today = today.replace(former, key)
+    config = parse(FORMER, "f")
+    assert config == parse(today, "f")
+    assert (config.daemon.orphan_timeout_s, config.scheduler.min_gap_us, config.scheduler.marker_interval) == (
+        7,
+        11,
+        12,
+    )
+    assert access.rules_of(config.access)[0].limits.min_allowed_delay_us == 15
+    assert parse(today, "f").warnings == ()
+    assert config.warnings[1].startswith(
+        "f:2: forget_s in [daemon] is called orphan_timeout_s now: write orphan_timeout_s"
+    )
+    assert sorted(line.split()[1] for line in config.warnings) == sorted(
+        ["forget_s", "epsilon_us", "mark_every", "ageing_ms", "lowest_max_slowdown", "lowest_max_delay_us"]
+    )
+
+
+def test_every_former_key_leads_to_one_that_is_there() -> None:
+    for section, names in former_keys.FORMER_KEYS.items():
+        keys = {key.name for key in dataclasses.fields(type(getattr(Config(), section)))}
+        assert set(names.values()) <= keys
+        assert not keys & set(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[daemon]\nforget_s = -1\n", "f:2: orphan_timeout_s in [daemon] must be a whole number"),
+        (
+            "[daemon]\norphan_timeout_s = 1\nforget_s = 1\n",
+            "f:3: forget_s in [daemon] is orphan_timeout_s, which stands there, too",
+        ),
+        ("[access]\nlowest_max_slowdown = 5\n", "f:2: min_allowed_slowdown in [access] must be a share"),
+        ("daemon = 1\n", 'f:1: "daemon" must be a section'),
+        ("access = [1]\n", 'f:1: "access" must be a section'),
+    ],
+)
+def test_a_fault_of_a_former_key_is_said_on_its_line(text: str, fault: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text, "f")
+    assert str(raised.value).startswith(fault)
 
 
 def test_the_daemon_says_such_a_sentence_when_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

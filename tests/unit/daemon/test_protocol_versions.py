@@ -28,7 +28,7 @@ PAGE = {
     2: {
         "magic": (0, 4), "version": (4, 4), "page_bytes": (8, 4), "measure": (12, 4), "lease_ns": (16, 8),
         "spin_ns": (24, 8), "sample_every": (32, 4), "gate": (64, 4), "wake": (68, 4), "grant_seq": (72, 4),
-        "awake": (76, 4), "gate_until_ns": (80, 8), "ring_tail": (88, 8), "mark_every": (96, 4),
+        "awake": (76, 4), "gate_until_ns": (80, 8), "ring_tail": (88, 8), "marker_interval": (96, 4),
         "ring_head": (128, 8), "launch_seq": (136, 8), "request_seq": (192, 4), "waiting": (196, 4),
         "request_slot": (200, 4), "request_ns": (208, 8), "wait_count": (216, 8), "wait_total_ns": (224, 8),
         "expired_count": (232, 8), "marker_count": (240, 8), "wait_histogram": (256, 160),

@@ -256,7 +256,9 @@ def test_the_native_core_says_by_errno_what_it_ran_out_of() -> None:
         _core.make_page(False, 10_000_000, 0)
     assert error.value.errno == errno.EMFILE
     with without_descriptors(), pytest.raises(OSError, match="doorbells: Too many open files") as error:
-        _core.Dispatcher("fifo", 10_000_000, 0, 0, 0, 0, max_slowdown=0.05, max_delay_ns=None, ageing_ns=None)
+        _core.Dispatcher(
+            "fifo", 10_000_000, 0, 0, 0, 0, max_slowdown=0.05, max_delay_ns=None, starvation_timeout_ns=None
+        )
     assert scarce(error.value)
 
 

@@ -18,7 +18,7 @@ from host_segments import FILLER, LESSONS, SEGMENT_NS, STEP, live_through_segmen
 
 @pytest.fixture
 def strict() -> Iterator[Dispatcher]:
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, starvation_timeout_ns=None) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ LONG = 12 * MIB  # about a millisecond as long as nobody knows better
 
 @pytest.fixture
 def running() -> Iterator[Dispatcher]:
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, starvation_timeout_ns=None) as running:
         yield running
 
 

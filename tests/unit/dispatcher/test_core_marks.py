@@ -62,19 +62,19 @@ def test_a_mark_that_is_never_reached_is_lost_after_a_lease() -> None:
 def test_marks_are_asked_of_those_that_others_wait_for() -> None:
     with fake.dispatcher("paper") as running:
         high = FakeClient(running, 1, 1)
-        assert high.page.mark_every == 0
+        assert high.page.marker_interval == 0
         low = FakeClient(running, 2, 8)
-        assert (high.page.mark_every, low.page.mark_every) == (32, 0)
+        assert (high.page.marker_interval, low.page.marker_interval) == (32, 0)
         measured = FakeClient(running, 3, 0, measure=True)
-        assert measured.page.mark_every == 0
+        assert measured.page.marker_interval == 0
         running.remove_client(2)
-        assert high.page.mark_every == 0
+        assert high.page.marker_interval == 0
 
 
 def test_no_marks_are_asked_where_nobody_is_held() -> None:
     with fake.dispatcher("fifo") as running:
         clients = [FakeClient(running, 1, 1), FakeClient(running, 2, 8)]
-        assert [client.page.mark_every for client in clients] == [0, 0]
+        assert [client.page.marker_interval for client in clients] == [0, 0]
 
 
 def test_known_slots_are_told_to_the_client() -> None:

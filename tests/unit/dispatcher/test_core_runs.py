@@ -17,7 +17,7 @@ LENGTH_NS = 10_000
 
 @pytest.fixture
 def running() -> Iterator[Dispatcher]:
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, starvation_timeout_ns=None) as running:
         yield running
 
 
@@ -80,7 +80,9 @@ def test_a_constant_that_the_policy_does_not_have_is_refused() -> None:
 def test_how_much_work_a_run_may_be_is_a_constant_too() -> None:
     for most_ns, rest_ns, launches in ((25_000, 25_000, 2), (200_000, 0, len(KERNELS)), (25_000, 45_000, 4)):
         tuning = {"longest_run_ns": most_ns, "rest_run_ns": rest_ns}  # the high one is at rest
-        with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None, tuning=tuning) as running:
+        with fake.dispatcher(
+            "budget", LONG_LEASE, max_slowdown=1.0, starvation_timeout_ns=None, tuning=tuning
+        ) as running:
             _, low = meet(running, work_ms=1000)
             teach(low)
             before = low.page.launch_seq
@@ -96,7 +98,7 @@ MANY_NS = 5 * MS  # of each: a run is not over when the dispatcher hears of it s
 def no_long_runs() -> Iterator[Dispatcher]:
     longest_ns = 20 * MANY_NS  # and becomes longer long before it is over
     tuning = {"longest_run_ns": longest_ns, "near_ns": longest_ns, "rest_run_ns": 0}
-    terms = {"max_slowdown": 1.0, "ageing_ns": None, "run_ahead_ns": 4 * longest_ns, "tuning": tuning}
+    terms = {"max_slowdown": 1.0, "starvation_timeout_ns": None, "run_ahead_ns": 4 * longest_ns, "tuning": tuning}
     with fake.dispatcher("budget", LONG_LEASE, **terms) as running:
         yield running
 
@@ -178,7 +180,7 @@ def test_what_goes_on_after_that_is_still_counted_and_asks_again(running: Dispat
 
 
 def test_a_run_that_is_not_used_ends_with_its_lease() -> None:
-    with fake.dispatcher("budget", 1000 * MS, max_slowdown=1.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", 1000 * MS, max_slowdown=1.0, starvation_timeout_ns=None) as running:
         _, low = meet(running)
         teach(low)
         granted_run(low)
@@ -227,14 +229,14 @@ def test_other_policies_grant_launch_by_launch() -> None:
 
 
 def test_the_next_dispatcher_takes_a_run_back_and_counts_what_it_let_through() -> None:
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None) as before:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, starvation_timeout_ns=None) as before:
         _, low = meet(before)
         teach(low)
         request = granted_run(low)
         until = low.page.run_until
     low.page.gate, low.page.run_until = CLOSED, until  # as a killed one leaves it
     low.launch(KERNELS[1], GRANTED, request)
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, ageing_ns=None) as after:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=1.0, starvation_timeout_ns=None) as after:
         high = FakeClient(after, 1, 1)
         low.go_on_with(after, 8)
         assert low.closed

@@ -35,7 +35,7 @@ LONG_RUNS = {"longest_run_ns": 10 * LENGTH, "rest_run_ns": 10 * LENGTH}
 def running(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
     """Under `budget` a client whose kernels leave long gaps has slack: lower kernels go although it has work there."""
     asked = getattr(request, "param", "budget")
-    policy, terms = ("budget", {"ageing_ns": None}) if isinstance(asked, dict) else (asked, {})
+    policy, terms = ("budget", {"starvation_timeout_ns": None}) if isinstance(asked, dict) else (asked, {})
     tuning = FULL | asked if isinstance(asked, dict) else FULL
     with dispatcher(policy, LONG_LEASE, max_slowdown=1.0, tuning=tuning, **terms) as running:
         yield running

@@ -243,7 +243,7 @@ def test_what_fails_ends_no_job_and_no_look(
 
 def test_a_daemon_that_runs_looks_by_itself(tmp_path: Path) -> None:
     config, proc = fakes.config_in(tmp_path), FakeProc(tmp_path / "proc")
-    config = replace(config, daemon=replace(config.daemon, forget_s=1))
+    config = replace(config, daemon=replace(config.daemon, orphan_timeout_s=1))
     proc.root.mkdir()
     with fakes.serving(config, FakeCore(), proc.root):
         run_dir = Path(config.daemon.run_dir)

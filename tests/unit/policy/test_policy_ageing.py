@@ -25,7 +25,7 @@ def policy(**options: Any) -> Policy:
 # Below a max_delay a request ages ten times as slowly.
 @pytest.mark.parametrize(("terms", "due_ms"), [({"max_slowdown": 0.0}, 500), ({"max_delay_ns": 1}, 5_000)])
 def test_a_request_that_has_waited_too_long_goes_whatever_it_costs(terms: dict[str, Any], due_ms: int) -> None:
-    made = policy(ageing_ns=500 * MS, **terms)
+    made = policy(starvation_timeout_ns=500 * MS, **terms)
     made.event("launched", HIGH, 0, duration_ns=60 * S, slack_ns=[1])
     assert grants(made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * S)) == []
     assert grants(made.event("tick", 0, due_ms * MS)) == []
@@ -33,7 +33,7 @@ def test_a_request_that_has_waited_too_long_goes_whatever_it_costs(terms: dict[s
 
 
 def test_nobody_ages_where_the_site_says_so() -> None:
-    made = policy(ageing_ns=2**63 - 1, max_delay_ns=1)
+    made = policy(starvation_timeout_ns=2**63 - 1, max_delay_ns=1)
     made.event("launched", HIGH, 0, duration_ns=60 * S, slack_ns=[1])
     made.event("waiting", LOW, 1 * MS, request=1, duration_ns=1 * S)
     assert grants(made.event("tick", 0, 50 * S)) == []
@@ -50,7 +50,7 @@ def ends(made: Policy, now: int, idle_ns: list[int], *, open: bool) -> list[tupl
 
 def served(idle_ns: list[int], *, open: bool) -> tuple[Policy, int]:
     """A few requests, and one that is under way; the low client has waited beside it since then with a kernel of a minute."""
-    made, now = policy(ageing_ns=500 * MS), 0
+    made, now = policy(starvation_timeout_ns=500 * MS), 0
     for _ in range(4):
         begins(made, now)
         now += 100 * MS

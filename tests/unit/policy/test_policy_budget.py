@@ -288,7 +288,7 @@ def test_max_delay_counts_what_the_high_job_is_late_already(length: int, *, goes
 
 
 def test_the_policy_wants_to_be_asked_again_while_somebody_waits() -> None:
-    made = policy(ageing_ns=500 * MS, max_slowdown=0.0)
+    made = policy(starvation_timeout_ns=500 * MS, max_slowdown=0.0)
     made.event("launched", HIGH, 0, duration_ns=10 * S, slack_ns=[1])
     decisions, now = made.event("waiting", LOW, 0, request=1, duration_ns=1 * S), 0
     while not grants(decisions):
@@ -451,7 +451,7 @@ LENGTHS = st.lists(st.integers(1 * US, 3 * MS), min_size=5, max_size=60)
 def test_expected_delays_never_exceed_what_was_earned(lengths: list[int], share: float, lie: int) -> None:
     """No slack at all, so every granted kernel is a delay: their sum stays within the share of the progress, and of what a
     client begins with. With a lie, the second half of the time that kernels take is believed to be progress."""
-    made = Policy("budget", max_slowdown=share, ageing_ns=1_000 * S)
+    made = Policy("budget", max_slowdown=share, starvation_timeout_ns=1_000 * S)
     made.event("client_added", HIGH, 0, priority=1)
     made.event("client_added", LOW, 0, priority=8)
     now, progress, delayed = 10 * MS, 0, 0

@@ -23,7 +23,7 @@ NEVER_AGED = 1_000_000 * S
 
 LESS_FEARED = 60 * S
 """Of what all of lower work once cost: 0.22 s / 0.005 = 44 s after the client came to rest hardly anything is feared."""
-PATIENT = {"ageing_ns": NEVER_AGED}
+PATIENT = {"starvation_timeout_ns": NEVER_AGED}
 """Nobody goes because of its age: what is forgotten stays forgotten."""
 
 
@@ -76,7 +76,7 @@ def test_grants_of_one_decision_are_together_within_the_budget(
     rounds: list[list[int]], share: float, run_ahead: int
 ) -> None:
     """Three low clients wait, a high one without slack: each granted kernel is a delay, whoever it belongs to."""
-    made = Policy("budget", max_slowdown=share, ageing_ns=NEVER_AGED, run_ahead_ns=run_ahead)
+    made = Policy("budget", max_slowdown=share, starvation_timeout_ns=NEVER_AGED, run_ahead_ns=run_ahead)
     made.event("client_added", HIGH, 0, priority=1)
     for low in (2, 3, 4):
         made.event("client_added", low, 0, priority=8)

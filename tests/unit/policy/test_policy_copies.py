@@ -115,7 +115,7 @@ def test_a_copy_that_is_not_known_to_be_complete_is_over_after_a_lease() -> None
 
 
 def test_a_copy_waits_no_longer_than_the_ageing_bound() -> None:
-    made = policy(max_slowdown=0.0, ageing_ns=S)
+    made = policy(max_slowdown=0.0, starvation_timeout_ns=S)
     high_copies(made, MS, MS)
     assert not low_asks(made, MS, 5 * MS)
     assert not granted(made.event("tick", 0, S))

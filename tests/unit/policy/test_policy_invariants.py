@@ -92,7 +92,9 @@ class World:
             assert self.name == "paper", "prio: a higher client waits"
             assert duration is not None, "an unknown kernel overtook a higher client"
             assert other.waiting[1] is None or other.waiting[1] > duration, "a higher client's kernel would have fitted"
-        ages = self.options.get("ageing_ns", 1_000 * MS) < LEASE  # who has waited so long goes beside whatever is above
+        ages = (
+            self.options.get("starvation_timeout_ns", 1_000 * MS) < LEASE
+        )  # who has waited so long goes beside whatever is above
         unknown = [
             c for c in self.clients.values()
             if c.unknown_since is not None and self.now - c.unknown_since < LEASE and (c.closed or not ages)
@@ -213,7 +215,7 @@ def test_a_client_that_left_is_never_named_again(name: str, history: tuple[list[
 def test_nobody_waits_for_longer_than_ageing_and_the_work_in_flight(
     name: str, history: tuple[list[int], list[Any]]
 ) -> None:
-    """Driven by wake_at alone: one that waits goes after ageing_ns (1 s), as soon as the lower work in flight allows; below a
+    """Driven by wake_at alone: one that waits goes after starvation_timeout_ns (1 s), as soon as the lower work in flight allows; below a
     client that has paid more than it had, ten times that."""
     priorities, steps = history
     world = World(name, priorities)

@@ -201,7 +201,7 @@ def test_a_lower_copy_that_began_later_is_not_what_the_high_one_stood_behind() -
 
 def overdrawn_at_work(length: int) -> tuple[Policy, int]:
     """A policy whose requests age in 0.5 s, with an overdrawn high job that begins so long a kernel; a moment later."""
-    made = policy(ageing_ns=500 * MS)
+    made = policy(starvation_timeout_ns=500 * MS)
     now = overdrawn(made, works_alone(made, 0, 300 * MS))
     made.event("launched", HIGH, now, duration_ns=length, slack_ns=[1])
     return made, now + 20 * US

@@ -46,7 +46,7 @@ def test_the_longest_that_fits_goes_first_but_a_higher_queue_before_it() -> None
     assert grants(policy.event("tick", 0, 1000 + 50 * US)) == [3, 2]
 
 
-def test_a_gap_within_epsilon_is_not_filled() -> None:
+def test_a_gap_within_min_gap_is_not_filled() -> None:
     policy = with_clients("paper", 1, 8)
     policy.event("launched", 1, 0, duration_ns=1000, gap_ns=EPSILON)
     assert grants(policy.event("waiting", 2, 1000, request=1, duration_ns=10)) == []

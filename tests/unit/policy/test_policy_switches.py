@@ -40,7 +40,7 @@ class Below:
     """A low job below a high one whose segments are a kernel and a wait."""
 
     def __init__(self, idle: int, ageing: int = 1000 * S) -> None:
-        self.policy = Policy("budget", ageing_ns=ageing)
+        self.policy = Policy("budget", starvation_timeout_ns=ageing)
         self.now = 0
         self.requests = 0
         self.idle = idle

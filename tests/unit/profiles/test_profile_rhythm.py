@@ -344,7 +344,7 @@ def test_a_job_that_was_seen_before_lends_its_slack_from_its_first_launch_on(see
         high, _ = meet(before)
         live_through_segments(before, high)
         learnt = before.export_rhythm(1) if seen_before else {}
-    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, ageing_ns=None) as running:
+    with fake.dispatcher("budget", LONG_LEASE, max_slowdown=0.0, starvation_timeout_ns=None) as running:
         high, low = meet(running)
         running.set_profile(1, [profile_entry("step", MS // 10, 0)], learnt)
         high.launch(STEP, t_ns=now())

@@ -49,9 +49,9 @@ def test_no_number_and_no_word_is_cut_whatever_the_width(width: int) -> None:
     """Columns go, and are named; at last the rows stand below each other. What one asks by and the verdict stay."""
     long = [{**REPORT, "job": "1234567"}, {**MEASURED, "job": "run-15506-1"}]
     limits = [
-        {"jobs": {"qos": ["urgent"]}, "highest_priority": 1, "priority_name": "high", "lowest_max_slowdown": 0.02,
-         "lowest_max_delay_us": 200.0},
-        {"jobs": {}, "highest_priority": 0, "priority_name": "0", "lowest_max_slowdown": 0, "lowest_max_delay_us": 0},
+        {"jobs": {"qos": ["urgent"]}, "highest_priority": 1, "priority_name": "high", "min_allowed_slowdown": 0.02,
+         "min_allowed_delay_us": 200.0},
+        {"jobs": {}, "highest_priority": 0, "priority_name": "0", "min_allowed_slowdown": 0, "min_allowed_delay_us": 0},
     ]  # fmt: skip
     for renderable, stay in (
         (table.reports(long), ["1234567", "run-15506-1", "1.04x", "12.0", "ms"]),

@@ -216,11 +216,11 @@ def test_missing_recording_and_damaged_file_are_one_sentence(tmp_path: Path) -> 
 
 def test_times_of_the_scheduler_may_be_others(scenario: Scenario) -> None:
     slow = simulator.parse("training", recordings.training(1).text().decode(), stretch=20)  # too long to cost nothing
-    patient = replace(scenario, lows=[slow], max_slowdown=0.0, scheduler={"ageing_ns": 1 << 62})
-    ages = replace(patient, scheduler={"ageing_ns": 1_000_000})
+    patient = replace(scenario, lows=[slow], max_slowdown=0.0, scheduler={"starvation_timeout_ns": 1 << 62})
+    ages = replace(patient, scheduler={"starvation_timeout_ns": 1_000_000})
     assert simulator.simulate(ages, "budget").low_share > simulator.simulate(patient, "budget").low_share
     with pytest.raises(simulator.SimulatorError, match="unknown time of the scheduler"):
-        simulator.simulate(replace(scenario, scheduler={"ageing_ms": 1}), "budget")
+        simulator.simulate(replace(scenario, scheduler={"starvation_timeout_ms": 1}), "budget")
 
 
 def test_unknown_policy_names_the_known_ones(scenario: Scenario) -> None:

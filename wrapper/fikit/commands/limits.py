@@ -20,7 +20,7 @@ from fikit.reporters import json, table
 @click.option("--account", metavar="NAME", help="Jobs of this account only.")
 @click.option("--qos", metavar="NAME", help="Jobs of this QOS only.")
 @click.option("--partition", metavar="NAME", help="Jobs in this partition only.")
-@click.option("--json", "as_json", is_flag=True, help="A list of {jobs, highest_priority, lowest_max_slowdown, ...}.")
+@click.option("--json", "as_json", is_flag=True, help="A list of {jobs, highest_priority, min_allowed_slowdown, ...}.")
 def command(account: str | None, qos: str | None, partition: str | None, as_json: bool) -> None:
     """Which priorities the site lets your jobs use. The first line that is about a job decides."""
     try:
@@ -49,8 +49,8 @@ def _row(jobs: dict[str, list[str]], limits: access.Limits) -> dict[str, Any]:
         "jobs": jobs,
         "highest_priority": limits.highest_priority,
         "priority_name": priorities.name(limits.highest_priority),
-        "lowest_max_slowdown": limits.lowest_max_slowdown,
-        "lowest_max_delay_us": limits.lowest_max_delay_us,
+        "min_allowed_slowdown": limits.min_allowed_slowdown,
+        "min_allowed_delay_us": limits.min_allowed_delay_us,
     }
 
 

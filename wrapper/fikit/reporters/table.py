@@ -213,8 +213,8 @@ def limits(rows: list[dict[str, Any]]) -> Grid:
     def least(text: str) -> str:
         return f"{text} or more"
 
-    slowdowns = [least(percent(share)) if (share := row["lowest_max_slowdown"]) else "any" for row in rows]
-    delays = [least(units.microseconds(us)) if (us := row["lowest_max_delay_us"]) else "any" for row in rows]
+    slowdowns = [least(percent(share)) if (share := row["min_allowed_slowdown"]) else "any" for row in rows]
+    delays = [least(units.microseconds(us)) if (us := row["min_allowed_delay_us"]) else "any" for row in rows]
     return Grid(
         [
             Column("jobs", [jobs(row) for row in rows], NAME_WIDTH),

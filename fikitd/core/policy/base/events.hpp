@@ -42,12 +42,12 @@ struct Outlook {
 
 struct Options {
   std::int64_t lease_ns = 100'000'000;    // how long silence, or work of unknown length, may hold others
-  std::int64_t epsilon_ns = 20'000;       // gaps with less than this left are not filled
+  std::int64_t min_gap_ns = 20'000;       // gaps with less than this left are not filled
   std::int64_t run_ahead_ns = 500'000;    // predicted lower-priority work in flight while the holder is idle
   std::int64_t idle_after_ns = 2'000'000; // a gap that outlasts its prediction by this makes its client idle
   Protection protection{};                // of a client that does not say it itself
   Tuning tuning{};
-  std::int64_t ageing_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
+  std::int64_t starvation_timeout_ns = 1'000'000'000; // a request that has waited so long is served next, whatever it costs
 };
 
 enum class EventKind : std::uint8_t {

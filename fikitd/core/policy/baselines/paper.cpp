@@ -62,7 +62,7 @@ WaitReason Paper::obstacle(const Client& client, const Room& room, std::int64_t 
   if (room.gap_end_ns != kNever) {
     const std::int64_t rest_ns = room.gap_end_ns - lower.free_ns;
     if (!known) return {.reason = no_length, .by = room.gap_of->id};
-    if (rest_ns <= options().epsilon_ns || client.waiting_duration_ns > rest_ns)
+    if (rest_ns <= options().min_gap_ns || client.waiting_duration_ns > rest_ns)
       return {.reason = Reason::does_not_fit, .by = room.gap_of->id};
     if (!room.idle) return {};
   }

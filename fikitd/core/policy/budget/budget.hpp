@@ -90,7 +90,7 @@ class Budget final : public LevelPolicy {
   bool may_become_longer(const Client& client, const Launches& to) const;
   bool due(const Client& client, std::int64_t now_ns) const {
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
-    return waited_ns >= options().ageing_ns && waited_ns >= patience_ns(client, now_ns);
+    return waited_ns >= options().starvation_timeout_ns && waited_ns >= patience_ns(client, now_ns);
   }
   std::int64_t patience_ns(const Client& client, std::int64_t now_ns) const;
   std::int64_t length_ns(const Client& client) const;

@@ -110,9 +110,9 @@ std::int64_t Budget::patience_ns(const Client& client, std::int64_t now_ns) cons
     if (!higher.outranks(client)) continue;
     const SlowdownBudget& budget = budgets_[higher.slot];
     if (higher.protection.max_delay_ns != kNever || budget.overdrawn(now_ns) || budget.others_may_wait(now_ns))
-      return 10 * options().ageing_ns;
+      return 10 * options().starvation_timeout_ns;
   }
-  return options().ageing_ns;
+  return options().starvation_timeout_ns;
 }
 
 std::int64_t Budget::length_ns(const Client& client) const {
@@ -163,7 +163,7 @@ std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   for (const Client& client : clients().among(clients().index().at_gate())) {
     const std::int64_t waited_ns = now_ns - client.waiting_since_ns;
     longest_ns = std::max(longest_ns, waited_ns);
-    at(client.waiting_since_ns + (waited_ns < options().ageing_ns ? options().ageing_ns : patience_ns(client, now_ns)));
+    at(client.waiting_since_ns + (waited_ns < options().starvation_timeout_ns ? options().starvation_timeout_ns : patience_ns(client, now_ns)));
   }
   for (const Client& client : clients().span()) at(budgets_[client.slot].nobody_waits_from_ns());
   const std::int64_t lower_end_ns = lower_work(now_ns).end_ns;

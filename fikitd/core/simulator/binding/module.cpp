@@ -119,10 +119,10 @@ Reactions seen_of(const nb::dict& times, std::uint32_t draw) {
 
 constexpr policy::TuningField<policy::Options, std::int64_t> kTerms[] = {
     {"lease_ns", &policy::Options::lease_ns},
-    {"epsilon_ns", &policy::Options::epsilon_ns},
+    {"min_gap_ns", &policy::Options::min_gap_ns},
     {"run_ahead_ns", &policy::Options::run_ahead_ns},
     {"idle_after_ns", &policy::Options::idle_after_ns},
-    {"ageing_ns", &policy::Options::ageing_ns},
+    {"starvation_timeout_ns", &policy::Options::starvation_timeout_ns},
 };
 
 policy::Options options_of(const nb::dict& terms) {
@@ -209,7 +209,7 @@ void bind(nb::module_& m) {
       "simulate",
       [](const nb::object& policy, const std::vector<JobOptions>& jobs, std::size_t requests, const Costs& costs,
          const std::string& knowledge, const Device& device, std::int64_t until_ns, double max_slowdown, std::int64_t max_delay_ns,
-         const nb::dict& tuning, const nb::dict& scheduler, std::uint32_t mark_every, bool splits, std::int64_t lead_ns,
+         const nb::dict& tuning, const nb::dict& scheduler, std::uint32_t marker_interval, bool splits, std::int64_t lead_ns,
          const nb::dict& seen, std::uint32_t draw) {
         policy::Options options = options_of(scheduler);
         options.protection = {.max_slowdown = max_slowdown, .max_delay_ns = max_delay_ns};
@@ -218,7 +218,7 @@ void bind(nb::module_& m) {
         const Setup setup{.policy = named ? nb::cast<std::string>(policy) : "",
                           .make = named ? nullptr : python_policy(policy),
                           .options = options,
-                          .mark_every = mark_every,
+                          .marker_interval = marker_interval,
                           .knowledge = knowledge_of(knowledge),
                           .costs = costs,
                           .seen = seen_of(seen, draw),
@@ -230,7 +230,7 @@ void bind(nb::module_& m) {
       "policy"_a, "jobs"_a, nb::kw_only(), "requests"_a, "costs"_a, "knowledge"_a = "context",
       "device"_a = Device{}, "until_ns"_a = kNever,
       "max_slowdown"_a = standard_protection.max_slowdown, "max_delay_ns"_a = standard_protection.max_delay_ns,
-      "tuning"_a = nb::dict(), "scheduler"_a = nb::dict(), "mark_every"_a = 0, "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
+      "tuning"_a = nb::dict(), "scheduler"_a = nb::dict(), "marker_interval"_a = 0, "splits"_a = false, "lead_ns"_a = 0, "seen"_a = nb::dict(), "draw"_a = 1);
   nb::list names;
   for (const std::string_view name : policy::policy_names()) names.append(std::string(name));
   m.attr("NEVER") = kNever;

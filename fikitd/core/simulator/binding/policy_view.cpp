@@ -74,11 +74,11 @@ void bind_values(nb::module_& m) {
   using policy::Options;
   nb::class_<Options>(m, "Options")
       .def_ro("lease_ns", &Options::lease_ns)
-      .def_ro("epsilon_ns", &Options::epsilon_ns)
+      .def_ro("min_gap_ns", &Options::min_gap_ns)
       .def_ro("run_ahead_ns", &Options::run_ahead_ns)
       .def_ro("idle_after_ns", &Options::idle_after_ns)
       .def_ro("protection", &Options::protection)
-      .def_ro("ageing_ns", &Options::ageing_ns);
+      .def_ro("starvation_timeout_ns", &Options::starvation_timeout_ns);
 }
 
 void bind_events(nb::module_& m) {

@@ -45,11 +45,11 @@ std::int64_t LaunchLog::spread_ns(std::uint64_t from, std::uint64_t to) const {
   return now.unknown != then.unknown ? -1 : now.spread_ns - then.spread_ns;
 }
 
-void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns) {
+void GapAccount::ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t min_gap_ns) {
   others_kernels_ += inside_;
   const bool was_filled = inside_ > 0;
   inside_ = 0;
-  if (predicted_ns <= epsilon_ns || actual_ns < 0 || actual_ns > predictor::kMaxNs) return;
+  if (predicted_ns <= min_gap_ns || actual_ns < 0 || actual_ns > predictor::kMaxNs) return;
   ++offered_;
   if (was_filled) ++filled_;
   predicted_ns_ = std::min(predicted_ns_ + predicted_ns, kMaxSumNs);

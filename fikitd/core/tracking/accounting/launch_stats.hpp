@@ -57,7 +57,7 @@ class GapAccount {
  public:
   void kernels_of_other(std::uint32_t count) { inside_ += count; } // a lower client was given them now
   // The client launches again. actual_ns < 0: its end was not known, or its queue was not dry.
-  void ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t epsilon_ns);
+  void ended(std::int64_t predicted_ns, std::int64_t actual_ns, std::int64_t min_gap_ns);
 
   std::uint64_t offered() const { return offered_; }
   std::uint64_t filled() const { return filled_; }

@@ -41,7 +41,7 @@ int main(void) {
   FIELD(last_drained_ns);
   FIELD(slot_launches);
   FIELD(ring);
-  FIELD(mark_every);
+  FIELD(marker_interval);
   FIELD(known_slots);
   FIELD(gap_slots);
   FIELD(marks);
