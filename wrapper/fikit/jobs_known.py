@@ -21,6 +21,7 @@ from fikit.slurm import jobs as slurm_jobs
 from fikit.wording.line import say
 
 LISTED = 20
+MOST_USES = 200_000
 COMPARED = 1000  # of the newest numbers, with one that is not there
 
 Warn = Callable[[str], None]
@@ -53,10 +54,9 @@ def records(
     if damaged:
         more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         warn(f"{damaged[0]}{more}")
-    latest = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + AHEAD_S))
 
     def age(record: dict[str, Any]) -> tuple[bool, str]:
-        return record["state"] == "running", record["started"] if record["started"] <= latest else ""
+        return record["state"] == "running", began(record)
 
     return sorted(found.values(), key=age, reverse=True)[:limit]
 
@@ -134,9 +134,19 @@ def use(jobid: str, uid: int | None = None) -> Use | None:
     return None
 
 
-def uses(since_s: float) -> list[Use]:
-    """Of all jobs without a report that the caller may see, written since (Unix time), the newest first."""
-    return [found for place in places() for found in UseStore(place.report_dir).newest(since_s)]
+def uses(since_s: float = 0.0, uid: int | None = None, limit: int = MOST_USES) -> list[Use]:
+    """The newest `limit` of jobs whose launches fikit did not see, of user `uid` alone, written since (Unix time); those that began last first."""
+    found: dict[tuple[str, int], Use] = {}
+    for place in places():
+        for use in UseStore(place.report_dir).newest(since_s, uid, limit):
+            found.setdefault((use["job"], use["uid"]), use)
+    return sorted(found.values(), key=began, reverse=True)[:limit]
+
+
+def began(record: dict[str, Any]) -> str:
+    """When the job of a report or a use began, to compare; nothing where that is yet to come: a clock was wrong, or the record's owner lies."""
+    latest = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + AHEAD_S))
+    return str(record["started"]) if record["started"] <= latest else ""
 
 
 def first(load: Callable[[Place], dict[str, Any] | None]) -> dict[str, Any] | None:

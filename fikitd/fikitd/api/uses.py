@@ -55,12 +55,14 @@ class UseStore:
         """That of `job`, of user `uid`'s where several have one; None when there is none, UseError when it cannot be read."""
         return self._files.load(job, uid)
 
-    def newest(self, since_s: float = 0.0, most: int = 200_000) -> list[Use]:
-        """Those that were written since (Unix time), the newest first; what cannot be read is left out."""
+    def newest(self, since_s: float = 0.0, uid: int | None = None, most: int = 200_000) -> list[Use]:
+        """Those that were written since (Unix time), of user `uid` alone, the newest first; what cannot be read is left out."""
         found: list[Use] = []
         for file in self._files.newest(since_s):
             if len(found) >= most:
                 break
+            if uid not in (None, file.uid):
+                continue
             try:
                 found.append(self._files.read(file))
             except (FileNotFoundError, UseError):

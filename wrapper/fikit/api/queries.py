@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+from fikitd.api.uses import Use
 
 from fikit import jobs_known
 from fikit.api import job_report, moments
@@ -28,13 +31,22 @@ class Choice:
     limit: int | None = None
 
     def takes(self, report: JobReport) -> bool:
-        return self.state in (None, report.state) and self._is_since(report)
+        if self.state not in (None, report.state):
+            return False
+        return report.state == "running" or self._is_since(report.started, report.ended)
 
-    def _is_since(self, report: JobReport) -> bool:
-        if self.since is None or report.state == "running":
-            return True
-        last = report.ended or report.started
-        return last is not None and last >= self.since
+    def takes_use(self, use: Use) -> bool:
+        return self.state in (None, "ended") and self._is_since(
+            job_report.moment(use["started"]), job_report.moment(use["ended"])
+        )
+
+    def since_s(self) -> float:
+        """Files that were written before are of jobs that ended before `since`."""
+        return 0.0 if self.since is None else self.since.timestamp() - SLACK_S
+
+    def _is_since(self, started: datetime | None, ended: datetime | None) -> bool:
+        last = ended or started
+        return self.since is None or (last is not None and last >= self.since)
 
 
 def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[JobReport]:
@@ -42,9 +54,27 @@ def chosen(choice: Choice, warn: Warn = jobs_known.warn_on_stderr) -> list[JobRe
     not be read.
     """
     any_ = choice.since is None and choice.state is None
-    since_s = 0.0 if choice.since is None else choice.since.timestamp() - SLACK_S
-    records = jobs_known.records(choice.limit if any_ else None, choice.uid, since_s, warn)
+    records = jobs_known.records(choice.limit if any_ else None, choice.uid, choice.since_s(), warn)
     return [report for report in map(job_report.of, records) if choice.takes(report)][: choice.limit]
+
+
+def unseen(choice: Choice, reports: Iterable[JobReport]) -> list[Use]:
+    """Jobs of `choice` whose launches fikit did not see: they had GPUs alone, or did not use their share. Those that began last first; none that is
+    among `reports`, which say more."""
+    reported = {(report.job, report.uid) for report in reports}
+    found = jobs_known.uses(choice.since_s(), choice.uid)
+    return [use for use in found if choice.takes_use(use) and (use["job"], use["uid"]) not in reported][: choice.limit]
+
+
+def unseen_newest(uid: int | None) -> Use | None:
+    """The job of which nothing else is known, where it began after every job that has a report, none of which runs."""
+    newest = jobs_known.uses(uid=uid, limit=jobs_known.LISTED)
+    if not newest:
+        return None
+    reported = jobs_known.records(jobs_known.LISTED, uid, warn=lambda text: None)
+    if reported and (reported[0]["state"] == "running" or jobs_known.began(reported[0]) >= jobs_known.began(newest[0])):
+        return None
+    return newest[0]
 
 
 def jobs(

@@ -92,7 +92,7 @@ def of(reports: Iterable[JobReport], uses: Iterable[Use], since: datetime, until
     """Of jobs that ended since then; a job that has a report counts by that."""
     found = {(job.job, job.uid): job for job in map(_reported, reports) if job is not None}
     for use in uses:
-        job = _used(use)
+        job = used(use)
         found.setdefault((job.job, job.uid), job)
     jobs = [job for job in found.values() if job.ended is not None and job.ended >= since]
     by_user: dict[int, list[Held]] = defaultdict(list)
@@ -135,7 +135,8 @@ def _reported(report: JobReport) -> Held | None:
     )  # fmt: skip
 
 
-def _used(use: Use) -> Held:
+def used(use: Use) -> Held:
+    """Of a job whose launches fikit did not see."""
     started, ended, gpus = moment(use["started"]), moment(use["ended"]), use["gpus"]
     elapsed_s = max((ended - started).total_seconds(), 0.0) if started is not None and ended is not None else 0.0
     whole = [gpu["memory_bytes"] for gpu in gpus if gpu["memory_bytes"]]

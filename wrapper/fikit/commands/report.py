@@ -53,7 +53,7 @@ def since_moment(ctx: click.Context, param: click.Parameter, text: str | None) -
     "as_json",
     is_flag=True,
     help="The report record as JSON, with what to do under `advice`; a list of them with --list, of an array, and of a heterogeneous job; "
-    "{jobs, totals} with --since, --state or --sort.",
+    "{jobs, totals, uses, use_totals} with --since, --state or --sort.",
 )
 @click.option(
     "--html",
@@ -77,7 +77,8 @@ def command(
 ) -> None:
     """What fikit did for job JOBID; for the newest job when none is named. Running jobs of this node are reported as they stand.
 
-    Of a job that had a GPU to itself, or did not use its share of one, what NVML saw, where the site's fikitd looks (gpu_use_s).
+    Of a job that had a GPU to itself, or did not use its share of one, what NVML saw, where the site's fikitd looks (gpu_use_s). Such jobs are a
+    table of their own among many, and in no sum of those that shared.
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
     """
@@ -96,24 +97,33 @@ def command(
     if html is not None:
         _write_page(_report_of(jobid, uid), html)
     elif of_many:
-        found = queries.chosen(Choice(since, uid, state))
-        _show_many(many.ordered(found, sort), as_csv, as_json)
+        choice = Choice(since, uid, state)
+        found = queries.chosen(choice)
+        unseen = queries.unseen(choice, found)
+        _show_many(many.ordered(found, sort), many.ordered_uses(unseen, sort), as_csv, as_json)
     elif list_:
         _list(uid, as_json)
     else:
         _show(jobid, uid, as_json, verbose)
 
 
-def _show_many(reports: list[JobReport], as_csv: bool, as_json: bool) -> None:
+def _show_many(reports: list[JobReport], unseen: list[Use], as_csv: bool, as_json: bool) -> None:
     totals = sums.totals(reports)
     if as_json:
-        json.emit({"jobs": [each.record for each in reports], "totals": asdict(totals)})
+        json.emit(
+            {
+                "jobs": [each.record for each in reports],
+                "totals": asdict(totals),
+                "uses": unseen,
+                "use_totals": job_use.totals(job_use.sums(unseen)),
+            }
+        )
     elif as_csv:
-        csv.emit(reports)
-        for line in many.lines(totals):
+        csv.emit(reports, unseen)
+        for line in many.every_line(totals, unseen):
             say(line)
-    elif reports:
-        table.show(*many.view(reports, totals))
+    elif reports or unseen:
+        table.show(*many.view(reports, totals, unseen))
     else:
         screen.echo(
             f"no such job has a report in {jobs_known.looked()}; only jobs that ran with a fikit option have one"
@@ -143,9 +153,14 @@ def _list(uid: int | None, as_json: bool) -> None:
     records = jobs_known.records(LISTED, uid)
     if as_json:
         json.emit(records)
-    elif records:
+        return
+    reported = {(record["job"], record["uid"]) for record in records}
+    unseen = [use for use in jobs_known.uses(uid=uid, limit=LISTED) if (use["job"], use["uid"]) not in reported]
+    if records:
         table.show(table.reports(records))
-    else:
+    if unseen:
+        table.show(job_use.grid(unseen))
+    if not records and not unseen:
         screen.echo(f"no reports yet in {jobs_known.looked()}; only jobs that ran with a fikit option have one")
 
 
@@ -157,6 +172,8 @@ def _show(jobid: str | None, uid: int | None, as_json: bool, verbose: bool) -> N
         what, part = jobs_known.whole(parts)
         how = f"{jobid}{'_' if part == 'task' else '+'}{part.upper()}"
         table.show(table.reports(parts), f"Job {jobid} is {what}. One of its {part}s: fikit-report {how}")
+    elif jobid is None and (use := queries.unseen_newest(uid)) is not None:
+        _show_use(use, as_json)
     else:
         try:
             found = queries.one(jobid, uid)

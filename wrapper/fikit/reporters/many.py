@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from fikitd.api.uses import Use
 from rich.console import RenderableType
 from rich.text import Text
 
 from fikit.api.job_report import JobReport
 from fikit.api.sums import Totals
-from fikit.reporters import table
+from fikit.reporters import job_use, table
 from fikit.wording import elapsed, units
 
 MOST: Final = 1000  # lines: nobody reads more, and rich takes its time for each
@@ -40,12 +41,32 @@ def ordered(reports: list[JobReport], by: str | None) -> list[JobReport]:
     return sorted(reports, key=rank)
 
 
-def view(reports: Sequence[JobReport], totals: Totals) -> Iterator[RenderableType]:
-    """The table, and lines below."""
-    yield table.reports([dict(report.record) for report in reports[:MOST]])
-    if len(reports) > MOST:
-        yield Text(f"and {units.count(len(reports) - MOST)} more; --csv and --json have them all", style="dim")
-    yield from map(Text, lines(totals))
+def ordered_uses(uses: list[Use], by: str | None) -> list[Use]:
+    """The same of jobs of which there is a record of use alone, which knows little to go by."""
+    return sorted(uses, key=lambda use: use["peak_bytes"] or 0, reverse=True) if by == "memory" else uses
+
+
+def view(reports: Sequence[JobReport], totals: Totals, uses: Sequence[Use] = ()) -> Iterator[RenderableType]:
+    """The tables, and lines below."""
+    if reports:
+        yield table.reports([dict(report.record) for report in reports[:MOST]])
+        yield from _more(len(reports))
+    if uses:
+        yield job_use.grid(uses[:MOST])
+        yield from _more(len(uses))
+    yield from map(Text, every_line(totals, uses))
+
+
+def every_line(totals: Totals, uses: Sequence[Use]) -> Iterator[str]:
+    """What jobs came to that shared, and then what others did."""
+    if totals.jobs or not uses:
+        yield from lines(totals)
+    yield from job_use.lines(job_use.sums(uses), beside=totals.jobs > 0)
+
+
+def _more(number: int) -> Iterator[RenderableType]:
+    if number > MOST:
+        yield Text(f"and {units.count(number - MOST)} more; --csv and --json have them all", style="dim")
 
 
 def lines(totals: Totals) -> Iterator[str]:
