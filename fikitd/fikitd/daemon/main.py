@@ -48,7 +48,7 @@ def serve(config: Config, core: Core | None = None) -> int:
     # Imported late: --check-config and --help need neither the native core nor asyncio.
     with interrupt.loading():
         from fikitd import _core  # noqa: PLC0415
-        from fikitd.daemon import server  # noqa: PLC0415
+        from fikitd.daemon import run_directory, server  # noqa: PLC0415
 
     log_lines.begin()
     if os.geteuid() == 0:
@@ -65,9 +65,9 @@ def serve(config: Config, core: Core | None = None) -> int:
 
     try:
         asyncio.run(run())
-    except server.AlreadyServed as error:
+    except run_directory.AlreadyServed as error:
         click.echo(f"fikitd: {error}", err=True)
-    except server.CannotServe as error:
+    except run_directory.CannotServe as error:
         click.echo(f"fikitd: {error}", err=True)
         return 1
     return 0

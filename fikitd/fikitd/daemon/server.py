@@ -1,15 +1,13 @@
-"""The daemon: its directory, its lock, its sockets, its signals, and its end."""
+"""The daemon: what it is made of, its sockets, its signals, and its end."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import resource
 import signal
 import socket
-import stat
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -31,9 +29,11 @@ from fikitd.clients.present import Present, Reported
 from fikitd.clients.unmanaged import Unmanaged
 from fikitd.config import oversubscribe
 from fikitd.config.fikit_toml import Config
+from fikitd.daemon import run_directory
 from fikitd.daemon.admission import HELLOS, REQUESTS, Admission
 from fikitd.daemon.control import Control, refusal
 from fikitd.daemon.listener import Listener
+from fikitd.daemon.run_directory import CannotServe
 from fikitd.daemon.user_sockets import UserSockets
 from fikitd.gpus.devices import Devices
 from fikitd.gpus.dispatchers import Core, Gpus
@@ -61,18 +61,9 @@ from fikitd.workers.retention import Kept, Pruner
 
 _log = logging.getLogger("fikitd")
 
-LOCK_NAME: Final = "fikitd.lock"
 SWEEP_S: Final = 10.0
 LAST_WORK_S: Final = 3.0  # at the end, for profiles and reports that are still being stored
 LAST_FILES_S: Final = 1.0  # and for files of jobs that have been given up meanwhile
-
-
-class CannotServe(Exception):
-    """The daemon cannot start; one sentence."""
-
-
-class AlreadyServed(Exception):
-    """Another fikitd has this run_dir; one sentence."""
 
 
 class Server:
@@ -223,10 +214,10 @@ class Server:
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `shutdown`, SIGTERM, SIGINT or idle exit; calls `ready` once both sockets accept.
 
-        Raises CannotServe or AlreadyServed instead of serving.
+        Raises run_directory's CannotServe or AlreadyServed instead of serving.
         """
-        self._prepare_directory()
-        lock = self._take_lock()
+        run_directory.prepare(self._run_dir)
+        lock = run_directory.lock(self._run_dir)
         if self._call is None:
             self._workers.start()
         self._restore()
@@ -264,28 +255,6 @@ class Server:
             self._spare.give()
             os.close(lock)
             _log.info("stopped")
-
-    def _prepare_directory(self) -> None:
-        try:
-            self._run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-            (self._run_dir / "jobs").mkdir(mode=0o755, exist_ok=True)
-            status = self._run_dir.stat()
-        except OSError as error:
-            raise CannotServe(f"run_dir {self._run_dir} cannot be used: {error.strerror}") from None
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-            raise CannotServe(
-                f"run_dir {self._run_dir} must belong to uid {os.geteuid()} and be writable by nobody else, "
-                "because whoever writes there decides over priorities"
-            )
-
-    def _take_lock(self) -> int:
-        lock = os.open(self._run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise AlreadyServed(f"another fikitd serves {self._run_dir} already") from None
-        return lock
 
     def _restore(self) -> None:
         try:

@@ -16,7 +16,8 @@ from fikitd.api.client import Control, DaemonUnreachable, wait_until_there
 from fikitd.base import protocol
 from fikitd.config.fikit_toml import Config
 from fikitd.daemon import server as server_module
-from fikitd.daemon.server import AlreadyServed, CannotServe, Server, notify_systemd
+from fikitd.daemon.run_directory import AlreadyServed, CannotServe
+from fikitd.daemon.server import Server, notify_systemd
 from fikitd.store.records import JobRecord
 
 
