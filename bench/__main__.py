@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
+from fikitd.base import build
+
 from bench import cluster, device_option, page, placed, record, residency
 from bench.emulator import costs as emulator
 from bench.emulator import model, replay
@@ -58,6 +60,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"bench {build.identity()}")
     benches = parser.add_subparsers(dest="name", metavar="NAME", parser_class=_Parser)
     for name, bench in BENCHES.items():
         own = benches.add_parser(name, help=bench.ABOUT, description=bench.__doc__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,11 @@ def mail(tmp_path: Path) -> Mail:
     """Runs the script as slurmctld does: in an environment that has nothing but the job's variables. fikit: the body of a fake one."""
 
     def run(
-        fikit: str | None, kind: str = "Ended", own: str = "exit 0", text: str = ""
+        fikit: str | None,
+        kind: str = "Ended",
+        own: str = "exit 0",
+        text: str = "",
+        arguments: Sequence[str] = ARGUMENTS,
     ) -> subprocess.CompletedProcess[str]:
         sites, ours, script = tmp_path / "mail", tmp_path / "fikit", tmp_path / "fikit-mail"
         sites.write_text(f'#!/bin/sh\nfor each; do printf "[%s]" "$each"; done\ncat\n{own}\n')
@@ -37,7 +41,7 @@ def mail(tmp_path: Path) -> Mail:
         script.chmod(0o755)
         variables = {"SLURM_JOB_ID": "12", "SLURM_JOB_MAIL_TYPE": kind, "FIKIT_MAIL_PROGRAM": str(sites)}
         return subprocess.run(
-            [script, *ARGUMENTS], env=variables, input=text, capture_output=True, text=True, check=False, timeout=60
+            [script, *arguments], env=variables, input=text, capture_output=True, text=True, check=False, timeout=60
         )
 
     return run
@@ -78,3 +82,18 @@ def test_only_of_a_job_that_has_ended_fikit_is_asked(mail: Mail, kind: str, tmp_
 @pytest.mark.parametrize("fikit", ["exit 1", f"echo '{LINE}'"])
 def test_the_exit_code_is_the_sites_programs(mail: Mail, fikit: str) -> None:
     assert mail(fikit, own="exit 75").returncode == 75
+
+
+def test_a_person_is_told_the_version_which_is_fikits(mail: Mail, tmp_path: Path) -> None:
+    done = mail("echo 'fikit 0.1.0+3f9c01ab27'", kind="", arguments=["--version"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fikit-mail 0.1.0+3f9c01ab27\n", "")
+    assert (tmp_path / "asked").read_text() == "--version\n"
+    assert mail("exit 3", kind="", arguments=["--version"]).returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [("Began", ["--version"]), ("", ["--version", "ana"]), ("", ["-s", "--version"])]
+)
+def test_what_is_not_a_person_is_a_mail(mail: Mail, kind: str, arguments: list[str]) -> None:
+    done = mail("exit 1", kind=kind, arguments=arguments)
+    assert (done.returncode, done.stdout) == (0, "".join(f"[{each}]" for each in arguments))

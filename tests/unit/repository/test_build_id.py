@@ -80,10 +80,9 @@ def test_what_is_compiled_is_written_only_when_it_changes(tmp_path: Path) -> Non
 def test_python_says_what_the_native_core_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"[0-9a-f]{10}", _core.BUILD)
     assert build.identity() == f"{__version__}+{_core.BUILD}"
-    for program in ("fikit", "fikitd"):
-        done = subprocess.run(
-            [Path(sys.executable).parent / program, "--version"], capture_output=True, text=True, check=True
-        )
+    places = {program: [Path(sys.executable).parent / program] for program in ("fikit", "fikit-report", "fikitd")}
+    for program, command in {**places, "bench": [Path(sys.executable), "-m", "bench"]}.items():
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=ROOT)
         assert done.stdout == f"{program} {build.identity()}\n"
     monkeypatch.setitem(sys.modules, "fikitd._core", None)
     build.identity.cache_clear()
