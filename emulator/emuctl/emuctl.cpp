@@ -121,7 +121,7 @@ void print_table(const std::vector<Snapshot>& devices) {
 
 int usage() {
   fprintf(stderr,
-          "usage: emuctl stats [--json] | reset | terminate PID     (which devices: EMUCUDA_NAME)\n"
+          "usage: emuctl stats [--json] | reset | terminate PID | --version     (which devices: EMUCUDA_NAME)\n"
           "       emuctl inject RULE | faults [--json] | clear [ID] | lose [DEVICE]\n"
           "       emuctl trace --on [RECORDS] | --off | [--json] [-o FILE]\n"
           "       for example: emuctl inject 'kernel=r_* nth=3 error=700'\n");
@@ -165,6 +165,10 @@ int run_faults(const std::vector<std::string>& arguments) {
 }
 
 int run(const std::vector<std::string>& arguments) {
+  if (arguments == std::vector<std::string>{"--version"}) {
+    printf("emuctl %s\n", FIKIT_VERSION);
+    return 0;
+  }
   if (const int code = run_faults(arguments); code >= 0) return code;
   if (!arguments.empty() && arguments[0] == "trace") {
     const int code = trace_devices({arguments.begin() + 1, arguments.end()});

@@ -26,7 +26,8 @@ int usage() {
           "       fikit-replay driver [--dilation K] [--ns-per-byte X] < RECORDING        through libcuda.so.1\n"
           "       fikit-replay job [--stretch K] [--ns-per-byte X] [--requests N] [--arrivals FILE] RECORDING\n"
           "                                  again and again: says \"ready\", begins with the first line on standard input\n"
-          "       fikit-replay job --model --requests N [--stretch K] [--arrivals FILE] RECORDING    the same in manual time\n");
+          "       fikit-replay job --model --requests N [--stretch K] [--arrivals FILE] RECORDING    the same in manual time\n"
+          "       fikit-replay --version\n");
   return 2;
 }
 
@@ -79,6 +80,10 @@ void print(const Recording& recording, const Plan& plan, int64_t span_ns, const 
 
 int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "--version" && argc == 2) {
+    printf("fikit-replay %s\n", FIKIT_VERSION);
+    return 0;
+  }
   if (mode == "job") {
     JobOptions job;
     if (!read_options(argc - 2, argv + 2, job)) return usage();
