@@ -1,4 +1,4 @@
-// A set of clients, by their rows in the ClientTable: one bit each, so that those of a kind are found without looking at the others.
+// A set of clients, by their rows in the ClientTable: one bit each, so that a loop over clients of a kind looks at no other client.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class ClientSet {
     for (const std::uint64_t word : words_) all |= word;
     return all != 0;
   }
-  // The first from this row on; kMaxClients: there is none.
+  // The first row of the set from this row on; kMaxClients: there is none.
   std::size_t next(std::size_t row) const {
     if (row >= kMaxClients) return kMaxClients;
     std::size_t number = row / kBits;
@@ -41,7 +41,7 @@ class ClientSet {
         return number * kBits + kBits - 1 - static_cast<std::size_t>(std::countl_zero(words_[number]));
     return kMaxClients;
   }
-  // Those of them that come before this row.
+  // The rows of the set before this row.
   ClientSet before(std::size_t row) const {
     ClientSet rows;
     for (std::size_t number = 0; number < words_.size(); ++number) {

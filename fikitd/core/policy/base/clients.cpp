@@ -6,9 +6,9 @@
 namespace fikit::policy {
 namespace {
 
-constexpr std::int64_t kMinGraceNs = 100'000;     // a completion report may be this late: two polls, one thread switch
-// Or as late as this where reckoned ends are doubted: kernels there take milliseconds longer than reckoned, and one whose
-// report never comes must not hold the others for good.
+constexpr std::int64_t kMinGraceNs = 100'000;     // a client may report a completion this late: two polls, one thread switch
+// A distrusted client, this late: its kernels take milliseconds longer than reckoned. It is no longer, for a kernel whose completion
+// the client never reports must not hold the others for good.
 constexpr std::int64_t kPatienceNs = 10'000'000;
 
 void drop_oldest(Client& client, std::size_t count) {
@@ -17,7 +17,7 @@ void drop_oldest(Client& client, std::size_t count) {
   client.grant_count -= count;
 }
 
-// Of what was granted to it, as far as it is in flight; kUnknown: cannot say.
+// Device time of the client's grants that are in flight; kUnknown: of one of them nobody knows it.
 std::int64_t granted_ns(const Client& client) {
   std::int64_t sum_ns = 0;
   for (const Grant& grant : std::span(client.grants).first(client.grant_count)) {
@@ -127,8 +127,8 @@ bool ClientTable::index_agrees() const {
          same(anew.forget(), index_.forget());
 }
 
-// The device serves its clients one after the other: a launch waits for what is there, and of that for the lower work only
-// as far as it lasts longer than the client's own and that of others. What one launch has waited for, later ones need not.
+// The device serves its clients one after the other: a launch waits for all work that is there. Lower clients delay it only as far as
+// their work lasts longer than the client's own and that of clients above. A delay that one launch has met counts for no later one.
 std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   const std::int64_t free_ns = device_free_ns(&client);
   std::int64_t others_ns = std::max({t_ns, client.progress.finish_ns(), client.stood_until_ns});
@@ -142,7 +142,7 @@ std::int64_t ClientTable::see_queue(Client& client, std::int64_t t_ns) const {
   if (lower.reports_done && lower.grant_count > 0) return free_ns; // what it delayed is known when it is complete
   others_ns = std::max(others_ns, finish.best(0, below));
   client.stood_behind = lower.id;
-  // Its end may be reckoned behind others' work that took less; it takes no more itself than it did.
+  // The lower work's end was reckoned behind work of others, which may have taken less; the delay is no longer than the lower work itself.
   std::int64_t takes_ns = 0;
   for (const Client& each : std::span(clients_).subspan(below, count_ - below)) takes_ns += each.backlog.takes_ns();
   client.stood_ns = std::clamp<std::int64_t>(std::min(lower_ns - others_ns, takes_ns), 0, lease_ns_);
@@ -173,7 +173,7 @@ bool ClientTable::let_go(Client& client, bool granted, std::int64_t t_ns) const 
   return true;
 }
 
-// How long others kept it from the device there says nothing here.
+// For how long other clients kept this one from the device in the other table does not count in this one.
 void ClientTable::take_over(const Client& known, std::int64_t now_ns) {
   Client& client = *find(known.id);
   client.progress = known.progress;
@@ -184,7 +184,7 @@ void ClientTable::take_over(const Client& known, std::int64_t now_ns) {
   changed(client);
 }
 
-// Of what it reports while its gate is closed, and was not granted.
+// Bounds what a client's reports of work without a grant can do while its gate is closed.
 void ClientTable::cap(Client& client, const Progress& before, std::int64_t t_ns) const {
   if (!client.closed) return;
   client.progress.no_later_than(before, t_ns < client.believed_until_ns ? client.believed_until_ns : kLongAgo);
@@ -222,7 +222,7 @@ void ClientTable::granted_launch(Client& client, std::int64_t t_ns, std::uint32_
   client.run.mispredicted = unforeseen_ns > 0;
   client.run.left_ns = client.run.launches == 0 ? 0 : std::max<std::int64_t>(0, rest_ns);
   Grant* newest = client.grant_count == 0 ? nullptr : &client.grants[client.grant_count - 1];
-  if (newest == nullptr || newest->request != request) { // taken so late that it was reckoned to be over
+  if (newest == nullptr || newest->request != request) { // the client launches so late that the grant has counted as over
     enqueue(client, t_ns, duration_ns, gap_ns);
     return;
   }
@@ -284,7 +284,7 @@ void ClientTable::end_run(Client& client) {
 
 void ClientTable::forget(Client& client, const Grant& grant) const { client.forgotten = grant.ended ? Grant{} : grant; }
 
-// How much longer than reckoned it took; what is in flight behind it is as late without any fault of its own.
+// By how much the grant took longer than reckoned. The client's next grants in flight are as late, though they take no longer themselves.
 void ClientTable::see_end(Client& client, const Grant& grant, std::int64_t t_ns) const {
   const std::int64_t late_ns = grant.duration_ns < 0 ? 0 : t_ns - grant.end_ns;
   client.overran_ns = std::clamp<std::int64_t>(late_ns - client.late_ns, 0, lease_ns_);
@@ -296,7 +296,7 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   client.overran_ns = 0;
   const auto live = std::span(client.grants).first(client.grant_count);
   const auto it = std::find_if(live.begin(), live.end(), [request](const Grant& g) { return g.request == request; });
-  if (it == live.end()) { // forgotten before, or never given
+  if (it == live.end()) { // the grant has counted as over already, or never was
     if (client.forgotten.request == request) see_end(client, std::exchange(client.forgotten, {}), t_ns);
     return;
   }
@@ -305,7 +305,7 @@ void ClientTable::grant_done(Client& client, std::int64_t t_ns, std::uint32_t re
   drop_oldest(client, static_cast<std::size_t>(it - live.begin()) + 1);
   std::int64_t remaining_ns = granted_ns(client);
   if (remaining_ns >= 0) queue_.at_most(client.backlog, t_ns, remaining_ns);
-  // Others' work may stand between its grants: what was reckoned of the newest holds, as late as this one was.
+  // Other clients' work may run between this client's grants: so the newest ends when it was reckoned to, as late as this one was.
   if (remaining_ns > 0)
     remaining_ns = std::max(remaining_ns, client.grants[client.grant_count - 1].end_ns + late_ns - t_ns);
   client.progress.drained({.t_ns = t_ns, .remaining_ns = remaining_ns}, lease_ns_);
@@ -315,9 +315,9 @@ void ClientTable::grant(Client& client, std::int64_t now_ns, const Launches& gra
   client.waiting = false;
   const std::int64_t known_ns = std::max<std::int64_t>(0, granted.work_ns);
   client.run = {.launches = granted.launches - 1, .left_ns = known_ns, .granted_ns = known_ns};
-  // One thread of it may not have reported yet what it was granted before.
+  // A thread of the client may not have reported yet the launch that it was granted before.
   client.to_launch = granted.launches + std::min(client.to_launch, 1U);
-  if (client.grant_count == kMaxGrants) drop_oldest(client, 1); // by another level, which knows that it is over
+  if (client.grant_count == kMaxGrants) drop_oldest(client, 1); // another level's policy grants, and knows that the oldest is over
   client.progress.launched(now_ns, device_free_ns(&client), granted.work_ns, lease_ns_);
   queue_.add(client.backlog, now_ns, known_ns);
   client.grants[client.grant_count++] = {.request = client.request,

@@ -22,38 +22,38 @@ inline constexpr std::size_t kMaxGrants = 64; // grants of one client in flight
 
 // What lower clients may cost a client at most.
 struct Protection {
-  double max_slowdown = 0.05;         // how much longer it may take because of them
+  double max_slowdown = 0.05;         // how much longer the client may take because of lower ones
   std::int64_t max_delay_ns = kNever; // the longest single delay
 };
 
-// Who decides about a client, as one level's policy (level_policy.hpp) sees it.
+// Which level's policy decides about a client, as one level's policy (level_policy.hpp) sees it.
 enum class Decided : std::uint8_t {
-  here,  // that one
-  above, // a higher level's; all that the client reports is known here, too
-  below, // a lower level's; here only what it is granted is known
+  here,  // this policy
+  above, // a higher level's; this policy knows all that the client reports, too
+  below, // a lower level's; this policy knows only what the client is granted
 };
 
 struct Grant {
   std::uint32_t request = 0;
   std::int64_t duration_ns = kUnknown;
   std::int64_t end_ns = 0; // reckoned; with unknown duration: the end of its lease
-  bool ended = false; // its run was: when its client will say that it is complete is when it asks again
-  std::int64_t moved_ns = 0; // by so much its client's reports have moved its end: by a lease at most
+  bool ended = false; // the policy has ended its run: the client reports it complete only when it asks again
+  std::int64_t moved_ns = 0; // by how much the client's reports have moved end_ns: a lease at most
 };
 
-// What its newest grant still lets through.
+// What a client's newest grant still lets through the gate.
 struct Run {
-  std::uint32_t launches = 0; // without asking, after the one that was asked for
-  bool taken = false;         // that one has been launched
-  std::int64_t left_ns = 0;   // device time of all that has not been launched
-  std::int64_t granted_ns = 0; // of all of it
-  bool mispredicted = false;         // its newest launch was more than what was left
-  std::int64_t spare_ns = 0;   // was taken back before it was launched, and is reckoned with all the same
-  // What is likely to follow its newest launch without a wait; and when all those above are at rest.
+  std::uint32_t launches = 0; // how many launches may follow the one that the client asked for, without asking
+  bool taken = false;         // the client has launched the one that it asked for
+  std::int64_t left_ns = 0;   // device time of the granted launches that the client has not made
+  std::int64_t granted_ns = 0; // device time of all granted launches
+  bool mispredicted = false;         // the client's newest launch was longer than left_ns
+  std::int64_t spare_ns = 0;   // device time that the policy took back before the client launched it; it is reckoned with all the same
+  // What the client is likely to launch after its newest launch without a wait; and the same where all clients above are at rest.
   Launches next{.launches = 0, .work_ns = 0};
   Launches long_next{.launches = 0, .work_ns = 0};
 
-  // The newest launch takes duration_ns; these begin with it.
+  // Notes what follows the newest launch, which takes duration_ns; `run` and `long_run` begin with that launch.
   void follows(const Launches& run, const Launches& long_run, std::int64_t duration_ns) {
     const auto behind = [duration_ns](const Launches& all) {
       return Launches{.launches = duration_ns < 0 || all.launches == 0 ? 0 : all.launches - 1,
@@ -61,86 +61,86 @@ struct Run {
     };
     next = behind(run), long_next = behind(long_run);
   }
-  // No more than half of these has been granted.
+  // No more than half of these launches has been granted.
   bool half_granted(const Launches& of) const { return 2 * launches <= of.launches; }
-  std::int64_t more_ns(const Launches& of) const { return std::max<std::int64_t>(0, of.work_ns - left_ns); } // than is granted
+  std::int64_t more_ns(const Launches& of) const { return std::max<std::int64_t>(0, of.work_ns - left_ns); } // work beyond what is granted
 };
 
 struct Client {
-  // Who it is, as it came.
-  std::size_t slot = 0; // below kMaxClients, its own while it is here: where a policy keeps what it knows of it
+  // Set when the client comes.
+  std::size_t slot = 0; // below kMaxClients, the client's own until it goes: a policy's place for what it knows of the client
   Protection protection;
   ClientId id = 0;
   int priority = 5;
   bool measuring = false;
   Decided decided = Decided::here;
 
-  // What its dispatcher has reported.
-  bool at_rest = true;           // its host has waited for all its work, and nothing was launched since
-  bool waiting = false;          // a launch stands at the gate and has no grant
-  Engine copy = Engine::compute; // another one: a copy for it stands there
-  bool waiting_exclusive = false; // its kernel may need the device for as long as others of its job are not there
-  bool exclusive_runs = false;    // such a kernel of its job is on a device: nothing of it is held until that is over
-  bool reports_done = false;      // has ever reported the completion of a grant
+  // What the client's events have said.
+  bool at_rest = true;           // its host has waited for all its work, and has launched nothing since
+  bool waiting = false;          // a launch of the client stands at the gate and has no grant
+  Engine copy = Engine::compute; // a copy engine: a copy of the client for it stands at the gate
+  bool waiting_exclusive = false; // the kernel that waits may keep the device until kernels of the same job on other GPUs have begun
+  bool exclusive_runs = false;    // such a kernel of the client's job is on a device: the client is not held until that is complete
+  bool reports_done = false;      // the client has reported the completion of a grant before
   std::int64_t waiting_since_ns = 0;
   std::uint32_t request = 0;
 
-  // What is predicted.
-  std::uint32_t run_launches = 1; // the launch that waits, and those that are likely to follow it
-  Launches long_run;              // the same when all those above are at rest
+  // What the predictor says.
+  std::uint32_t run_launches = 1; // the launch that waits, and the launches that are likely to follow it
+  Launches long_run;              // the same where all clients above are at rest
   std::int64_t waiting_duration_ns = kUnknown;
-  std::int64_t cautious_ns = kUnknown; // the same, but of a long kernel what nine of ten like it do not exceed
+  std::int64_t cautious_ns = kUnknown; // the same; of a long kernel the time that nine of ten like it do not exceed
   std::int64_t run_ns = kUnknown;
-  std::int64_t gap_ns = kUnknown; // after its last launch
+  std::int64_t gap_ns = kUnknown; // after the client's last launch
 
   // What the policy has decided.
-  bool closed = false;  // its gate
-  // Until then what it reports of launches that nobody granted counts: they may have passed before its gate was closed.
+  bool closed = false;  // the client's gate is
+  // Until then launches count that the client reports without a grant: they may have passed the gate before it was closed.
   std::int64_t believed_until_ns = kNever;
-  std::uint32_t to_launch = 0; // of what was granted, as far as it has not reported it
-  CopyEngines asks{};   // copies for these have to ask
-  bool distrusted = false; // reckoned ends of its work are doubted: who waits for it waits for its word
-  Run run;              // granted
+  std::uint32_t to_launch = 0; // granted launches that the client has not reported yet
+  CopyEngines asks{};   // the engines for which the client's copies have to ask
+  bool distrusted = false; // the policy doubts reckoned ends of the client's work: others wait until the client reports them
+  Run run;              // what is granted
 
-  // What the table reckons from all this. Of all its work on the device:
+  // What the table reckons from all this. Of all the client's work on the device:
   Progress progress;
   Backlog backlog; // in the table's queue
-  // Its newest launch stood behind lower work that was on the device already, for so long as far as is reckoned. Not where it
-  // will be said when that work is complete.
+  // When the client made its newest launch, work of a lower client (stood_behind) was on the device and delayed the launch by stood_ns,
+  // as reckoned. 0 where the lower client reports its completions: its report will say how long it delayed others.
   ClientId stood_behind = 0;
   std::int64_t stood_ns = 0;
-  std::int64_t stood_until_ns = 0; // time that was counted so is not counted again
-  // Of what was granted to it:
-  std::int64_t overran_ns = 0; // its newest launch, or complete grant, takes so much more than was granted
-  std::int64_t lease_ns = 0;   // no completion that it might yet report is waited for any longer
-  std::int64_t late_ns = 0;    // than reckoned that grant was; what is in flight behind it is as late
-  Grant forgotten;             // the newest that counts as over without its client's word, which may say yet how late it was
+  std::int64_t stood_until_ns = 0; // delays are counted until this moment, and time before it is not counted again
+  // Of the client's grants:
+  std::int64_t overran_ns = 0; // by how much the newest launch, or the newest complete grant, takes longer than was granted
+  std::int64_t lease_ns = 0;   // the longest time for which others wait for the client's report of a completion
+  std::int64_t late_ns = 0;    // by how much that grant was complete later than reckoned; the client's next grants are as late
+  Grant forgotten;             // the newest grant that counted as over before the client reported it; the report may still say how late
   std::size_t grant_count = 0;
 
   bool at_gate() const { return waiting || copy != Engine::compute; }
-  // Can it be that it launched something then, on a grant or through its open gate?
+  // May the client have launched something at t_ns, on a grant (granted) or through its open gate?
   bool may_have_launched(bool granted, std::int64_t t_ns) const {
     return !closed || (granted ? to_launch > 0 : t_ns < believed_until_ns);
   }
   bool waits_here() const { return waiting && decided == Decided::here; }
   // A measuring client neither holds others nor is held.
   bool outranks(const Client& other) const { return !measuring && !other.measuring && priority < other.priority; }
-  // Of two that wait: the higher one, then the longer waiting one.
+  // Of two clients that wait: the higher one, then the one that has waited longer.
   bool goes_before(const Client& other) const {
     return priority != other.priority ? priority < other.priority : waiting_since_ns < other.waiting_since_ns;
   }
-  // Granted kernels that are not known to be complete; work from before its gate was closed counts as one.
+  // How many granted kernels are not known to be complete; work from before the gate was closed counts as one.
   std::size_t in_flight(std::int64_t now_ns) const {
     return grant_count > 0 ? grant_count : static_cast<std::size_t>(progress.busy(now_ns));
   }
-  // Granted work whose reckoned end has passed without the client's word that it is complete.
+  // The reckoned end of its granted work has passed, and the client has not reported that the work is complete.
   bool overdue(std::int64_t now_ns) const { return grant_count > 0 && !progress.busy(now_ns); }
-  // Reckoned ends are doubted, the oldest grant takes longer, and its client will say when it is complete.
+  // The client is distrusted, its oldest grant takes longer than reckoned, and the client will report when that is complete.
   bool late(std::int64_t now_ns) const;
   // Moment at which the oldest grant stops counting as in flight whatever the client says. A client that reports
   // completions is given time for its report; dead reckoning is all there is for one that does not.
   std::int64_t forget_ns() const;
-  std::optional<std::int64_t> reckoned_end_ns(std::uint32_t request) const; // of a grant that is not known to be over
+  std::optional<std::int64_t> reckoned_end_ns(std::uint32_t request) const; // nullopt: that grant is over, or unknown
 
   std::array<Grant, kMaxGrants> grants{}; // oldest first; last here, so that what every decision reads lies together
 };
@@ -176,7 +176,7 @@ class ClientView {
 
  private:
   Element* clients_;
-  ClientSet rows_; // as they were: whoever is looked at may change
+  ClientSet rows_; // a copy: a client may leave the set while the caller looks at it
   std::uint64_t& looks_;
 };
 
@@ -186,10 +186,10 @@ class ClientTable {
 
   Client* find(ClientId id);
   const Client* find(ClientId id) const;
-  // slot: its own, where it has one already. nullptr: present, or table full.
+  // slot: the client's own, where it has one already. nullptr: the client is present, or the table full.
   Client* add(ClientId id, int priority, bool measuring, std::int64_t now_ns, std::size_t slot = kMaxClients);
   bool remove(ClientId id, std::int64_t now_ns);
-  // The highest first, equals by their number: whoever came when, an answer that depends on an order is the same.
+  // The highest first, equals by their id: so no answer depends on the order in which clients came.
   std::span<const Client> span() const { return {clients_.data(), count_}; }
   ClientView<Client> all() { return among(everybody_); }
   ClientView<const Client> all() const { return among(everybody_); }
@@ -201,32 +201,32 @@ class ClientTable {
   }
   const Client& at(std::size_t row) const { return const_cast<ClientTable*>(this)->at(row); }
   std::size_t row(const Client& client) const { return static_cast<std::size_t>(&client - clients_.data()); }
-  // The first row of those that are below this priority, measuring or not; of this priority.
+  // The first row of the clients below this priority, measuring or not; of the clients of this priority.
   std::size_t first_below(int priority) const { return priority < 9 ? level_begin_[static_cast<std::size_t>(priority) + 1] : count_; }
   std::size_t first_of(int priority) const { return level_begin_[static_cast<std::size_t>(priority)]; }
   // Clients above this priority.
   ClientSet above(int priority) const { return everybody_.without(index_.sets().measuring).before(first_of(priority)); }
 
-  // A client's own work that is not over, as another table knows it.
+  // Takes over a client's own unfinished work, as another table knows it.
   void take_over(const Client& known, std::int64_t now_ns);
-  // The priority that is decided here.
+  // The priority about which this table's policy decides.
   void set_level(int level);
 
-  // Whoever changes a client in any other way than below says so afterwards.
+  // To be called by whoever has changed a client in any other way than by the functions below.
   void changed(const Client& client) { index_.put(row(client), client); }
-  void work_changed(const Client& client) { index_.put_work(row(client), client); } // and nothing else
+  void work_changed(const Client& client) { index_.put_work(row(client), client); } // where only its work has changed
   const Index& index() const { return index_; }
-  // Is the index what it would be if it were made anew? For tests: it looks at all.
+  // Is the index what it would be if it were made anew? For tests: it looks at all clients.
   bool index_agrees() const;
-  // Clients looked at, or asked what a delay would be, and groups of them in the index, since it was made.
+  // Clients, and groups of clients in the index, that were looked at or of which a delay was reckoned, since the table was made.
   std::uint64_t looks() const { return looks_ + index_.looks(); }
   void asked() const { ++looks_; }
 
-  // A client at a closed gate is believed what it was granted, and for a lease what may have passed before the gate was closed.
-  // Whatever else it reports keeps nobody from the device.
+  // Of a client at a closed gate the table believes the launches that it was granted, and for a lease those that may have passed before
+  // the gate was closed. Nothing else that the client reports keeps others from the device.
   void close(Client& client, std::int64_t now_ns);
   void open(Client& client);
-  // Was the launch that it reports let go? It counts.
+  // May the client have made the launch that it reports? If so, the launch is counted.
   bool let_go(Client& client, bool granted, std::int64_t t_ns) const;
 
   void launched(Client& client, std::int64_t t_ns, std::int64_t duration_ns, std::int64_t gap_ns,
@@ -236,29 +236,29 @@ class ClientTable {
   void drained(Client& client, const Completion& seen);
   void running(Client& client, std::int64_t t_ns, std::int64_t remaining_ns);
   void grant_done(Client& client, std::int64_t t_ns, std::uint32_t request);
-  // Its waiting request, or the run that begins with it; counts as launched from now.
+  // Grants the client's waiting launch, or the run that begins with it; it counts as launched from now on.
   void grant(Client& client, std::int64_t now_ns, const Launches& granted);
-  // Its run, to what is likely to follow: so many launches more, which count as launched from now.
+  // Lengthens the client's run to these launches. How many more these are; they count as launched from now on.
   std::uint32_t extend(Client& client, std::int64_t now_ns, const Launches& to);
   std::uint32_t give_more(Client& client, std::int64_t now_ns, const Launches& more); // the same, by how much
   void end_run(Client& client);
-  // A client that is decided about below says that these, or all, of its grants are over.
+  // A client about which a lower level's policy decides reports that its grants up to this request, or all, are over.
   void done_below(Client& client, std::int64_t t_ns, std::uint32_t request);
   void all_done_below(Client& client, std::int64_t t_ns);
-  // What a run that was ended has not launched: it asks again, so that none of that is on its way any more.
+  // Takes back what the client has not launched of a run that was ended: as it asks again, none of that is on its way any more.
   void take_back(Client& client, std::int64_t t_ns);
-  // What is over by now_ns is not to come any more; grants that old count as complete.
+  // Time has come to now_ns: work that ends before is over, and grants that old count as complete.
   void pass(std::int64_t now_ns);
-  // The next moment at which some client's work, or a grant, is over, as far as is reckoned; kNever if there is none.
+  // The next moment at which the work of a client, or a grant, is over, as reckoned; kNever if there is none.
   std::int64_t next_end_ns(std::int64_t now_ns) const;
 
   void forget(Client& client, const Grant& grant) const;
   void see_end(Client& client, const Grant& grant, std::int64_t t_ns) const;
-  // When all known work of the others is off the device; notes how much of that the client owes to lower ones.
+  // When the device has done all known work of the other clients; notes by how much lower ones of these delay the client (stood_ns).
   std::int64_t see_queue(Client& client, std::int64_t t_ns) const;
-  // When all known work of everybody but `except` is off the device, which serves its clients one after the other.
+  // When the device has done all known work of all clients but `except`, one client after the other.
   std::int64_t device_free_ns(const Client* except) const;
-  // The same of all of it, in whatever order the device serves it.
+  // When it has done all known work of all clients, in whatever order.
   std::int64_t queue_free_ns() const { return queue_.free_ns(); }
 
  private:

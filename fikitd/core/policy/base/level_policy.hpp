@@ -2,9 +2,9 @@
 // decisions come out of decide(). No clock (time is a field of the event), no thread, no input or output, no allocation after
 // construction. Policy (policy.hpp) has one for each level whose gates are closed.
 //
-// Clients above the level are known by all that they report. Their requests are decided by another one, which says what it granted
-// (give()). Clients below the level are known by what they were granted, and by nothing that they report but that it is over: so
-// nothing that a lower client says can hold a higher one.
+// It knows all reports of the clients above its level. Another level's policy decides about these, and tells it what that granted
+// (give()). Of the clients below its level it knows what they were granted, and of their reports only that a grant is over: so
+// nothing that a lower client reports can hold a higher one.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct Given {
   ClientId client = 0;
   std::uint32_t request = 0;
   Launches granted;             // launches; more_of_run: so many more; copy: how long it takes
-  std::int64_t charged_ns = 0;  // device time that those above it were charged for
+  std::int64_t charged_ns = 0;  // device time for which the clients above it were charged
   Engine engine = Engine::compute;
 };
 
@@ -37,15 +37,16 @@ class LevelPolicy {
   LevelPolicy(const LevelPolicy&) = delete;
   LevelPolicy& operator=(const LevelPolicy&) = delete;
 
-  // It decides about clients of this priority from now on; kNoLevel: about nobody, and all are above it.
+  // From now on this policy decides about clients of this priority; kNoLevel: about no client, and all clients are above its level.
   static constexpr int kNoLevel = 10;
   void set_level(int level);
   int level() const { return level_; }
 
-  // Knows from now on all that another one of its kind does, of a higher level: nothing of that is a lower client's word.
+  // Takes over what a higher level's policy of the same kind knows: that rests on no report of a client below that level.
   virtual void learn(const LevelPolicy& higher);
 
-  // Above all others there are: who is there, whose gate is closed, and of those of its level and above what they have launched and is not over.
+  // Begins as a new level, with what the policy of the level below knows: which clients there are, which gates are closed, and which
+  // launches of clients of the new level and above are not complete.
   void begin(const LevelPolicy& lower, std::int64_t now_ns);
 
   // slot: of a client that is added; kMaxClients: any that is free. See Policy.
@@ -53,34 +54,34 @@ class LevelPolicy {
   // What another level's policy granted just now.
   void give(const Given& given, std::int64_t now_ns);
 
-  // The client goes, and comes again with this priority.
+  // Removes the client and adds it again with this priority.
   void change_priority(const Client& client, int priority, std::int64_t now_ns);
-  // Of a client of its level or above: its work that is not over, as another one knew it.
+  // Takes over the unfinished work of a client of its level or above, as another level's policy knew it.
   void take_over(const Client& known, std::int64_t now_ns);
 
-  // Of the GPU, from reports of clients of its level and above and of no others.
+  // What is known of the GPU, from reports of clients of its level and above and of no others.
   void know(const Device& device) { device_ = device; }
   const Device& device() const { return device_; }
 
-  // What to do at now_ns: gates of all clients, the rest for those of its level. `out` is cleared first.
+  // What to do at now_ns: which gates of all clients to open and close, and the rest for clients of its level. `out` is cleared first.
   void decide(std::int64_t now_ns, Decisions& out);
   std::span<const Given> given() const { return {given_.data(), given_count_}; } // by the last decide()
 
-  // Does it use the outlooks of events? For others nobody needs to learn them.
+  // Does the policy use the outlooks of events? If not, the predictor need not learn them.
   virtual bool looks_ahead() const { return false; }
 
   // Read-only view, for accounting; nullptr when the client is unknown.
   const Client* client(ClientId id) const { return clients_.find(id); }
   std::span<const Client> all() const { return clients_.span(); }
-  // How many clients, or groups of them in the index, were looked at, or asked, since it was made: what its decisions cost, for
-  // tests.
+  // How many clients, or groups of clients in the index, the policy has looked at or reckoned a delay of since it was made: what
+  // decisions cost, for tests.
   std::uint64_t looks() const { return clients_.looks(); }
   bool index_agrees() const { return clients_.index_agrees(); }
   std::int64_t queue_free_ns() const { return clients_.queue_free_ns(); }
 
-  // Why a client stands at the gate, as the last decision said; Reason::none: it came later.
+  // Why a client's launch stands at the gate, as the last decide() found; Reason::none: the launch came after that.
   WaitReason held(const Client& client) const { return wait_reasons_.of(clients_.row(client)); }
-  // seen(client, why) of each that stands there.
+  // Calls seen(client, why) for each client whose launch stands at the gate.
   template <class Seen>
   void each_held(Seen seen) const {
     wait_reasons_.each(clients_.index().at_gate(), [&](const ClientSet& rows, const WaitReason& why) {
@@ -91,47 +92,49 @@ class LevelPolicy {
  protected:
   static constexpr std::int64_t kUsualGuessNs = 100'000; // of a kernel's length, where nobody knows it
 
-  // Are clients held at all for the sake of those that outrank them?
+  // Does the policy hold clients at all for the sake of clients that outrank them?
   virtual bool gates() const { return true; }
-  // What just happened to a client of its level or above it, after it was taken note of.
+  // An event of a client of the level or above it; the client table has taken note of it already.
   virtual void noted(const Event&, const Client&) {}
-  // The client is about to be given that by another level.
+  // Another level's policy is about to give the client that.
   virtual void noted_given(const Given&, const Client&, std::int64_t) {}
-  // A client below its level says that a grant of its is over.
+  // A client below the level reports that one of its grants is over.
   virtual void noted_done_below(const Event&) {}
-  // For how much device time those above a client are asked when it is granted that.
+  // The device time for which the clients above a client are charged when it is granted these launches.
   virtual std::int64_t charged_ns(const Client&, const Launches& granted) const {
     return granted.work_ns < 0 ? kUsualGuessNs : granted.work_ns;
   }
-  // The next request to grant, or nullptr. Called until it says nullptr; what is granted counts as in flight at once.
-  // Before it says nullptr it has told every client that waits why (hold).
+  // The client whose request is granted next, or nullptr. decide() calls it until it returns nullptr; a grant counts as in flight at once.
+  // Before choose() returns nullptr it has noted for each client that waits why it does (hold).
   virtual Client* choose(std::int64_t now_ns) = 0;
-  // What the grant of a chosen client covers: its request, and of those that follow it so many less one.
+  // What the grant of a chosen client covers: the launch that waits, and launches - 1 of those that follow it.
   virtual Launches granted(const Client& client) const { return only_one(client); }
   static Launches only_one(const Client& client) { return {.launches = 1, .work_ns = client.waiting_duration_ns}; }
-  // Which of this held client's copies matter to somebody above it.
+  // For which copy engines this held client has to ask, because its copies there may delay a client above it.
   virtual CopyEngines copies_that_matter(const Client&) const { return {}; }
-  // Of those whose copy stands at the gate, the next to grant, or nullptr; as choose().
+  // The client whose copy, of those that stand at the gate, is granted next, or nullptr; as choose().
   virtual Client* choose_copy(std::int64_t) { return nullptr; }
-  // A client whose run goes on, and how far; as choose().
+  // A client whose run is lengthened, and to how much; as choose().
   struct Extension {
     Client* client = nullptr;
     Launches to;
   };
   virtual Extension extended(std::int64_t) { return {}; }
-  // A client whose run must not go on, or nullptr; asked until it says nullptr.
+  // A client whose run is ended, or nullptr; decide() calls it until it returns nullptr.
   virtual Client* overstaying(std::int64_t) { return nullptr; }
   // When choose() may answer differently without any event; kNever if no such moment.
   virtual std::int64_t next_change_ns(std::int64_t now_ns) const = 0;
 
-  // Of all that wait and need not wait for their kernel's sake, the highest, and of these the longest waiting. Another level may
-  // decide about it (waits_here): it is not overtaken.
+  // Of the clients that wait and that no client keeps from going by keeps_from_gap(), the highest one; of equals the one that has waited
+  // longest. If another level's policy decides about it (waits_here), no client below may overtake it all the same.
   Client* first_waiting(std::int64_t now_ns);
-  // Whoever keeps this one's kernel, which fills no gap, from going: above it, and not idle for idle_after_ns yet.
+  // A client above this one that has not yet been idle for idle_after_ns, where this one's kernel fills no gap (collective, cooperative)
+  // and so has to wait for that; else nullptr.
   const Client* keeps_from_gap(const Client& client, std::int64_t now_ns) const;
-  // When that may be over for one of those that wait; kNever if for none.
+  // The first moment at which keeps_from_gap() may let a waiting client go; kNever if it holds none.
   std::int64_t next_idle_ns(std::int64_t now_ns) const;
-  // The highest client for which this holds, measuring ones left out: if it does not outrank somebody, none of them does.
+  // The highest client for which holds(client) is true, measuring clients left out: if this one does not outrank some client, no client
+  // for which it is true does.
   template <class WaitBook>
   const Client* highest(WaitBook holds) const {
     const Client* best = nullptr;
@@ -139,13 +142,13 @@ class LevelPolicy {
       if (!client.measuring && (best == nullptr || client.priority < best->priority) && holds(client)) best = &client;
     return best;
   }
-  ClientId first_id() const { // of the highest of all
+  ClientId first_id() const { // of the highest client
     const Client* first = highest([](const Client&) { return true; });
     return first == nullptr ? 0 : first->id;
   }
-  // For those below this client, whose work is on the device or due at once.
+  // Why clients below this one wait, whose work is on the device or due at once.
   static WaitReason behind(const Client& higher, std::int64_t now_ns);
-  // For those that wait and are not first.
+  // Why a client waits that is not the first of those that wait.
   static WaitReason after(const Client& first, const Client& waiting) {
     return {.reason = first.priority == waiting.priority ? Reason::turn : Reason::behind, .by = first.id};
   }
@@ -155,10 +158,10 @@ class LevelPolicy {
   void hold_waiting(Why why) {
     for (const Client& client : clients_.among(sets().waiting)) hold(client, why(client));
   }
-  // The next moment at which some client's work ends, as far as is reckoned; kNever if none does.
+  // The next moment at which the work of a client ends, as reckoned; kNever if there is none.
   std::int64_t next_end_ns(std::int64_t now_ns) const { return clients_.next_end_ns(now_ns); }
 
-  // What copies_that_matter() says has changed.
+  // To be called when copies_that_matter() returns something else than before.
   void look_at_gates() { gates_known_ = false; }
 
   ClientTable& clients() { return clients_; }

@@ -30,7 +30,7 @@ void Budget::noted(const Event& event, const Client& client) {
     case EventKind::copied:
       if (copies_.copied(event, client)) look_at_gates();
       if (const Copies::Low& lower = copies_.low(event.engine);
-          client.priority < lower.priority && event.time_ns < lower.over_ns) // it stands behind that one, perhaps
+          client.priority < lower.priority && event.time_ns < lower.over_ns) // the copy may stand behind the lower client's
         budget.copy_stands(event.time_ns, lower.end_ns);
       break;
     case EventKind::launched:
@@ -60,28 +60,28 @@ void Budget::noted(const Event& event, const Client& client) {
   }
 }
 
-// The device does one thing after the other, and changes between clients. What the table reckons knows no changes.
+// The device serves one client after the other, and each change between clients takes time, which the client table does not reckon with.
 void Budget::takes_device(const Client& client, std::int64_t t_ns, std::int64_t length_ns) {
   const std::int64_t change_ns = holder_ == client.id || holder_ == 0 ? 0 : switch_ns();
   busy_until_ns_ = std::max(busy_until_ns_, t_ns) + change_ns + std::clamp<std::int64_t>(length_ns, 0, options().lease_ns);
   holder_ = client.id;
 }
 
-// Of all that is not known to be complete no more is left.
+// The device is busy for no longer than the work takes that is not known to be complete.
 void Budget::see_rest(std::int64_t t_ns) {
   std::int64_t left_ns = 0;
   for (const Client& client : clients().span()) left_ns += client.backlog.takes_ns();
   busy_until_ns_ = std::min(busy_until_ns_, t_ns + left_ns + (left_ns > 0 ? switch_ns() : 0));
 }
 
-// What lower work takes beyond what was granted keeps those above it from the device, too.
+// Lower work that takes longer than was granted keeps the clients above it from the device, too.
 void Budget::overran(const Client& client, std::int64_t ns) {
   if (ns <= 0) return;
   for (const Client& higher : clients().span())
     if (higher.outranks(client)) budgets_[higher.slot].overran(ns);
 }
 
-// A kernel of unknown length is complete, perhaps: the next one is guessed to take about as long.
+// If the client's kernel of unknown length is complete, its next one is guessed to take about as long.
 void Budget::see_guess(const Event& event, const Client& client) {
   constexpr std::int64_t kLongestGuessNs = 10'000'000;
   Guess& guess = guesses_[client.slot];
@@ -92,7 +92,7 @@ void Budget::see_guess(const Event& event, const Client& client) {
   guess.asked_ns = 0;
 }
 
-// By another level's policy, which asked those above it.
+// Another level's policy grants, after it has asked the clients above its level.
 void Budget::noted_given(const Given& given, const Client& client, std::int64_t now_ns) {
   if (given.kind == Given::Kind::copy) {
     grant_copy({.client = client, .engine = given.engine, .length_ns = given.granted.work_ns}, given.request, now_ns);
@@ -103,7 +103,7 @@ void Budget::noted_given(const Given& given, const Client& client, std::int64_t 
   }
 }
 
-// From now on costs are those of this moment, for lower work of the priority `lowest` and above.
+// From now on cost() is about this moment, and about lower work of the priority `lowest` and above.
 void Budget::look(std::int64_t now_ns, int lowest) {
   now_ns_ = now_ns;
   lower_ = lower_work(now_ns);
@@ -134,7 +134,7 @@ void Budget::see(Higher& higher) const {
   higher.free_ns = higher.forecast.free_ns(now_ns_, now_ns_ + options().lease_ns);
 }
 
-// The first piece of lower work after a client's own pays the switch to it and the one back. What comes behind it pays neither.
+// The first piece of lower work after a client's own pays the switch to it and the one back. Lower work behind that pays neither.
 Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64_t length_ns) const {
   const std::int64_t there_ns = holder_ == client.id ? 0 : switch_ns();
   const std::int64_t reaction_ns = now_ns_ + static_cast<std::int64_t>(options().tuning.reaction_ns);
@@ -142,13 +142,13 @@ Budget::Cost Budget::cost(const Higher& higher, const Client& client, std::int64
   Cost cost;
   cost.all_ns = higher.forecast.delay_ns(fill);
   cost.delay_ns = cost.all_ns - higher.delay_ns;
-  // Where much comes unforeseen, the switches are charged for, too: a short kernel is not worth them.
+  // Where much comes unforeseen, lower work pays for its switches, too: a short kernel is not worth them.
   const std::int64_t switches_ns = there_ns > 0 && higher.doubtful ? 2 * switch_ns() : 0;
   const double unforeseen_ns = higher.surcharge * static_cast<double>(length_ns + switches_ns);
   cost.expected_ns = higher.affected * (higher.calibration * cost.delay_ns + unforeseen_ns);
   cost.worst_ns = higher.forecast.worst_ns(fill);
   cost.gain_ns = static_cast<double>(length_ns);
-  // At rest it opens the device for what comes behind it. A client at work takes the device back with its next kernel.
+  // While the higher client is at rest, lower work opens the device for more lower work. One at work takes it back with its next kernel.
   if (switch_ns() > 0 && !higher.changes && !budgets_[higher.client->slot].in_segment())
     cost.gain_ns = std::max(cost.gain_ns, higher.free_ns - static_cast<double>(there_ns));
   return cost;
@@ -170,30 +170,31 @@ WaitReason Budget::objection(const Higher& higher, const Client& client, std::in
   clients().asked();
   const Cost cost = this->cost(higher, client, length_ns);
   const std::int64_t max_delay_ns = above.protection.max_delay_ns;
-  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns()); // two, whatever else
+  const std::int64_t switches_ns = std::min(cost.worst_ns, 2 * switch_ns()); // any lower work costs two: max_delay leaves them out
   if (max_delay_ns != kNever && cost.worst_ns - switches_ns > max_delay_ns) return {.reason = Reason::does_not_fit, .by = above.id};
   const bool foreseeable = higher.surcharge <= options().tuning.surprise || higher.covers_ns > 0;
   const bool cheap = cost.expected_ns <= options().tuning.cheap * static_cast<double>(length_ns);
-  // The eight times of a forecast cannot tell so little from nothing, which any budget but an empty one pays.
+  // A forecast has eight times, which cannot tell so short a delay from none; a client with max_slowdown 0 has no budget that would pay.
   constexpr double kNothing = 0.001;
   const double nothing_ns = above.protection.max_slowdown > 0 ? 0 : kNothing * static_cast<double>(length_ns);
   if (cost.delay_ns <= nothing_ns && foreseeable && cheap) return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
-  // Hard: what may come of it at worst is there to be paid.
+  // Hard: the budget must cover the worst delay that may come of it.
   if ((cost.delay_ns > 0 || !foreseeable) && static_cast<double>(cost.worst_ns) > higher.covers_ns)
     return {.reason = Reason::budget_spent, .by = above.id};
-  // Soft: what is expected of it is worth what it gains.
+  // Soft: the lower client's gain must be worth the delay that is expected.
   if (cost.expected_ns > higher.worth * cost.gain_ns)
     return {.reason = higher.at_work ? Reason::behind : Reason::does_not_fit, .by = above.id};
   return waits_for_device(higher, length_ns, cost) ? lower_.hold : WaitReason{};
 }
 
-// Behind other lower work, going later gains the same, and costs nothing where the client is back before: only what it would not feel
-// goes ahead. And far ahead only what hardly anything is expected of.
+// Should lower work that would stand behind other lower work wait for the device? If it goes later it gains the same, and costs nothing
+// if the higher client is back before. So it goes ahead only if the higher client would not feel it, and far ahead only if hardly any
+// delay is expected of it.
 bool Budget::waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const {
   const Tuning& tuning = options().tuning;
   if (static_cast<double>(ahead_ns()) <= tuning.near_ns) return false;
   if (ahead_ns() > options().run_ahead_ns && cost.expected_ns > tuning.surprise * static_cast<double>(length_ns)) return true;
-  // In slices what is queued takes the device from a client that comes back early between its own kernels, at two changes each.
+  // In slices queued lower work takes the device, between two kernels, from a client that comes back early: two switches each time.
   if (switch_ns() > 0 && !budgets_[higher.client->slot].in_segment() && higher.surcharge > 4 * tuning.surprise) return true;
   if (higher.at_work) return false;
   const std::int64_t felt_ns = length_ns - std::max<std::int64_t>(0, higher.forecast.slack_ns() - ahead_ns() / 2);
@@ -225,10 +226,10 @@ void Budget::spend(const Client& client, std::int64_t length_ns, std::int64_t se
   if (client.waiting_duration_ns < 0) guesses_[client.slot].asked_ns = now_ns_;
 }
 
-// Where much came unforeseen, who waits for lower work waits for its word.
+// Where much came unforeseen to a client, lower work counts as complete only when its own client reports it.
 void Budget::see_doubts() {
-  bool above = false; // of the level, and of those above it
-  bool doubtful = false;
+  bool above = false;    // much came unforeseen to a client above this level
+  bool doubtful = false; // to one above it, or of it
   int level = 0;
   for (Client& client : clients().all()) {
     if (client.priority != level) above = doubtful, level = client.priority;
@@ -239,7 +240,7 @@ void Budget::see_doubts() {
   }
 }
 
-// Of clients whose gates are closed. Work that is not known to be over by its end keeps what comes after it from the device.
+// What clients with closed gates have in flight. If it is not known to be complete when it should be, lower work behind it has to wait.
 Budget::Lower Budget::lower_work(std::int64_t now_ns) const {
   Lower lower{.end_ns = now_ns, .hold = {}};
   for (const Client& client : clients().span()) {

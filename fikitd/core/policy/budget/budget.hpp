@@ -1,4 +1,4 @@
-// The policy `budget`: lower work goes while what it costs those above is worth what it gains. See README.md.
+// The policy `budget`: lower work goes as long as its gain is worth the delay of the clients above. See README.md.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ class Budget final : public LevelPolicy {
   bool looks_ahead() const override { return true; }
 
  private:
-  // The GPU, as far as is known: until it has been measured a change between clients is taken for a dear one.
-  static constexpr double kAssumedSwitch = 0.1; // of a turn
+  // What is known of the GPU. Until fikitd has measured what a switch between clients costs, the policy takes it for a dear one.
+  static constexpr double kAssumedSwitch = 0.1; // share of a turn
   bool overlaps() const { return device().sharing == Sharing::overlap; }
   std::int64_t switch_ns() const { return overlaps() ? 0 : device().switch_ns >= 0 ? device().switch_ns : std::llround(kAssumedSwitch * options().tuning.turn_ns); }
 
@@ -36,7 +36,7 @@ class Budget final : public LevelPolicy {
   void see_guess(const Event& event, const Client& client);
 
   // What a piece of lower work would cost, and gain (budget.cpp).
-  struct Higher { // one of those above, at the moment of a decision
+  struct Higher { // a client above, at the moment of a decision
     const Client* client = nullptr;
     Forecast forecast;
     double calibration = 1;
@@ -45,34 +45,34 @@ class Budget final : public LevelPolicy {
     double affected = 1;
     double covers_ns = 0;
     double worth = 0;
-    double delay_ns = 0; // forecast of what is on the device already
-    double free_ns = 0;  // for so long lower work may have the device for nothing
+    double delay_ns = 0; // the delay that is forecast of lower work on the device already
+    double free_ns = 0;  // for how long lower work may have the device without delaying the client
     bool at_work = false;
-    bool changes = false; // the device has to change back to it already
+    bool changes = false; // the device has to switch back to the client already
   };
   void look(std::int64_t now_ns, int lowest);
   void see(Higher& higher) const;
   std::span<const Higher> above() const { return std::span(above_).first(above_count_); }
   struct Cost {
-    double delay_ns = 0; // more than is forecast already
-    double expected_ns = 0; // by all that are affected, after what forecasts have come to
-    double all_ns = 0;
+    double delay_ns = 0; // the forecast delay beyond Higher::delay_ns
+    double expected_ns = 0; // delay_ns calibrated, with the surcharge, for all requests that feel it
+    double all_ns = 0; // the forecast delay with Higher::delay_ns
     std::int64_t worst_ns = 0;
     double gain_ns = 0;
   };
   Cost cost(const Higher& higher, const Client& client, std::int64_t length_ns) const;
-  WaitReason objection(const Client& client, std::int64_t length_ns) const; // Reason::none: nobody above has one
+  WaitReason objection(const Client& client, std::int64_t length_ns) const; // Reason::none: no client above has one
   WaitReason objection(const Higher& higher, const Client& client, std::int64_t length_ns) const;
   bool waits_for_device(const Higher& higher, std::int64_t length_ns, const Cost& cost) const;
-  bool foreseeable(const Client& client) const; // hardly anything comes unforeseen to those above it
-  bool at_rest(const Client& client) const; // are all those above?
-  bool may_be_long(const Client& client) const { return (overlaps() || at_rest(client)) && foreseeable(client); } // its run
+  bool foreseeable(const Client& client) const; // do hardly any unforeseen delays come to the clients above this one?
+  bool at_rest(const Client& client) const; // are all clients above this one?
+  bool may_be_long(const Client& client) const { return (overlaps() || at_rest(client)) && foreseeable(client); } // may its run?
   void spend(const Client& client, std::int64_t length_ns, std::int64_t served_ns);
 
   // What is in flight.
   struct Lower {
-    std::int64_t end_ns = 0; // of lower work, as far as is known; a lease from now when it is not
-    WaitReason hold;               // of those that stand behind it
+    std::int64_t end_ns = 0; // when lower work ends; where nobody knows, a lease from now
+    WaitReason hold;               // why clients wait that stand behind it
   };
   Lower lower_work(std::int64_t now_ns) const;
   std::int64_t ahead_ns() const { return lower_.end_ns - now_ns_; }
@@ -98,10 +98,10 @@ class Budget final : public LevelPolicy {
     return granted.launches > 1 ? granted.work_ns : std::max(length_ns(client), client.cautious_ns);
   }
 
-  // Whose turn it is: of a level, who has had least of the device goes first.
+  // Whose turn it is: of a level's clients the one goes first that has had the device for the shortest time.
   bool goes_before(const Client& a, const Client& b) const;
   void see_running();
-  const Client* running_with_less(const Client& client) const; // of its equals: whose next kernel it has to wait for
+  const Client* running_with_less(const Client& client) const; // the client of its level for whose next kernel it has to wait
   void comes_back(const Client& client);
   void served(const Client& client, std::int64_t ns);
 
@@ -112,27 +112,27 @@ class Budget final : public LevelPolicy {
   void copy_done(const Event& event);
   void grant_copy(const Copies::Asked& copy, std::uint32_t request, std::int64_t now_ns);
 
-  // By slot: of a client as a higher one, and as a lower one.
+  // By slot: what is known of a client as a higher one (budgets_), and as a lower one.
   std::array<SlowdownBudget, kMaxClients> budgets_{};
-  struct Guess { // of a client's kernels of unknown length
+  struct Guess { // how long a client's kernels of unknown length may take
     std::int64_t length_ns = kUsualGuessNs;
-    std::int64_t asked_ns = 0; // when one of these was granted; 0: none is in flight
+    std::int64_t asked_ns = 0; // when such a kernel was granted; 0: none is in flight
   };
   std::array<Guess, kMaxClients> guesses_{};
   std::array<double, kMaxClients> served_ns_{};
-  std::array<double, 10> level_ns_{}; // by priority: what the last one served had been served
-  std::array<Launches, kMaxClients> granted_{}; // that it goes was the answer about these
+  std::array<double, 10> level_ns_{}; // by priority: served_ns_ of the client that was served last
+  std::array<Launches, kMaxClients> granted_{}; // the launches about which answer() said that the client may go
   Copies copies_{clients(), options()};
-  std::int64_t busy_until_ns_ = 0; // the device, with its changes between clients
-  ClientId holder_ = 0; // whose work was the last to be launched or granted: the device is its, or will be
+  std::int64_t busy_until_ns_ = 0; // the device is, with its switches between clients
+  ClientId holder_ = 0; // the client whose work was launched or granted last: it has the device, or will have it
 
   // At the moment of a decision.
   std::int64_t now_ns_ = 0;
-  std::int64_t free_ns_ = 0; // the device has done all that is known to be on it
+  std::int64_t free_ns_ = 0; // when the device has done all work that is known to be on it
   Lower lower_;
   std::array<Higher, kMaxClients> above_{};
   std::size_t above_count_ = 0;
-  std::array<const Client*, 10> running_{}; // by priority: of those whose kernel runs, and who do not ask, who has had least
+  std::array<const Client*, 10> running_{}; // by priority: of clients whose kernel runs and that do not ask, the one served least
 };
 
 } // namespace fikit::policy::budget

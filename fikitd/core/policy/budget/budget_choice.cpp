@@ -1,4 +1,4 @@
-// Who of those that wait goes next, whose run goes on, and when to ask again.
+// Which of the waiting clients goes next, whose run goes on, and when to decide again.
 #include <algorithm>
 #include <array>
 
@@ -9,14 +9,14 @@ namespace fikit::policy::budget {
 Client* Budget::choose(std::int64_t now_ns) {
   if (!sets().waiting.any()) return nullptr;
   look(now_ns, clients().at(sets().waiting.last()).priority);
-  if (ahead_ns() > options().lease_ns / 2) { // nobody is believed to be at work for much longer without a word
+  if (ahead_ns() > options().lease_ns / 2) { // for much longer the policy believes in no client's work without a report of it
     hold(sets().waiting, lower_.hold);
     return nullptr;
   }
   see_running();
   Client* best = nullptr;
   for (Client& client : clients().among(sets().waiting)) {
-    if (best != nullptr && best->priority != client.priority) break; // and all behind it
+    if (best != nullptr && best->priority != client.priority) break; // this client and all after it are below the best one
     if (best != nullptr && !goes_before(client, *best)) continue;
     const WaitReason why = answer(client);
     hold(client, why);
@@ -29,7 +29,7 @@ Client* Budget::choose(std::int64_t now_ns) {
   return best;
 }
 
-// Why it may not go; Reason::none when it may. All of its run is asked about first, then its next kernel alone.
+// Why the client may not go; Reason::none if it may. Asks first about its whole run, then about its next kernel alone.
 WaitReason Budget::answer(const Client& client) {
   granted_[client.slot] = only_one(client);
   if (const Client* equal = running_with_less(client); equal != nullptr && !due(client, now_ns_))
@@ -45,7 +45,7 @@ WaitReason Budget::answer(const Client& client) {
   return due(client, now_ns_) ? WaitReason{} : objection(client, asked_ns(client, only_one(client)));
 }
 
-// While all those above are at rest. Were somebody at work, his next launch would end it, unless kernels overlap.
+// Grants the long run instead, if all clients above are at rest. The next launch of one at work would end it, unless kernels overlap.
 void Budget::lengthen(const Client& client) {
   Launches& granted = granted_[client.slot];
   const Launches& longer = client.long_run;
@@ -55,7 +55,7 @@ void Budget::lengthen(const Client& client) {
 
 bool Budget::may_extend(const Client& client) const {
   const Run& run = client.run;
-  const std::int64_t most_ns = 4 * options().run_ahead_ns; // then the mark of its last launch says how far it is
+  const std::int64_t most_ns = 4 * options().run_ahead_ns; // after so much, the mark of the last launch says how far the client is
   return client.closed && !client.waiting && client.grant_count > 0 && client.grants[client.grant_count - 1].duration_ns >= 0 &&
          run.taken && run.launches > 0 && run.granted_ns < most_ns && (run.half_granted(run.next) || run.half_granted(run.long_next));
 }
@@ -82,8 +82,8 @@ Budget::Extension Budget::extended(std::int64_t now_ns) {
   return {.client = best, .to = to};
 }
 
-// What is left of a run was worth it when it was granted; a higher client may have launched since. And who launches more than was
-// left of it goes another way than what was granted.
+// The rest of a run was worth its delay when the run was granted, but a higher client may have launched since. And a client that
+// launches more than was left of its run is not doing what was predicted, and granted.
 Client* Budget::overstaying(std::int64_t now_ns) {
   if (!sets().running.any()) return nullptr;
   for (Client& client : clients().among(sets().running & sets().closed)) {
@@ -93,7 +93,7 @@ Client* Budget::overstaying(std::int64_t now_ns) {
     const std::int64_t end_ns = std::max(client.progress.finish_ns(), now_ns + left_ns);
     for (const Higher& higher : above()) {
       if (!higher.client->outranks(client)) continue;
-      // In slices each of its launches takes the device from a client that is back, and costs two changes.
+      // In slices each launch of the run takes the device from a higher client that is back, and costs two switches.
       if (switch_ns() > 0 && left_ns > 0 && budgets_[higher.client->slot].back_early()) return &client;
       const double delay_ns = higher.forecast.delay_ns({.end_ns = end_ns, .back_ns = switch_ns()}) -
                               higher.forecast.delay_ns({.end_ns = end_ns - left_ns, .back_ns = switch_ns()});
@@ -103,8 +103,8 @@ Client* Budget::overstaying(std::int64_t now_ns) {
   return nullptr;
 }
 
-// Nobody waits for longer than a second, and than ten below those who have no budget left, whose requests may queue, or who were
-// promised that no single delay is long.
+// No client waits for longer than a second (starvation_timeout_ns); ten seconds below a client that has no budget left, whose requests
+// may queue, or that has a max_delay.
 std::int64_t Budget::patience_ns(const Client& client, std::int64_t now_ns) const {
   for (const Client& higher : clients().span()) {
     if (!higher.outranks(client)) continue;
@@ -140,7 +140,7 @@ const Client* Budget::running_with_less(const Client& client) const {
   return less ? least : nullptr;
 }
 
-// What it did not ask for is not saved up for it: it is never far behind its equals.
+// A client that asked for nothing saves up no device time: when it comes back, it is only a little behind the others of its level.
 void Budget::comes_back(const Client& client) {
   double& served_ns = served_ns_[client.slot];
   const double level_ns = level_ns_[static_cast<std::size_t>(client.priority)];
@@ -153,7 +153,7 @@ void Budget::served(const Client& client, std::int64_t ns) {
   level_ns_[static_cast<std::size_t>(client.priority)] = served_ns;
 }
 
-// Expected delays change as time goes by without an event: again when they may have become worth it.
+// Expected delays change as time goes by, without any event: decide again when one may have become worth its gain.
 std::int64_t Budget::next_change_ns(std::int64_t now_ns) const {
   constexpr std::int64_t kAgainNs = 50'000;
   constexpr std::int64_t kAgainShare = 16;

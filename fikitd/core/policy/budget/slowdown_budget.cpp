@@ -7,12 +7,12 @@
 namespace fikit::policy::budget {
 namespace {
 
-// So many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long (Pollaczek, Khinchine).
+// How many requests feel a delay of one of them, if they arrive as a Poisson process and take equally long (Pollaczek, Khinchine).
 double affected_inside(double load) { return 0.5 + 0.5 / ((1 - load) * (1 - load)); }
 double affected_from_start(double load) { return 1 / (1 - load); }
 
-// So many lengths of a request have n requests waited together that were served without a pause, if they came at random:
-// (n - 1) / 2 + the mean displacement of a parking function of size n - 1, within 5 %.
+// For how many lengths of a request n requests have waited, all together, that came at random and were served without a pause: the sum
+// of (n - 1) / 2 and the mean displacement of a parking function of size n - 1, within 5 %.
 double waited_together(double n) { return std::sqrt(std::numbers::pi / 8) * n * (std::sqrt(n) - 1); }
 
 } // namespace
@@ -27,13 +27,14 @@ double SlowdownBudget::full_ns() const { return max_slowdown_ * tuning_->saved_n
 
 void SlowdownBudget::earn(double progress_ns) { balance_ns_ = std::min(balance_ns_ + share_of(std::max(progress_ns, 0.0)), full_ns()); }
 
-// Nobody expected it to stay away for so long: time that it takes by itself, of which a delay at its return is a share like any other.
+// If the client stays away longer than expected, it takes that time by itself: it earns budget by it as by progress, which pays for a
+// delay at its return.
 double SlowdownBudget::away_ns(std::int64_t now_ns) const {
   constexpr std::int64_t kLonger = 2;
   const std::int64_t longest_ns = in_segment_ ? slack_.ns.back() : idle_.ns.back();
   const std::int64_t left_ns = in_segment_ ? std::max(finish_ns_, alone_dry_ns_) + behind_ns_ : since_ns_;
-  constexpr double kStartUpNs = 5e9; // of a program of which nothing is known yet
-  // Requests from outside come at random: there longer than it was at work lately.
+  constexpr double kStartUpNs = 5e9; // for how long a program starts of which nothing is known yet
+  // Requests from outside come at random: such a client is away once it has been idle for longer than it was at work lately.
   const double doubt_ns = fresh_ ? kStartUpNs : std::max(arrivals_ ? active_ns_ : 0, tuning_->lately_ns);
   return std::max(0.0, static_cast<double>(now_ns - left_ns - kLonger * longest_ns) - doubt_ns);
 }
@@ -62,7 +63,7 @@ void SlowdownBudget::begin_segment(std::int64_t now_ns) {
   const double away_ns = this->away_ns(now_ns);
   paid_away_ns_ = arrivals_ ? 0 : share_of(away_ns);
   earn(away_ns);
-  // A host that is at work between two waits of a request goes on with it.
+  // Between two waits of a request the host itself works on the request: that is progress.
   if (!open_ && !fresh_) earn(static_cast<double>(std::min(idle_ns, idle_.ns.back())) - stood_ns);
   in_segment_ = true;
   behind_ns_ = 0;
@@ -71,15 +72,16 @@ void SlowdownBudget::begin_segment(std::int64_t now_ns) {
   first_ns_ = alone_dry_ns_ = earned_until_ns_ = now_ns;
 }
 
-// A host that goes on later than it always does has waited for something. With others there that was a copy, perhaps: a short one,
-// which passes the gate unseen, or one that stood behind a long one of a lower client.
+// By how much lower clients' copies delayed the client between two waits. A host that goes on later than it always does has waited for
+// something: with lower work there perhaps for a short copy, which fikitd does not see, or for one that stood behind a long copy of a
+// lower client.
 double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
   constexpr std::int64_t kShortCopiesNs = 10'000'000; // a host that is later still has had something else to do
   const std::int64_t lately_ns = idle_.usual_ns();
   const bool regular = !open_ && lately_ns > 0;
   const std::int64_t later_ns = regular && others_ns_ + left_over_ns_ > 0 ? std::max<std::int64_t>(0, idle_ns - lately_ns) : 0;
   const std::int64_t short_ns = later_ns < kShortCopiesNs ? later_ns : 0;
-  if (copy_.until_ns > since_ns_ + idle_ns) return static_cast<double>(short_ns); // it did not wait for the long one
+  if (copy_.until_ns > since_ns_ + idle_ns) return static_cast<double>(short_ns); // the host did not wait for the long copy
   std::int64_t stood_ns = std::max<std::int64_t>(0, copy_.until_ns - std::max(copy_.since_ns, since_ns_));
   if (!open_ && (regular || alone_idle_ns_ >= 0)) {
     const std::int64_t usual_ns = alone_idle_ns_ >= 0 ? alone_idle_ns_ : lately_ns;
@@ -89,10 +91,10 @@ double SlowdownBudget::copies_ns(std::int64_t idle_ns) const {
 }
 
 void SlowdownBudget::waited(const Event& event) {
-  if (!in_segment_) return; // it waited for nothing
+  if (!in_segment_) return; // the host waited for nothing
   const double delay_ns = std::clamp(measured_delay_ns(event), 0.0, others_ns_ + left_over_ns_);
   compare(delay_ns);
-  balance_ns_ += spent_ns_; // what was expected gives way to what was
+  balance_ns_ += spent_ns_; // the measured delay takes the place of the expected one
   carried_ns_ += std::max(0.0, delay_ns - std::exchange(paid_away_ns_, 0));
   earn(static_cast<double>(event.time_ns - earned_until_ns_) - delay_ns);
   open_ = event.outlook.open;
@@ -110,9 +112,9 @@ void SlowdownBudget::waited(const Event& event) {
   alone_idle_ns_ = event.outlook.alone_idle_ns;
 }
 
-// Later than alone; and not less than by how much the segment was longer than the longest of its kind: a host that came late may
-// have waited before, for a copy or for room in its queue. Where it says when it came only much longer ones are taken for that: a
-// host may be a little slower by itself than it ever was.
+// How much later than alone the wait ended. At least, how much longer the segment was than the longest of its kind: a host that began
+// to wait late may have waited before, for a copy or for room in its queue. Where the client reports when its host began to wait, only
+// a much longer segment counts so: a host may be a little slower by itself than it ever was.
 double SlowdownBudget::measured_delay_ns(const Event& event) const {
   constexpr std::int64_t kUnclear = 32;
   const Outlook& outlook = event.outlook;
@@ -123,7 +125,8 @@ double SlowdownBudget::measured_delay_ns(const Event& event) const {
   return static_cast<double>(std::max(event.time_ns - outlook.alone_end_ns, longer_ns > outlook.span_ns / kUnclear ? longer_ns : 0));
 }
 
-// What came unforeseen is laid to lower work in the proportion in which it lately came of it.
+// Compares the measured delay with the forecast. An unforeseen part is divided among the lower work of this segment, by what the client
+// did when it was granted, in the proportions in which unforeseen delays lately came of each.
 void SlowdownBudget::compare(double delay_ns) {
   seen_.forecast_ns += forecast_ns_;
   seen_.foreseen_ns += std::min(delay_ns, forecast_ns_);
@@ -136,28 +139,28 @@ void SlowdownBudget::compare(double delay_ns) {
   const double all = parts[0] + parts[1];
   for (std::size_t i = 0; i < parts.size() && all > 0; ++i) {
     Unforeseen& of = unforeseen_[i];
-    if (of.now_ns == 0) of.delay_ns -= of.delay_ns / 32; // what is not tried again is forgotten
+    if (of.now_ns == 0) of.delay_ns -= of.delay_ns / 32; // fear fades where no lower work is granted
     of.delay_ns += std::max(0.0, delay_ns - forecast_ns_) * parts[i] / all;
     of.lower_ns += std::exchange(of.now_ns, 0);
     if (of.lower_ns > tuning_->lately_ns) of.lower_ns /= 2, of.delay_ns /= 2;
   }
 }
 
-// What little is known leaves open is taken for nothing when the budget is full: what is not spent then is lost, and it is how one
-// finds out. It is taken for true when the budget is empty.
+// Where few forecasts have been compared yet, a full budget takes forecast delays for none: budget that is not spent then is lost, and
+// spending it is how fikitd finds out. An empty budget takes them for true.
 double SlowdownBudget::calibration(std::int64_t now_ns) const {
   const double doubt_ns = tuning_->enough_ns;
   return (seen_.foreseen_ns + (1 - filled(now_ns)) * doubt_ns) / (seen_.forecast_ns + doubt_ns);
 }
 
-// It responds later by all that has been carried to it, and so does whoever waits behind it.
+// The request that ends is late by all that was carried to it, and so are the requests that wait behind it.
 void SlowdownBudget::request_ended(std::int64_t now_ns) {
   balance_ns_ -= carried_ns_;
   if (!arrivals_) {
     carried_ns_ = 0;
     return;
   }
-  // Those that were served without a pause have waited for each other, which is progress, too.
+  // Requests that were served without a pause have waited for each other: they would have done so alone, and it counts as progress.
   queue_.served += 1;
   const double alone_ns = std::max(0.0, static_cast<double>(now_ns - queue_.begin_ns) - carried_ns_);
   const double waited_ns = alone_ns / queue_.served * waited_together(queue_.served);
@@ -165,7 +168,7 @@ void SlowdownBudget::request_ended(std::int64_t now_ns) {
   queue_.waited_ns = std::max(waited_ns, queue_.waited_ns);
 }
 
-// Requests come from outside as long as, from time to time, one ends.
+// The client's requests come from outside as long as one of them ends from time to time.
 void SlowdownBudget::see_arrivals(std::int64_t now_ns) {
   constexpr std::int64_t kLonger = 4;
   if (!arrivals_) {
@@ -189,7 +192,7 @@ double SlowdownBudget::load(double at_rest_ns) const {
   return std::min(active_ns_ / std::max(active_ns_ + at_rest_ns, 1.0), tuning_->highest_load);
 }
 
-// Who stays away for longer than ever has a lower load than he had.
+// A client that stays away for longer than ever has a lower load than it had.
 double SlowdownBudget::affected(std::int64_t now_ns) const {
   if (!found_nobody(now_ns)) return affected_.inside;
   return away_ns(now_ns) == 0 ? affected_.start : affected_from_start(load(at_rest_ns_ + static_cast<double>(now_ns - since_ns_)));
@@ -197,7 +200,7 @@ double SlowdownBudget::affected(std::int64_t now_ns) const {
 
 std::int64_t SlowdownBudget::late_from_ns() const { return since_ns_ + idle_.late_ns(); }
 
-// That its wait has not ended says something only when its work is done, and its host has had time to say so.
+// That the client's wait has not ended says something only if its work is complete, and the client has had time to report the end.
 std::int64_t SlowdownBudget::earliest_wait_ns(std::int64_t now_ns) const {
   if (!in_segment_) return now_ns + slack_.ns.front();
   const std::int64_t due_ns = alone_dry_ns_ - behind_ns_ + slack_.ns.front();
@@ -213,31 +216,31 @@ void SlowdownBudget::forecast(std::int64_t now_ns, Forecast& made) const {
   }
 }
 
-// Those that come behind will be late by what is carried to them.
+// The requests that wait behind this one will be late by what is carried to them.
 double SlowdownBudget::left_ns(std::int64_t now_ns) const {
   const double left_ns = found_nobody(now_ns) ? balance_ns_ : balance_ns_ - affected_.inside * carried_ns_;
   const double away_ns = this->away_ns(now_ns);
   if (away_ns == 0) return left_ns;
   const double more_ns = left_ns + share_of(away_ns);
-  return arrivals_ ? std::max(left_ns, std::min(more_ns, full_ns())) : more_ns; // those who queue are not told from those who do not
+  return arrivals_ ? std::max(left_ns, std::min(more_ns, full_ns())) : more_ns; // nobody can tell requests that queue from requests that do not
 }
 
 double SlowdownBudget::covers_ns(std::int64_t now_ns) const {
   return left_ns(now_ns) / affected(now_ns);
 }
 
-// The price of a delay falls without end as the budget fills: what is not spent then is lost. So lower work goes where it is cheap, and
-// what always costs much goes where it costs least.
+// The fuller the budget, the cheaper a delay: budget that is not spent when it is full is lost. So lower work goes when it delays the
+// client little, and lower work that always delays it much goes when it does so least.
 double SlowdownBudget::worth(std::int64_t now_ns, bool at_work) const {
   if (max_slowdown_ <= 0) return 0;
   if (at_work) return tuning_->cheap;
   const double f = filled(now_ns);
   const double plenty = f / (1 - f * f * f * f);
-  // Those who queue shall not lose more than lower work gains.
+  // Requests that queue shall not lose more than lower work gains.
   return tuning_->cheap + (arrivals_ ? std::min(tuning_->arrivals_saved * plenty, 1.0) : plenty);
 }
 
-// The longer the client has stayed away, beyond what it ever did, the less of lower work will be there when it comes.
+// The longer the client has stayed away, beyond what it ever did, the smaller the part of the lower work that is still there when it comes.
 double SlowdownBudget::exposed(std::int64_t now_ns) const {
   if (in_segment_) return 1;
   const double usual_ns = std::min(static_cast<double>(idle_.ns.back()), tuning_->lately_ns) + tuning_->enough_ns;
