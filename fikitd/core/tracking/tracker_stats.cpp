@@ -34,7 +34,7 @@ Stats ClientTracker::stats(const Counters& counters, std::span<const std::uint64
 }
 
 // Launches times what each costs, provided that (nearly) all of them are known. Times sampled in this run say how long it used
-// the GPU, but not how long it would take alone: they are no solo time.
+// the GPU, but not how long it would take alone: the time alone leaves them out.
 void ClientTracker::add_work(Stats& stats, std::span<const std::uint64_t> launches) const {
   double all = 0;
   double known = 0;

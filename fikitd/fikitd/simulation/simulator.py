@@ -33,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 ARRIVALS = {"closed": None, "open30": 0.3, "open70": 0.7}
-"""How the high job's requests arrive: one after the other, or as a Poisson process of this share of its solo capacity."""
+"""How the high job's requests arrive: one after the other, or as a Poisson process of this share of what it could serve alone."""
 
 POLICIES = (*_simulator.POLICIES, "oracle", "weighted", "mps-priority")
 """Those of fikitd; "oracle": `budget`, which knows what will be. Without gates, as `fifo`, are two that a GPU's own means give: "weighted": time

@@ -62,12 +62,12 @@ WEEK: Final = timedelta(days=7)
 def command(
     script: Path | None, job: str | None, deadline: int | None, *, of_site: bool, since: datetime | None, as_csv: bool, html: Path | None, as_json: bool
 ) -> None:  # fmt: skip
-    """What batch script SCRIPT may expect: how long it runs, on which GPU beside whom, what that costs it and them, and what to type instead.
+    """What a job of batch script SCRIPT may expect: how long it runs, on which GPU beside which jobs, what that costs it and them, and what to type instead.
 
-    Reckoned from earlier runs of the same name and what squeue shows; nothing is submitted or changed. Slurm decides what starts where.
+    fikit reckons this from earlier jobs of the same name and from what squeue shows. It submits and changes nothing; Slurm decides what starts where.
 
-    With --site, for administrators: GPU-hours that jobs held and kept less than 20 % busy, what sharing would free, promises broken and why. From all reports and records of use
-    that the caller may read: root everybody's, others their own.
+    With --site, for administrators: for how many GPU-hours jobs held a GPU and kept it less than 20 % busy, what sharing would free, which promises fikit broke and why. It reads all reports and
+    records of use that the caller may read: root everybody's, others their own.
     """
     say_warnings()
     if of_site:

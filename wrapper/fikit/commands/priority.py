@@ -27,9 +27,10 @@ from fikit.wording import auto, screen
 def command(jobid: str, priority: str | None, as_json: bool) -> None:
     """Show the priority of job JOBID, or change it to PRIORITY: high, normal, low, 0 (highest) to 9, or auto.
 
-    On the node where the job runs; from elsewhere: srun --overlap --jobid=JOBID fikit priority JOBID PRIORITY. A job's owner may
-    lower it, and raise it again to what was approved for it; root may do anything. A job that was submitted with --fikit-priority=auto
-    keeps what is said here, until auto leaves it to fikit again. A process that is a client of MPS keeps its priority there.
+    It works on the node where the job runs; from elsewhere: srun --overlap --jobid=JOBID fikit priority JOBID PRIORITY. A job's owner may
+    lower its priority, and raise it again to what slurmctld approved; root may do anything. A job that was submitted with
+    --fikit-priority=auto keeps the priority that you give it here, until auto leaves it to fikit again. A process that is a client of
+    MPS keeps its priority there.
     """
     try:
         wanted = priority if priority in (None, priorities.AUTO) else priorities.parse(priority)

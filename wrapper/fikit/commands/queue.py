@@ -36,8 +36,8 @@ REASONS: Final = {
     help="A list of {job, uid, name, place, gib, waited_s, expected_s, starts_in_s, why}.",
 )
 def command(as_json: bool) -> None:
-    """Which jobs that share a GPU wait, the first one first: for what, how long they will run by what is known of them, and when Slurm
-    expects them to start (which it works out for the first of its queue only)."""
+    """Which jobs that share a GPU wait, the first one first: what each waits for, how long it is expected to run, and when Slurm
+    expects it to start (Slurm works that out only for the first jobs of its queue)."""
     slurm = Commands()
     try:
         waiting = sorted(

@@ -75,10 +75,10 @@ def command(
     verbose: bool,
     user: str | None,
 ) -> None:
-    """What fikit did for job JOBID; for the newest job when none is named. Running jobs of this node are reported as they stand.
+    """What fikit did for job JOBID; for the newest job when you name none. Of a job that runs on this node: what it did so far.
 
-    Of a job that had a GPU to itself, or did not use its share of one, what NVML saw, where the site's fikitd looks (gpu_use_s). Such jobs are a
-    table of their own among many, and in no sum of those that shared.
+    Of a job that had a GPU to itself, or did not use its share of one, it says what NVML saw, where the site's fikitd looks (gpu_use_s). Reports of many
+    jobs have a table of their own for such jobs, and count them in no sum.
 
     JOBID is 12, 12_3 for a task of an array, or 12+1 for a component of a heterogeneous job; 12 lists all of them.
     """

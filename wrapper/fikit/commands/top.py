@@ -26,22 +26,22 @@ ALL_S: Final = 15.0  # as often as fikitd writes
 @click.command()
 @click.option(
     "--interval", type=click.FloatRange(0.2, 60.0), metavar="SECONDS",
-    help="Show what happened in so long, and look again; 1, with --all 15.",
+    help="Look again after so long, and show what happened in between; 1, with --all 15.",
 )  # fmt: skip
 @click.option(
     "--all", "of_all", is_flag=True, help="Every node and GPU of the cluster, from wherever Slurm's commands work."
 )
-@click.option("--once", is_flag=True, help="One look; so it is where the output is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One look, as JSON, with its time.")
+@click.option("--once", is_flag=True, help="Look once, as where the output is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Look once, and print JSON with the time of the look.")
 def command(interval: float | None, of_all: bool, once: bool, as_json: bool) -> None:
     """Who uses this node's GPUs now, through fikit and around it. q or Ctrl-C ends it, ? says which keys there are.
 
-    For each GPU whether its jobs share it in time slices or under MPS. For each job that shares a GPU: its part of the GPU's time, which parts of its elapsed time it waited and was
-    delayed, were its host's or are unexplained, what it has come to so far against alone, of what is allowed, what it launches, how many kernels of lower jobs run in its gaps, and the GPU memory it holds. Of other users' jobs only what nvidia-smi
-    and squeue show anyway.
+    For each GPU it says whether jobs share it in time slices or under MPS. For each job that shares a GPU it shows the job's part of the GPU's time; which parts of its own time the job
+    waited, was delayed, or its host took, and which are unexplained; how much longer the job has taken than alone so far, and how much lower jobs may add; how much it launches, how many
+    kernels of lower jobs run in its gaps, and the GPU memory that it holds. Of other users' jobs it shows only what nvidia-smi and squeue show anyway.
 
-    With --all every node: Slurm's state, who is on each GPU, what lower jobs had of it today, and which promises were broken, from the files that the nodes' fikitd renew
-    where fikit.toml names a status_dir; of other nodes what Slurm says.
+    With --all it shows every node: Slurm's state, who is on each GPU, how much of its time lower jobs filled today, and which promises fikit broke. It reads the files that the nodes' fikitd
+    renew where fikit.toml names a status_dir; of other nodes it shows what Slurm says.
     """
     if of_all:
         _all(interval or ALL_S, once, as_json)
