@@ -20,7 +20,7 @@ bool Policy::apply(const Event& event) {
 
 bool Policy::add(const Event& event) {
   if (!lowest().apply(event)) return false;
-  const std::size_t slot = lowest().client(event.client)->slot; // the same in all of them
+  const std::size_t slot = lowest().client(event.client)->slot; // all levels' policies use the same
   for (const Level& level : levels())
     if (level.get() != &lowest()) level->apply(event, slot);
   see_levels(event.time_ns);
@@ -37,7 +37,7 @@ bool Policy::change_priority(ClientId id, int priority, std::int64_t now_ns) {
   return true;
 }
 
-// One for each priority below the highest, or, if there is no such priority, the one that knows most.
+// Keeps one level's policy for each priority below the highest; if there is no such priority, only the one that knows most.
 void Policy::see_levels(std::int64_t now_ns) {
   std::array<bool, LevelPolicy::kNoLevel> closed{};
   int highest = LevelPolicy::kNoLevel;
@@ -55,7 +55,7 @@ void Policy::see_levels(std::int64_t now_ns) {
     levels_[count_++] = std::move(known.back());
     return;
   }
-  if (lowest.level() == LevelPolicy::kNoLevel) lowest.set_level(static_cast<int>(first - closed.begin())); // it is the only one
+  if (lowest.level() == LevelPolicy::kNoLevel) lowest.set_level(static_cast<int>(first - closed.begin())); // it is the only level's policy
   for (int priority = 0; priority < LevelPolicy::kNoLevel; ++priority) {
     if (!closed[static_cast<std::size_t>(priority)]) continue;
     const auto same = std::ranges::find_if(known, [priority](const Level& l) { return l != nullptr && l->level() == priority; });
@@ -65,8 +65,9 @@ void Policy::see_levels(std::int64_t now_ns) {
   }
 }
 
-// What the one above it knows no client below that one has said. Above all others it begins to learn from the next one below, which
-// heard fewest: of whom it hears it knows that they are there, and their own work that is not over.
+// A new level's policy learns from that of the level above, which knows no report of a client below its own level. If there is none above,
+// it begins with what the next one below knows, which has heard the fewest clients: which clients there are, and the unfinished work of
+// those that the new policy may hear.
 Policy::Level Policy::make_level(int priority, const LevelPolicy& below, std::int64_t now_ns) const {
   Level made = make_(options_);
   if (count_ > 0) made->learn(*levels_[count_ - 1]), made->know(levels_[count_ - 1]->device());
@@ -92,12 +93,12 @@ void Policy::decide(std::int64_t now_ns, Decisions& out) {
     wake_ns[next] = kNever;
     for (const Decision& decision : decided_.items()) {
       if (decision.kind == DecisionKind::wake_at) wake_ns[next] = decision.time_ns;
-      else if (&level == &home(*level.client(decision.client))) out.add(decision); // of gates they all decide
+      else if (&level == &home(*level.client(decision.client))) out.add(decision); // each of them decides about all gates
     }
     for (const Given& given : level.given())
       for (const Level& other : levels())
         if (other.get() != &level) other->give(given, now_ns);
-    // Those above are asked again what their clients wait for now.
+    // The policies of the levels above decide again: their clients may wait for something else now.
     const bool heard = next > 0 && !level.given().empty();
     next = heard ? 0 : next + 1;
   }

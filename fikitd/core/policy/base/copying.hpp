@@ -1,5 +1,5 @@
-// When a client copies next between host and device, in one direction: a copy of another client that is under way then
-// keeps it waiting, for the device makes the copies of one direction one after the other.
+// When a client copies next between host and device, in one direction. If another client's copy is under way then, it delays this one,
+// because the device makes the copies of one direction one after the other.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace fikit::policy {
 
-// What works for a client at the same time as others work for it, or for others.
+// The parts of the device that work at the same time: the kernels' one, and one for copies in each direction.
 enum class Engine : std::uint8_t { compute, to_device, to_host };
 inline constexpr std::array<std::string_view, 3> kEngineNames{"compute", "to_device", "to_host"};
 inline constexpr std::size_t kCopyEngines = 2;
 constexpr std::size_t copy_engine(Engine engine) { return engine == Engine::to_host ? 1 : 0; }
 using CopyEngines = std::array<bool, kCopyEngines>;
 
-// Shorter copies, which take 50 to 200 us, pass the gate: asking would cost their job as much as they can cost others.
+// Shorter copies, which take 50 to 200 us, pass the gate: asking would delay their job by as much as they can delay others.
 inline constexpr std::uint64_t kLongCopyBytes = std::uint64_t{1} << 20;
 
 class Copying {
@@ -29,13 +29,13 @@ class Copying {
     last_ns_ = t_ns;
     until_next_ = until_next;
   }
-  bool known() const { return last_ns_ != kLongAgo; } // it has copied, in that direction
+  bool known() const { return last_ns_ != kLongAgo; } // the client has copied in that direction
   bool expected(std::int64_t now_ns) const { return known() && now_ns - last_ns_ < kGoneNs; }
-  // So much later than alone will its next copy be, if another one lasts until then.
+  // How much later than alone the client's next copy will be, on average, if another client's copy lasts until then.
   double mean_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {
     return ResidualTime(until_next_, now_ns - last_ns_).mean_before(until_ns - last_ns_);
   }
-  // The same if it comes as soon as it may.
+  // The same if the next copy comes as soon as it may.
   std::int64_t longest_delay_ns(std::int64_t until_ns, std::int64_t now_ns) const {
     return std::max<std::int64_t>(0, until_ns - std::max(now_ns, last_ns_ + until_next_.ns.front()));
   }

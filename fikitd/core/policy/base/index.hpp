@@ -1,5 +1,5 @@
-// What a decision asks about all clients together, kept up to date as they change, by rows of the ClientTable: so no decision
-// has to pass over all of them.
+// What a decision asks about all clients together. The ClientTable keeps it up to date, row by row, as clients change: so no decision
+// has to look at all clients.
 #pragma once
 
 #include <cstddef>
@@ -22,28 +22,28 @@ class Index {
   struct Sets {
     ClientSet measuring;
     ClientSet closed;
-    ClientSet waiting;   // a launch, at the gate
-    ClientSet elsewhere; // the same, and another level decides
-    ClientSet copying;   // a copy, at the gate
-    ClientSet granted;   // grants in flight
-    ClientSet running;   // launches left of a run; decided here, as copying
-    ClientSet unknown;   // has launched work of unknown length
-    ClientSet exclusive; // an exclusive kernel of its job runs
+    ClientSet waiting;   // a launch of the client stands at the gate, and this level's policy decides
+    ClientSet elsewhere; // the same, and another level's policy decides
+    ClientSet copying;   // a copy of the client stands at the gate, and this level's policy decides
+    ClientSet granted;   // the client has grants in flight
+    ClientSet running;   // the client has launches left of a run, and this level's policy decides
+    ClientSet unknown;   // the client has launched work of unknown length
+    ClientSet exclusive; // an exclusive kernel of the client's job runs
     bool operator==(const Sets&) const = default;
   };
 
-  // All anew, at passed_ns.
+  // Makes the index anew, as of passed_ns.
   void begin(std::span<const Client> clients, std::int64_t passed_ns);
   void put(std::size_t row, const Client& client);
-  void put_work(std::size_t row, const Client& client); // only what it waits for, and what it has in flight, has changed
-  // What ended by now_ns, which is not before any that came before, is not to come any more.
+  void put_work(std::size_t row, const Client& client); // where only what it waits for, and what it has in flight, has changed
+  // Time has come to now_ns, which never goes back: what ended by then is not to come any more.
   void pass(std::int64_t now_ns);
 
   const Sets& sets() const { return sets_; }
   ClientSet at_gate() const { return sets_.waiting | sets_.copying; }
-  const Last& finish() const { return finish_; }   // of a client's work; measuring ones have none
-  const First& dry() const { return dry_; }        // the same with its leases, as far as that is to come
-  const First& forget() const { return forget_; }  // of its oldest grant
+  const Last& finish() const { return finish_; }   // when each client's work ends; measuring clients have none
+  const First& dry() const { return dry_; }        // the same with leases of unknown work, where that is to come
+  const First& forget() const { return forget_; }  // when each client's oldest grant counts as over (Client::forget_ns)
   std::int64_t passed_ns() const { return passed_ns_; }
 
   std::uint64_t looks() const { return finish_.looks() + dry_.looks() + forget_.looks(); }

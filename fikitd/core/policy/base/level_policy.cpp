@@ -74,7 +74,7 @@ bool LevelPolicy::add(const Event& event, std::size_t slot) {
   return true;
 }
 
-// Of all that it says only that something is over counts. Nobody is held any longer by it.
+// Of the reports of a client below the level only those count that say that something is over: they hold no client for longer.
 bool LevelPolicy::apply_below(const Event& event, Client& client) {
   if (event.kind == EventKind::grant_done) clients_.done_below(client, event.time_ns, event.request);
   else if (event.kind == EventKind::drained && event.duration_ns == 0) clients_.all_done_below(client, event.time_ns);
@@ -88,7 +88,7 @@ void LevelPolicy::apply_known(const Event& event, Client& client) {
   switch (event.kind) {
     case EventKind::launched:
       if (event.granted) {
-        // Of the device, by a lower kernel, which mostly stands in line.
+        // How long a lower client's kernel takes the device: such a kernel mostly stands in line.
         const std::int64_t in_line_ns = looks_ahead() ? event.outlook.in_line_ns : 0;
         const std::int64_t takes_ns = event.duration_ns < 0 ? kUnknown : event.duration_ns + in_line_ns;
         clients_.granted_launch(client, event.time_ns, event.request, takes_ns, event.gap_ns);
@@ -120,7 +120,7 @@ void LevelPolicy::apply_known(const Event& event, Client& client) {
 void LevelPolicy::wait(const Event& event, Client& client) {
   const std::int64_t in_line_ns = looks_ahead() ? event.outlook.in_line_ns : 0;
   const std::int64_t takes_ns = event.duration_ns < 0 ? kUnknown : event.duration_ns + in_line_ns;
-  client.waiting = client.closed && event.engine == Engine::compute; // at an open gate nobody waits
+  client.waiting = client.closed && event.engine == Engine::compute; // at an open gate no launch waits
   client.copy = client.closed ? event.engine : Engine::compute;
   client.request = event.request;
   client.waiting_since_ns = event.time_ns;
@@ -236,14 +236,14 @@ void LevelPolicy::grant_copies(std::int64_t now_ns, Decisions& out) {
   }
 }
 
-// All that are left are told anew.
+// Chooses once more, and notes anew why the clients that are left wait.
 Client* LevelPolicy::choose_again(std::int64_t now_ns) {
   wait_reasons_.again();
   return choose(now_ns);
 }
 
-// A kernel that runs and waits for another one of its job would keep the device for nothing, and for ever. No more of what may
-// come before that one is in flight than keeps the device busy.
+// A client that goes first because a kernel of its job runs and waits for another one of the job: held up, that kernel would keep the
+// device for nothing, for ever. Of launches that may come before the other one only so many are in flight as keep the device busy.
 Client* LevelPolicy::not_to_starve(std::int64_t now_ns) {
   constexpr std::size_t kInFlight = 8;
   for (Client& client : clients_.among(sets().waiting & sets().exclusive))

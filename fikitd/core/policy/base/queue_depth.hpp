@@ -21,9 +21,9 @@ class QueueDepth {
     work_ns_ += duration_ns;
     work_at_[launches_++ / kStep % work_at_.size()] = work_ns_;
   }
-  // If this much of the newest work is not complete: is the queue half full? What fills it further comes faster than any
-  // decision about it. A segment that fits into the queue as a whole never fills it; until it has become longer than any
-  // before, it is expected to be no longer than those.
+  // Is the queue half full, if this much of the newest work is not complete? The host fills the other half faster than anybody can
+  // decide about it. A segment that fits into the queue as a whole never fills it; a segment is expected to be no longer than the longest
+  // before, until it is.
   bool high(std::int64_t remaining_ns) const {
     constexpr std::size_t kHigh = kFull / 2;
     if (launches_ < kHigh || (launches_ <= most_ && most_ < kFull)) return false;

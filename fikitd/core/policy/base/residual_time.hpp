@@ -1,4 +1,4 @@
-// By how much something comes before a moment, on average, of which it is not known when it comes.
+// How much before a given moment something comes, on average, if nobody knows when it comes.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace fikit::policy {
 
-// A time that is to come, and has not come by from_ns. Between the eight the distribution is even, beyond the last one it decays
-// exponentially. To be asked about many moments: most of the work is done once.
+// The time until something that has not come by from_ns. Between the eight quantiles the distribution is even, beyond the last one it
+// decays exponentially. begin() does most of the work, so that callers may ask about many moments.
 class ResidualTime {
  public:
   ResidualTime() = default;
@@ -20,7 +20,7 @@ class ResidualTime {
   double mean_before(std::int64_t until_ns) const { return at(until_ns).mean_ns; }
   struct At {
     double mean_ns = 0;
-    double share = 0; // of what is to come has come by then: so steep the mean is there, and nowhere behind it less
+    double share = 0; // the probability that it has come by then: the slope of the mean there, which is nowhere less after it
   };
   At at(std::int64_t until_ns) const;
 
@@ -31,10 +31,10 @@ class ResidualTime {
   std::array<double, TimeQuantiles::kCount + 1> bounds_{};
   std::array<double, TimeQuantiles::kCount> before_{}; // the integral of the shares from from_ to the beginning of a step
   double from_ = 0;
-  double share_at_from_ = 0; // has come by then
-  double tail_ns_ = 1;       // mean of what comes after the last
-  double all_ = 0;           // the integral up to the last
-  bool late_ = false;        // it is later than the last
+  double share_at_from_ = 0; // the share of cases in which it has come by from_ns
+  double tail_ns_ = 1;       // mean time after the last quantile
+  double all_ = 0;           // the integral up to the last quantile
+  bool late_ = false;        // from_ns is after the last quantile
 };
 
 } // namespace fikit::policy

@@ -1,5 +1,5 @@
-// Why those who stand at the gate stand there, as the last decision said: a word for many at once, so that whom nobody asks
-// about costs nothing.
+// Why clients stand at the gate, as the last decision said. A reason is noted for a set of clients at once, so that a client costs
+// nothing about which nobody asks.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace fikit::policy {
 class WaitReasons {
  public:
   void clear() { count_ = kept_ = 0; }
-  // What is said from now on takes the place of what was said since keep().
+  // Reasons that are noted from now on take the place of those that were noted since keep().
   void again() { count_ = kept_; }
   void keep() { kept_ = count_; }
 
@@ -31,18 +31,18 @@ class WaitReasons {
       say(itself, why);
     }
   }
-  // It asks for something else than it was told of.
+  // The client asks for something else than that about which its reason was noted.
   void forget(std::size_t row) {
     for (std::size_t word = 0; word < count_; ++word) words_[word].rows.set(row, false);
   }
 
-  // The newest word counts.
+  // The reason that was noted last counts.
   WaitReason of(std::size_t row) const {
     for (std::size_t word = count_; word-- > 0;)
       if (words_[word].rows.has(row)) return words_[word].why;
     return {};
   }
-  // seen(some of these, why) until each was seen once; those of whom nothing was said with Reason::none.
+  // Calls seen(clients, why) so that it gets each of these clients once; with Reason::none those of which no reason was noted.
   template <class Seen>
   void each(ClientSet rows, Seen seen) const {
     for (std::size_t word = count_; word-- > 0 && rows.any();) {
@@ -61,10 +61,10 @@ class WaitReasons {
     ClientSet rows;
     WaitReason why;
   };
-  // A choice says something of a client twice at most, and of one whose copy waits once more.
+  // A decision notes at most two reasons for a client, and one more for a client whose copy waits.
   std::array<Word, 3 * kMaxClients> words_{};
   std::size_t count_ = 0;
-  std::size_t kept_ = 0; // of these: what was said of copies
+  std::size_t kept_ = 0; // the first words_, which are about copies
 };
 
 } // namespace fikit::policy

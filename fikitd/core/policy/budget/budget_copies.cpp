@@ -1,4 +1,4 @@
-// Copies of lower clients: the same question, for an engine of its own. One that is under way cannot be divided.
+// Copies of lower clients: may one go, by the delay of the clients above? A copy engine makes one copy after the other, each as a whole.
 #include <algorithm>
 
 #include "budget.hpp"
