@@ -75,7 +75,7 @@ class Machine:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         target = self.tree / "build/gpu/venv/lib" / version / "site-packages/fikitd"
         target.mkdir(parents=True)
-        for name in ("_core", "_placement"):
+        for name in ("_core", "_placement", "_residency"):
             for module in native.parent.glob(f"{name}.*.so"):
                 shutil.copy2(module, target)
         return {"BENCH_BUILD_ONLY": "native shim"}

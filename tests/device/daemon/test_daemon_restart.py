@@ -103,7 +103,7 @@ def test_a_process_that_was_counted_is_not_counted_again_by_a_fikitd_that_is_han
     process.kill()
     process.communicate()
     note = daemon.run_dir / "ledger" / job
-    eventually(lambda: json.loads(note.read_text())["running"] == 0)
+    eventually(lambda: note.exists() and json.loads(note.read_text())["running"] == 0)
     daemon.systemd.forgets = True
     daemon.restart(signal.SIGKILL)
     report = daemon.control.job(job)

@@ -38,10 +38,14 @@ def test_few_launches_are_timed_and_their_neighbours(program: Start, daemon: Sta
     assert page.u64("ring_head") < RING_ENTRIES
     samples, gaps = page.of_kind(SAMPLE), page.of_kind(GAP)
     assert 2 <= len(samples) <= 2500 / 8
-    # Of a launch whose call took unusually long, and on an idle stream of the first of a kernel, no gap before it is known.
+    # Each timed launch has a neighbour, and the gap between both; the first launches of the three kernels are timed in a row.
     doubtful = sum(entry.t_ns >> 49 & 1 for entry in samples)
-    assert 0 <= len(samples) - 2 * len(gaps) <= 1 + 2 * doubtful
-    assert {entry.value for entry in samples if not entry.t_ns >> 49 & 1} | {entry.value for entry in gaps} == {500_000}
+    assert -1 <= len(samples) - 2 * len(gaps) <= 1 + 2 * doubtful
+    assert {entry.value for entry in samples if not entry.t_ns >> 49 & 1} == {500_000}
+    # A launch whose call took unusually long, and the first one of a kernel, blurs the gap before it by as much as the call, or no gap is told.
+    blurred = [entry.value for entry in gaps if entry.value != 500_000]
+    assert len(blurred) <= doubtful < len(gaps)
+    assert all(0 <= value - 500_000 < 50_000 for value in blurred)
 
 
 def test_a_kernels_first_launch_is_timed_for_it_may_be_the_only_one(program: Start, daemon: StartDaemon) -> None:

@@ -6,6 +6,7 @@
 #include "base/page.h"
 #include "base/symbols.h"
 
+#include "../../support/no_moves.h"
 #include "page_order.h"
 
 void *fikit_slots[FIKIT_SYMBOLS];

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 CORE = ROOT / "fikitd" / "core"
 SHIM = ROOT / "shim"
 CLIENT = [HERE / "page_order_client.c", SHIM / "gate/gate.c", SHIM / "base/handle_map.c", SHIM / "base/lock.c"]
-DAEMON = [HERE / "page_order.cpp", CORE / "dispatcher" / "page.cpp", CORE / "dispatcher" / "ring.cpp"]
+DAEMON = [HERE / "page_order.cpp", *(CORE / "dispatcher" / f"{name}.cpp" for name in ("page", "ring", "core_wait"))]
 
 
 def build(directory: Path, *flags: str) -> Path:

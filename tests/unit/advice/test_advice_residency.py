@@ -68,7 +68,7 @@ def test_a_job_above_does_not_move_for_one_below() -> None:
     assert found.figure["how"] == "budget"
     assert found.text == (
         "on n1:0 it would run with 8 of its 10 GiB on the GPU, in 8 of 16 GiB that jobs above it leave; each iteration moves 4.0 GiB, "
-        "179 ms at 24 GB/s (assumed), or more, and takes no less. fikit moves no memory yet"
+        "179 ms at 24 GB/s (assumed), or more, and takes no less. fikit carries out no such plan yet: with --fikit-mem-host the rest comes by page faults"
     )
 
 

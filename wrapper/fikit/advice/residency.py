@@ -1,6 +1,6 @@
 """Jobs whose memory does not fit on a GPU at once: would they fit by what runs needed, in turns, or with a budget, and what would that cost? Pure.
 
-What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/design/residency.md). fikit moves no memory for it: this says what moving would be like.
+What it would cost is reckoned by the rules of fikitd.gpus.residency (docs/design/residency.md). Turns are taken by jobs that ask for --fikit-mem-host; plans of a budget are not carried out yet: this says what moving would be like.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def _text(
     if how.how == "together":
         return f"by what runs needed, it ({own} GiB) and {_named(beside or above)} fit together on {gpu.name}, which has {gpu.shards} GiB: they ask for more than they need"
     if how.how == "turns":
-        return f"on {gpu.name} it ({own} GiB) and {_named(beside)} would fit in turns into {left}, each alone; {how.cost()}. fikit makes no such turns yet"
-    return f"on {gpu.name} it would run with {room} of its {own} GiB on the GPU, in {left}; {how.cost()}. fikit moves no memory yet"
+        return f"on {gpu.name} it ({own} GiB) and {_named(beside)} would fit in turns into {left}, each alone; {how.cost()}. jobs below high that ask for --fikit-mem-host take such turns, where the site allows it"
+    return f"on {gpu.name} it would run with {room} of its {own} GiB on the GPU, in {left}; {how.cost()}. fikit carries out no such plan yet: with --fikit-mem-host the rest comes by page faults"
 
 
 def _named(jobs: Sequence[Neighbour]) -> str:

@@ -135,8 +135,8 @@ class LevelPolicy {
   std::int64_t next_idle_ns(std::int64_t now_ns) const;
   // The highest client for which holds(client) is true, measuring clients left out: if this one does not outrank some client, no client
   // for which it is true does.
-  template <class WaitBook>
-  const Client* highest(WaitBook holds) const {
+  template <class Predicate>
+  const Client* highest(Predicate holds) const {
     const Client* best = nullptr;
     for (const Client& client : clients_.all())
       if (!client.measuring && (best == nullptr || client.priority < best->priority) && holds(client)) best = &client;
