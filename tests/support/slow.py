@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+BENCH = "the whole run of a bench"
 BROWSER = "a browser"
 EMULATOR = "qemu, and a cross-build for aarch64"
 SANITIZERS = "a second build, under the sanitizers"
@@ -18,6 +19,9 @@ SLOW = {
     "tests/packages": SYSTEM,
     "tests/native/wrapper/test_page_in_browser.py": BROWSER,
     "tests/native/core/test_core_sanitized.py": SANITIZERS,
+    "tests/native/shim/test_fuzz_targets.py": SANITIZERS,
+    "tests/device/bench/test_bench_pairs_live.py": BENCH,
+    "tests/device/bench/test_gpu_bench.py": BENCH,
     "tests/device/clients/test_shim_aarch64.py": EMULATOR,
     "tests/device/daemon/test_storm.py": STORM,
     "tests/device/loading/test_shim_sanitized.py": SANITIZERS,
