@@ -37,15 +37,28 @@ def by_freezer(pid: int) -> Iterator[None]:
 
 @contextmanager
 def by_debugger(pid: int) -> Iterator[None]:
-    """Every thread of it, as gdb does it. It has to be a child of this process."""
-    threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
-    for thread in threads:
+    """Every thread of it, as gdb does it; threads that end or begin meanwhile too. It has to be a child of this process."""
+    stopped: list[int] = []
+    looked_at: set[int] = set()
+    try:
+        while new := {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - looked_at:
+            looked_at |= new
+            stopped += [thread for thread in new if _stop(thread)]
+        yield
+    finally:
+        for thread in stopped:
+            _ptrace(_DETACH, thread)
+
+
+def _stop(thread: int) -> bool:
+    """False: it has ended."""
+    try:
         _ptrace(_SEIZE, thread)
         _ptrace(_INTERRUPT, thread)
-        os.waitpid(thread, 0x40000000)  # __WALL
-    yield
-    for thread in threads:
-        _ptrace(_DETACH, thread)
+    except ProcessLookupError:
+        return False
+    _, status = os.waitpid(thread, 0x40000000)  # __WALL
+    return os.WIFSTOPPED(status)
 
 
 def _ptrace(request: int, thread: int) -> None:

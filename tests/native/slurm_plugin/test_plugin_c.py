@@ -269,13 +269,17 @@ def server(tmp_path: Path) -> Iterator[Callable[[bytes | None], Path]]:
     """A control socket that answers every request with the given packet, or never."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     held: list[socket.socket] = []
+    threads: list[threading.Thread] = []
 
     def serve(answer: bytes | None) -> Path:
         listener.bind(str(tmp_path / "control.sock"))
         listener.listen()
 
         def once() -> None:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return  # nobody came
             connection.recv(1024)
             if answer is None:
                 held.append(connection)
@@ -283,10 +287,15 @@ def server(tmp_path: Path) -> Iterator[Callable[[bytes | None], Path]]:
                 connection.send(answer)
                 connection.close()
 
-        threading.Thread(target=once, daemon=True).start()
+        threads.append(threading.Thread(target=once, daemon=True))
+        threads[-1].start()
         return tmp_path
 
     yield serve
+    if threads:
+        listener.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(5)
     for connection in [*held, listener]:
         connection.close()
 
