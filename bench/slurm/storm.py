@@ -149,7 +149,7 @@ class _Site:
         env = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("FIKIT_", "LD_", "EMUCUDA_"))},
             "LD_LIBRARY_PATH": str(paths.emulator_dir()), "LD_PRELOAD": str(paths.shim()),
-            "FIKIT_SOCKET": str(self.run_dir / "fikitd.sock"), "EMUCUDA_NAME": f"storm-{os.getpid()}",
+            "FIKIT_SOCKET": str(self.run_dir / "fikitd.sock"), "EMUCUDA_NAME": _device(),
         }  # fmt: skip
         program = paths.native_dir() / "bin" / "fikit-measure-bench"
         done = subprocess.run(
@@ -191,3 +191,14 @@ def _site(root: Path) -> Iterator[_Site]:
         finally:
             daemon.terminate()
             daemon.wait(PATIENCE_S)
+            subprocess.run(
+                [paths.emuctl(), "reset"],
+                env={**os.environ, "EMUCUDA_NAME": _device()},
+                capture_output=True,
+                check=False,
+            )
+
+
+def _device() -> str:
+    """The name of this bench's emulated GPU."""
+    return f"storm-{os.getpid()}"

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator_tools import stats
+from host_memory import GPU, MIB
 from shim_daemon import Daemon
 from shim_program import Program
 
-pytest_plugins = ["memory_fixtures"]
+pytest_plugins = ["memory_fixtures", "host_memory_fixtures"]
 
-MIB = 2**20
 StartDaemon = Callable[..., Daemon]
 Start = Callable[..., Program]
-GPU, ON_GPU, ON_HOST = 64, 48, 48  # MiB: the device, and what the job may have there and on the host
 
 TOOLS = """
 import os
@@ -43,29 +41,9 @@ ALL_RIGHT = "say(all(right(p, i) for i, p in enumerate(buffers)))\n"
 
 
 @pytest.fixture
-def start(on_gpu: Start, tmp_path: Path) -> Start:
-    """A program on a GPU of 64 MiB, of which a context takes nothing."""
-    config = tmp_path / "small.toml"
-    config.write_text(f'[device]\nmemory = "{GPU}MiB"\ncontext_memory = 0\n')
-    return lambda code, daemon, **env: on_gpu(TOOLS + code, daemon, **{"EMUCUDA_CONFIG": str(config), **env})
-
-
-@pytest.fixture
-def allowed(daemon: StartDaemon) -> Daemon:
-    return daemon(limit_bytes=ON_GPU * MIB, host_bytes=ON_HOST * MIB)
-
-
-@pytest.fixture
-def account(native: Path, emulator_env: Callable[..., dict[str, str]]) -> Callable[[], dict[str, Any]]:
-    """What the device says of its newest process."""
-
-    def look() -> dict[str, Any]:
-        (device,) = stats(native, emulator_env())
-        found = device["processes"][-1]
-        assert isinstance(found, dict)
-        return found
-
-    return look
+def start(on_gpu: Start, small_gpu: Path) -> Start:
+    """A program on that GPU."""
+    return lambda code, daemon, **env: on_gpu(TOOLS + code, daemon, **{"EMUCUDA_CONFIG": str(small_gpu), **env})
 
 
 @pytest.mark.parametrize("how", ["cuMemAllocAsync", "cuMemAllocAsync_ptsz", "from the default pool"])
